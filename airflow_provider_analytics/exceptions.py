@@ -331,24 +331,24 @@ class AmbiguousWriteError(AnalyticsError):
 
 @dataclass(eq=False)
 class NotAppliedError(AnalyticsError):
-    """A write that the service accepted without storing all values: it returns others.
+    """A write that the service accepted without storing all values, or with which it changed others.
 
     :param website_id: id of the website.
-    :param fields: field to a phrase with the returned value and the expected value; for the whole website, an empty
-        name to a sentence.
+    :param fields: field to a phrase with the returned value and the expected or the previous value.
     :param remedy: action taken, and recommended action.
-    :param permanent: whether this affects every website, so that a retry would only damage others.
+    :param permanent: whether a retry cannot help, or would hide values that were lost.
+    :param problem: what happened, as a sentence; by default, the differences of the website.
     """
 
     website_id: str
     fields: Mapping[str, str]
     remedy: str = ""
     permanent: bool = False
+    problem: str = ""
 
     def __post_init__(self) -> None:
-        listed = "; ".join(f"{name} {difference}".lstrip() for name, difference in self.fields.items())
-        what = f"website {self.website_id} is not as it should be: {listed}."
-        self.problem = f"The service accepted the write, but {what}"
+        listed = "; ".join(f"{name} {difference}" for name, difference in self.fields.items())
+        self.problem = self.problem or f"Website {self.website_id} is not as expected after the write: {listed}."
         self.before_retry = "find out what the service does with updates first" if self.permanent else ""
 
 

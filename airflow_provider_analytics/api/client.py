@@ -19,7 +19,15 @@ from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, read_
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Texts, Transport, may_have_been_applied
-from airflow_provider_analytics.api.verification import COMPARED, Comparison, Differences, Expected, shows
+from airflow_provider_analytics.api.verification import (
+    COMPARED,
+    Comparison,
+    Differences,
+    Expected,
+    has_value,
+    present_fields,
+    with_omitted,
+)
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -98,14 +106,14 @@ class Written:
 
     :param record: record that the service returns.
     :param unverified: fields that the record cannot verify, such as the password.
-    :param unexpected: field to a phrase, for values that others changed at the same time.
+    :param unsent: unsent changes, see :class:`Comparison`.
     :param created: whether this call created it.
     :param sent: whether this call sent anything.
     """
 
     record: Record
     unverified: tuple[str, ...] = ()
-    unexpected: Differences = field(default_factory=dict)
+    unsent: Differences = field(default_factory=dict)
     created: bool = False
     sent: bool = True
 
@@ -137,6 +145,9 @@ class AnalyticsClient:
         self.close = transport.close
         self.wait = transport.wait
         self._not_returned: set[str] = set()
+        #: Fields that records of the list, and single records, contained so far.
+        self._fields_of_rows: set[str] = set()
+        self._fields_of_records: set[str] = set()
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -176,7 +187,10 @@ class AnalyticsClient:
         """
         answer = self.transport.request("GET", WEBSITES, query=query, unwanted=unwanted)
         self.stats.count("pages")
-        return dialect.page(answer, self.settings.list_key)
+        page = dialect.page(answer, self.settings.list_key)
+        for row in page.rows:
+            self._fields_of_rows |= present_fields(row)
+        return page
 
     @_with_location
     def list_websites(self, **filters: Unpack[ListFilters]) -> list[Record]:
@@ -206,11 +220,28 @@ class AnalyticsClient:
 
     @_with_location
     def get_website(self, website_id: int | str) -> Record:
-        """Return the record of a website.
+        """Return the record of a website, as the service returns it.
 
         :raises NotFoundError: if it does not exist, or if its record is marked as deleted.
         """
         return self._show(website_id, self.transport.request)
+
+    @_with_location
+    def read_website(self, website_id: int | str) -> Record:
+        """Return the record of a website, with the fields that the service omits if they are empty.
+
+        :raises NotFoundError: as :meth:`get_website`.
+        """
+        return self._with_omitted(self._show(website_id, self.transport.request))
+
+    def _with_omitted(self, record: Record) -> Record:
+        self._fields_of_records |= present_fields(record)
+        # A field of the rows is also one of single records, but a row often has fewer fields than a single record.
+        return with_omitted(record, self._fields_of_records | self._fields_of_rows)
+
+    def complete_rows(self, rows: Iterable[Mapping[str, Any]]) -> list[Record]:
+        """Return rows of the complete list, with the fields that the service omits if they are empty."""
+        return [with_omitted(dict(row), self._fields_of_rows) for row in rows]
 
     def _show(self, website_id: int | str, send: Callable[[str, str], Answer]) -> Record:
         answer = send("GET", website_path(website_id))
@@ -294,9 +325,9 @@ class AnalyticsClient:
     def website_or_none(self, website_id: str) -> Record | None:
         """Return a website by its id, or None. A single response of "not found" may be wrong, so it is repeated."""
         try:
-            return self.get_website(website_id)
+            return self.read_website(website_id)
         except NotFoundError:
-            return None if self.is_gone(website_id) else self.get_website(website_id)
+            return None if self.is_gone(website_id) else self.read_website(website_id)
 
     def is_gone(self, website_id: str) -> bool:
         """Return whether a website no longer exists. If the request fails otherwise, the complete list is checked."""
@@ -364,9 +395,9 @@ class AnalyticsClient:
                     raise _ambiguous(domain, reason, None)
                 website_id = str(row["id"])
             comparison = expected.compare(row or {})
-            if row is None or not _has_all_fields(row) or comparison.unexpected or not comparison.holds:
-                row, comparison = self.verify(str(website_id), expected)
-            return Written(row, comparison.unverified, comparison.unexpected, created=True)
+            if row is None or not _has_all_fields(row) or not comparison.is_as_expected:
+                comparison = self.verify(str(website_id), expected)
+            return Written(dict(comparison.record), comparison.unverified, comparison.unsent, created=True)
         except AnalyticsError as error:
             error.created = website_id or ""
             raise
@@ -450,15 +481,17 @@ class AnalyticsClient:
             is_sent = True
             return checked
 
-        def change() -> tuple[Record, Comparison]:
+        def change() -> Comparison:
             self.until_found(lambda: self.change_website(website_id, work_out))
-            return self._shown(str(website_id), attempts[-1])
+            return self.read_until(str(website_id), attempts[-1])
 
-        record, comparison = change()
+        comparison = change()
         if comparison.not_applied:  # another process overwrote it, or the record was read from an old replica
-            record, comparison = change()
-        self._check(attempts[-1], record, comparison)
-        return Written(record, comparison.unverified, comparison.unexpected, sent=is_sent)
+            comparison = change()
+        if is_sent and comparison.unsent and comparison.other_domain is None:
+            self._raise_unsent(comparison, attempts[-1].before)
+        self._check(attempts[-1], comparison)
+        return Written(dict(comparison.record), comparison.unverified, comparison.unsent, sent=is_sent)
 
     def change_website(
         self,
@@ -478,7 +511,7 @@ class AnalyticsClient:
         path = website_path(website_id)
 
         def attempt() -> None:
-            before = self._show(website_id, self.transport.once)
+            before = self._with_omitted(self._show(website_id, self.transport.once))
             settings = work_out(before)
             if settings is None:
                 return
@@ -526,8 +559,8 @@ class AnalyticsClient:
 
     # Verification
 
-    def verify(self, website_id: str, expected: Expected) -> tuple[Record, Comparison]:
-        """Fetch a website after a write until it is as expected, and return its record.
+    def verify(self, website_id: str, expected: Expected) -> Comparison:
+        """Fetch a website after a write until it is as expected, and return the comparison with its record.
 
         A service may take a moment until it returns a write or a new website. If it does not return a field at all,
         the client logs this once.
@@ -536,37 +569,45 @@ class AnalyticsClient:
         :raises DomainError: if it has another domain.
         :raises NotAppliedError: if it is not as expected.
         """
-        record, comparison = self._shown(website_id, expected)
-        self._check(expected, record, comparison)
-        return record, comparison
+        comparison = self.read_until(website_id, expected)
+        self._check(expected, comparison)
+        return comparison
 
-    def _shown(self, website_id: str, expected: Expected) -> tuple[Record, Comparison]:
+    def read_until(self, website_id: str, expected: Expected) -> Comparison:
         """Fetch a website until it is as expected; return the last record, compared.
 
         :raises NotFoundError: if the service does not return it.
         """
+        return self._until(
+            lambda: expected.compare(self.read_website(website_id)), lambda comparison: comparison.is_as_expected
+        )
 
-        def compare() -> tuple[Record, Comparison]:
-            record = self.get_website(website_id)
-            return record, expected.compare(record)
-
-        return self._until(compare, lambda found: found[1].holds)
-
-    def _check(self, expected: Expected, record: Record, comparison: Comparison) -> None:
-        """Raise an error for a record that is not as expected; log what others changed, and what is not returned."""
+    def _check(self, expected: Expected, comparison: Comparison) -> None:
+        """Raise an error for a record that is not as expected; log unsent changes, and fields that are not returned."""
+        record = comparison.record
         website_id = str(record["id"])
         if comparison.other_domain is not None:
             raise other_domain(expected.domain, record)
-        if comparison.not_applied or comparison.is_reset:
-            lost = {name: comparison.unexpected[name] for name in comparison.lost}
-            raise NotAppliedError(website_id, {**comparison.not_applied, **lost})
-        if comparison.unexpected:
-            changed = "; ".join(f"{name} {how}" for name, how in comparison.unexpected.items())
+        if comparison.not_applied:
+            raise NotAppliedError(website_id, comparison.not_applied)
+        if comparison.unsent:
+            changed = "; ".join(f"{name} {how}" for name, how in comparison.unsent.items())
             log.warning("Website %s: another process changed it at the same time: %s", website_id, changed)
         hidden = [name for name in comparison.unverified if name not in self._not_returned]
         if hidden:
             self._not_returned.update(hidden)
             log.warning("The service does not return %s: not verified.", ", ".join(hidden))
+
+    def _raise_unsent(self, comparison: Comparison, before: Mapping[str, Any]) -> None:
+        """Raise the error for a website with unsent changes, with all its values before the update."""
+        values = ", ".join(f"{name} {readable(str(before[name]), 200)}" for name in COMPARED if name in before)
+        raise NotAppliedError(
+            str(comparison.record["id"]),
+            {**comparison.not_applied, **comparison.unsent},
+            "Some of these values were not sent, so the service or another process changed them. Nothing was restored. "
+            f"Values before: {values}.",
+            permanent=True,
+        )
 
     def _becomes_gone(self, website_id: str) -> bool:
         return self._until(lambda: self.is_gone(website_id), bool)
@@ -642,7 +683,7 @@ def _single_website(domain: str, websites: Sequence[Record]) -> Record | None:
 
 
 def _has_all_fields(record: Mapping[str, Any]) -> bool:
-    return isinstance(record.get("domain"), str) and all(shows(name, record) for name in COMPARED)
+    return isinstance(record.get("domain"), str) and all(has_value(name, record) for name in COMPARED)
 
 
 def _in_mixed_case(text: str) -> str:

@@ -8,7 +8,6 @@ import http.client
 import logging
 import math
 import os
-import random
 import re
 import socket
 import ssl
@@ -44,6 +43,7 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     UnexpectedResponseError,
 )
+from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, readable
 
 #: Maximum size of a response body.
@@ -303,7 +303,7 @@ class Transport:
 
     def _wait_to_retry(self, error: AnalyticsError, attempts: int, unwanted: Event | None) -> None:
         bound = min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1))
-        seconds = random.uniform(bound / 2, bound)  # noqa: S311
+        seconds = RANDOM.uniform(bound / 2, bound)
         number = f"attempt {attempts} of {self.settings.max_retries + 1} failed"
         self._limiter.report(logging.INFO, f"Retrying in {seconds:.1f} s ({number}): {error.text}")
         self.wait(seconds, unwanted)

@@ -3,9 +3,9 @@
 No other module decides whether a write was applied. A response to a write proves nothing, because it may repeat the
 request. So the compared record comes from a later read.
 
-What was sent and is not returned was not applied. What was not sent may be changed by others at any time, so it is only
-an *unexpected change*. Some unexpected changes are *lost values*: services that drop what is not sent cause these, and
-other tools hardly ever do.
+A sent value that the service does not return was not applied. An *unsent change* is a value that was not sent and
+differs from the fetch directly before the write. The service or another process can be its cause; the record does not
+say which. :mod:`~airflow_provider_analytics.reconcile.apply` finds out with a control group.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from airflow_provider_analytics.readable import readable
 #: Fields that are compared. The domain is compared separately, because no update changes it.
 COMPARED = tuple(name for name in RECORD_FIELDS if name != "domain")
 
-_SHOWN_ENTRIES = 3
-_SHOWN_CHARACTERS = 100
+_MAX_NAMED_ENTRIES = 3
+_MAX_CHARACTERS = 100
 
 #: Field to a phrase with the returned value and the expected one.
 Differences = Mapping[str, str]
@@ -37,33 +37,34 @@ Record = Mapping[str, Any]
 class Comparison:
     """Differences between a record and the expected values.
 
+    :param record: the record as the service returned it.
     :param not_applied: sent fields that the record does not contain as sent.
-    :param unexpected: values and lines that were not sent, and differ from before.
-    :param lost: field to its value before, for unexpected changes that services cause: a value fell back to its
-        default, all lines of others are gone, or a comment is gone; not if someone else wrote other lines instead.
-    :param kept: fields that were not sent, could have been lost, and are as before.
-    :param is_reset: whether a sent list, or all that was not sent, lost values: the service may have done it.
+    :param unsent: unsent changes: fields that were not sent and have another value than before, and lists from which
+        lines of others are missing. Lines that others add are normal, and not listed.
     :param unverified: fields that were sent, or returned before, and that the record does not contain.
     :param other_domain: the returned domain, if it is not the expected one.
     """
 
+    record: Record = field(default_factory=dict)
     not_applied: dict[str, str] = field(default_factory=dict)
-    unexpected: dict[str, str] = field(default_factory=dict)
-    lost: dict[str, Any] = field(default_factory=dict)
-    kept: tuple[str, ...] = ()
-    is_reset: bool = False
+    unsent: dict[str, str] = field(default_factory=dict)
     unverified: tuple[str, ...] = ()
     other_domain: str | None = None
 
     @property
-    def holds(self) -> bool:
-        """Whether everything that was sent is in effect, and nothing else was lost."""
-        return not self.not_applied and not self.lost and self.other_domain is None
+    def is_applied(self) -> bool:
+        """Whether everything that was sent is in effect."""
+        return not self.not_applied and self.other_domain is None
+
+    @property
+    def is_as_expected(self) -> bool:
+        """Whether everything that was sent is in effect, and nothing else changed."""
+        return self.is_applied and not self.unsent
 
     @property
     def is_verified(self) -> bool:
         """Whether the record contains every compared field, and all are as expected."""
-        return self.holds and not self.unexpected and not self.unverified
+        return self.is_as_expected and not self.unverified
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Expected:
 
         Others may change it at once, and add to its lists.
         """
-        defaults = {name: one.default for name, one in FIELDS.items() if one.default is not None}
+        defaults = {name: field.default for name, field in FIELDS.items() if field.default is not None}
         return cls({**defaults, **dict.fromkeys(LINE_FIELDS)}, sent, domain, shared=frozenset(LINE_FIELDS))
 
     def following(self, earlier: Self | None) -> Self:
@@ -103,121 +104,109 @@ class Expected:
             sent[name] = tuple((_by_key(name, earlier.sent) | _by_key(name, self.sent)).values())
         return replace(self, before=earlier.before, sent=sent)
 
-    def compare(self, shown: Record, spared: Mapping[str, Collection[str]] | None = None) -> Comparison:
+    def compare(self, record: Record, allowed: Mapping[str, Collection[str]] | None = None) -> Comparison:
         """Return the differences between a record and the expected values.
 
-        :param spared: list field to entries that may be there, although they were removed.
+        :param record: the record, with the fields that the service omits if they are empty (:func:`with_omitted`).
+        :param allowed: list field to entries that the record may contain, although they were removed.
         """
-        found = Comparison(unverified=tuple(name for name in self.sent if FIELDS[name].column is None))
+        found = Comparison(record, unverified=tuple(name for name in self.sent if FIELDS[name].column is None))
         for name in COMPARED:
-            is_sent = name in self.sent
-            if name in LINE_FIELDS and shows(name, shown) and (is_sent or shows(name, self.before)):
-                self._compare_lines(name, shown, found, (spared or {}).get(name, ()))
-            elif is_sent:
-                self._compare_sent(name, shown, found)
-            elif _is_present(name, self.before):
-                self._compare_unsent(name, shown, found)
-        found.is_reset = bool(found.lost.keys() & self.sent.keys() or (found.lost and not found.kept))
-        domain = shown.get("domain")
+            if name in self.sent:
+                self._compare_sent(name, record, found, (allowed or {}).get(name, ()))
+            elif is_present(name, self.before):
+                self._compare_unsent(name, record, found)
+        domain = record.get("domain")
         if self.domain and isinstance(domain, str) and not same_domain(domain, self.domain):
             found.other_domain = domain
         return found
 
-    def _compare_sent(self, name: str, shown: Record, found: Comparison) -> None:
-        if not _is_present(name, shown):
+    def _compare_sent(self, name: str, record: Record, found: Comparison, allowed: Collection[str]) -> None:
+        if not is_present(name, record):
             found.unverified += (name,)
         elif name in LINE_FIELDS:
-            found.not_applied[name] = f"is shown in a form that is not understood: '{_text(name, shown)}'"
-        elif not same_setting(name, shown[name], self.sent[name]):
-            found.not_applied[name] = f"is '{_text(name, shown)}', expected '{_text(name, self.sent)}'"
+            self._compare_sent_lines(name, record, found, allowed)
+        elif not same_setting(name, record[name], self.sent[name]):
+            found.not_applied[name] = f"is '{_text(name, record)}', expected '{_text(name, self.sent)}'"
 
-    def _compare_unsent(self, name: str, shown: Record, found: Comparison) -> None:
-        is_known = shows(name, shown) and shows(name, self.before)
-        if not is_known:
-            found.unverified += (name,)
-        if not _is_present(name, shown):
+    def _compare_sent_lines(self, name: str, record: Record, found: Comparison, allowed: Collection[str]) -> None:
+        if not has_value(name, record):
+            found.not_applied[name] = f"is returned in an unknown form: '{_text(name, record)}'"
             return
-        # A list in a form that is not understood changes nevertheless.
-        was, now = normalise(name, self.before[name]), normalise(name, shown[name])
-        if was != now:
-            found.unexpected[name] = f"is '{_text(name, shown)}', was '{_text(name, self.before)}'"
-            if now == default_of(name):
-                found.lost[name] = was
-        elif is_known and was not in (default_of(name), ()):
-            found.kept += (name,)
+        now, sent = _by_key(name, record), _by_key(name, self.sent)
+        before = _by_key(name, self.before) if has_value(name, self.before) else {}
+        missing, extra = sent.keys() - now.keys(), now.keys() - sent.keys()
+        lines_of_others: set[LineKey] = set()
+        if name in self.shared:
+            lines_of_others = missing & before.keys()
+            missing -= lines_of_others
+            # Only removed lines: others may have added the rest.
+            extra = {key for key in extra & before.keys() if key[0] not in allowed}
+        if missing or extra:
+            found.not_applied[name] = _phrase([sent[key] for key in missing], [now[key] for key in extra])
+        if lines_of_others:
+            found.unsent[name] = _phrase([before[key] for key in lines_of_others])
 
-    def _compare_lines(self, name: str, shown: Record, found: Comparison, spared: Collection[str]) -> None:
-        is_sent = name in self.sent
-        is_exact = is_sent and name not in self.shared
-        now = _by_key(name, shown)
-        before = _by_key(name, self.before) if shows(name, self.before) else {}
-        wanted = _by_key(name, self.sent) if is_sent else before
-        missing, extra = wanted.keys() - now.keys(), now.keys() - wanted.keys()
-        of_others = set[LineKey]() if is_exact else before.keys() & wanted.keys()
-        gone = missing & of_others
-        not_applied = _differences(
-            lacks=[wanted[one] for one in missing - gone],
-            has_besides=[now[one] for one in extra if is_exact or (one in before and one[0] not in spared)],
-        )
-        if not_applied:
-            found.not_applied[name] = not_applied
-        if gone:
-            found.unexpected[name] = _differences(lacks=[before[one] for one in gone])
-            if _is_lost(gone, of_others, extra, before.keys()):
-                found.lost[name] = normalise(name, self.before[name])
-        elif of_others and not is_sent:
-            found.kept += (name,)
+    def _compare_unsent(self, name: str, record: Record, found: Comparison) -> None:
+        if not is_present(name, record):
+            found.unverified += (name,)
+        elif has_value(name, record) and has_value(name, self.before) and name in LINE_FIELDS:
+            now, before = _by_key(name, record), _by_key(name, self.before)
+            missing = before.keys() - now.keys()
+            if missing:
+                found.unsent[name] = _phrase([before[key] for key in missing])
+        elif normalise(name, self.before[name]) != normalise(name, record[name]):
+            found.unsent[name] = f"is '{_text(name, record)}', was '{_text(name, self.before)}'"
 
 
-def shows(name: str, record: Record) -> bool:
-    """Return whether a record contains a field in a known form; null means an empty list, or False."""
-    return _is_present(name, record) and (name not in LINE_FIELDS or isinstance(normalise(name, record[name]), tuple))
-
-
-def default_of(name: str) -> Any:
-    """Return the documented default of a field, normalized; a new website is no favorite."""
-    default = FIELDS[name].default
-    return False if default is None else default
-
-
-def _is_present(name: str, record: Record) -> bool:
-    """Return whether a record contains a field in any form."""
+def is_present(name: str, record: Record) -> bool:
+    """Return whether a record contains a field in any form; null counts if it means an empty list, or False."""
     return name in record and (record[name] is not None or normalise(name, None) is not None)
 
 
-def _is_lost(
-    gone: Collection[LineKey], of_others: Collection[LineKey], extra: Collection[LineKey], before: Collection[LineKey]
-) -> bool:
-    """Return whether a service may have lost lines of others, and nobody wrote others instead.
+def has_value(name: str, record: Record) -> bool:
+    """Return whether a record contains a field in a known form."""
+    return is_present(name, record) and (name not in LINE_FIELDS or isinstance(normalise(name, record[name]), tuple))
 
-    :param gone: the missing lines of others.
-    :param extra: the lines that were not expected.
-    :param before: the lines before the write.
+
+def omitted_value(name: str) -> Any:
+    """Return the value of a field that a service omits from a record: an empty list, false, or zero."""
+    return "" if name in LINE_FIELDS else 0
+
+
+def with_omitted(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Return a record with the fields that the service omits if they are empty, false, or zero.
+
+    Go's ``omitempty``, Laravel's ``whenNotNull``, and Jackson's ``NON_NULL`` do this. If other records have a field,
+    its absence is a value. If no record has it, its value is unknown, and the record stays without it.
+
+    :param known: the fields that other records of the account show.
     """
-    # No service writes another comment, or an entry that was not sent.
-    edited = {entry for entry, comment in extra if comment}
-    lost = {(entry, comment) for entry, comment in gone if not comment or entry not in edited}
-    written = {entry for entry, _ in extra} - {entry for entry, _ in before}
-    return bool(lost) and not written and (len(lost) == len(of_others) or any(comment for _, comment in lost))
+    omitted = {name: omitted_value(name) for name in COMPARED if name in known and not is_present(name, record)}
+    return {**record, **omitted} if omitted else record
+
+
+def present_fields(record: Record) -> set[str]:
+    """Return the compared fields that a record contains."""
+    return {name for name in COMPARED if is_present(name, record)}
 
 
 def _by_key(name: str, values: Record) -> dict[LineKey, str]:
-    """Return the lines of a list by what identifies them."""
+    """Return the lines of a list by entry and comment."""
     key = LINE_FIELDS[name].key
     return {line_key(line, key): line for line in normalise(name, values[name])}
 
 
-def _differences(**by_verb: Iterable[str]) -> str:
-    """Return the differences of a list as a phrase of limited length; empty if there are none."""
-    parts = []
-    for verb, lines in by_verb.items():
-        listed = sorted(lines)
-        if listed:
-            shown = ", ".join(readable(line, _SHOWN_CHARACTERS) for line in listed[:_SHOWN_ENTRIES])
-            more = f" and {len(listed) - _SHOWN_ENTRIES:,} more" if len(listed) > _SHOWN_ENTRIES else ""
-            parts.append(f"{verb.replace('_', ' ')} {shown}{more}")
-    return " and ".join(parts)
+def _phrase(missing: Iterable[str], extra: Iterable[str] = ()) -> str:
+    """Return the differences of a list as a phrase of limited length."""
+    phrases = []
+    for verb, lines in (("lacks", sorted(missing)), ("still has", sorted(extra))):
+        if lines:
+            named = ", ".join(readable(line, _MAX_CHARACTERS) for line in lines[:_MAX_NAMED_ENTRIES])
+            more = len(lines) - _MAX_NAMED_ENTRIES
+            phrases.append(f"{verb} {named}{f' and {more:,} more' if more > 0 else ''}")
+    return " and ".join(phrases)
 
 
 def _text(name: str, values: Record) -> str:
-    return readable(str(normalise(name, values[name])), _SHOWN_CHARACTERS)
+    return readable(str(normalise(name, values[name])), _MAX_CHARACTERS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import re
 import time
 from dataclasses import replace
@@ -16,6 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
 from airflow_provider_analytics.hooks.object_storage import SharedFile, names_in, storage_path, write_text
+from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.reconcile.lists import Identity, Lists, Run, Table
 from airflow_provider_analytics.reconcile.maintained import now
 from airflow_provider_analytics.reconcile.markdown import to_markdown
@@ -124,7 +124,7 @@ class ListFile:
                 self.table = mine or self.table
                 self.read_others(lists)
                 return
-            time.sleep(random.uniform(seconds / 2, seconds))  # noqa: S311 - spreads the tasks
+            time.sleep(RANDOM.uniform(seconds / 2, seconds))  # spreads the tasks
             self.read()
         raise StorageError(f"Other tasks write the list {name!r} again and again. File: {self._file.url}")
 

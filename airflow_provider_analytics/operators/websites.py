@@ -421,7 +421,7 @@ def _result(
         "updated": list(updated),
         "differing": list(differing),
         "unverified": list(written.unverified),
-        "verified": not (written.unverified or written.unexpected or differing),
-        "unexpected_changes": [f"{name} {how}" for name, how in written.unexpected.items()],
+        "verified": not (written.unverified or written.unsent or differing),
+        "unexpected_changes": [f"{name} {how}" for name, how in written.unsent.items()],
         "website": hook.client.for_output(written.record),
     }

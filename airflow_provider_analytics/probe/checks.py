@@ -15,7 +15,7 @@ from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, WHY_COMPLETE
-from airflow_provider_analytics.api.verification import shows
+from airflow_provider_analytics.api.verification import has_value
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsError,
@@ -183,7 +183,7 @@ class Probe:
         lists = [(name, row) for row in self._rows for name in LINE_FIELDS if row.get(name)]
         if not lists:
             return "?", "no website has a list"
-        unknown = sum(not shows(name, row) for name, row in lists)
+        unknown = sum(not has_value(name, row) for name, row in lists)
         if unknown:
             return "note", f"{unknown} of {len(lists)} lists do not have an entry per line, and are not changed"
         return "ok", f"{counted(len(lists), 'list')} can be read"

@@ -1,30 +1,34 @@
-"""Apply a plan: some websites alone and first, then the others, and read all of them back.
+"""Apply a plan: two websites first, as an experiment; then the others; and read all of them back.
 
-A website that goes first is a *canary*. Each is changed and read back alone, until everything that a service could lose
-was on one of them. Only a loss is evidence against the service (:class:`~.verification.Comparison`): other unexpected
-changes are the work of others. If a canary lost something, a second website that can lose the same decides. If the
-service is the cause, both are put back, and nothing else is sent. After the canaries, the service is not suspected any
-more.
+The websites that are changed first, one after the other, are the *canaries*. If both have an unsent change in the same
+field, the *control group* decides: up to ten websites that this run has not touched are read again. If none of them
+changed in that field, the service is the cause: both canaries are restored, and no other change is sent.
 """
 
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 from airflow_provider_analytics.api import client as api_client
 from airflow_provider_analytics.api.domains import domain_key, same_domain
-from airflow_provider_analytics.api.fields import FIELDS, normalise, sendable
-from airflow_provider_analytics.api.verification import COMPARED, Comparison, Expected, Record, shows
-from airflow_provider_analytics.exceptions import AnalyticsError, AuthenticationError, NotAppliedError, StoppedError
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise, raw_lines
+from airflow_provider_analytics.api.verification import COMPARED, Comparison, Expected, Record, has_value
+from airflow_provider_analytics.exceptions import (
+    AnalyticsApiError,
+    AnalyticsError,
+    AuthenticationError,
+    NotAppliedError,
+    StoppedError,
+)
+from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import counted, first_of, readable
-from airflow_provider_analytics.reconcile.canaries import Canaries, Risk, risks_of
+from airflow_provider_analytics.reconcile.canaries import Canaries
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import Plan, website_of
-from airflow_provider_analytics.reconcile.results import Outcome, Result, State, describe
+from airflow_provider_analytics.reconcile.results import Finding, Outcome, State, Update, describe
 from airflow_provider_analytics.reconcile.sending import Sender
 from airflow_provider_analytics.reconcile.websites import Read, Websites
 from airflow_provider_analytics.reconcile.workers import Breaker, each
@@ -36,15 +40,16 @@ SETTLE_SECONDS = 1.0
 ATTEMPTS_ALONE = 3
 #: How often a change that is not in effect is sent again.
 RESENDS = 2
-#: Number of websites that were not changed and are read to find out whether other tasks change values, too.
-OTHERS_READ = 10
+#: Number of websites in the control group.
+CONTROL_GROUP = 10
+#: Statuses with which services reject an update method that they do not have.
+METHOD_REJECTED = frozenset({403, 405, 501})
 
 log = logging.getLogger(__name__)
 
 #: Maximum number of websites in a log line.
 _MAX_NAMED = 10
-_NOT_READ_BACK = "Changed, and not read again before the work ended."
-_PUT_BACK = "It was put back, and its previous values were verified"
+_OTHER_METHODS = {"PATCH": "PUT", "PUT": "PATCH"}
 
 
 class Application:
@@ -52,24 +57,22 @@ class Application:
 
     Each website is fetched immediately before its update, and its change is recomputed. Changes that others made since
     the plan are therefore kept. A website is changed or deleted only if its id still belongs to the domain in the plan.
-    A website that fails does not stop the others. Each changed website is read back and must show what was sent. If it
-    does not, another process may have overwritten it: it is changed once more.
+    A website that fails does not stop the others. Each changed website is read back and must return what was sent. If
+    it does not, another process may have overwritten it: the change is sent again.
 
-    :param records: the records that the plan was made from; used to choose the canaries.
+    :param records: the records that the plan was made from.
     """
 
     def __init__(self, websites: Websites, plan: Plan, records: Iterable[Record], sender: Sender) -> None:
         self._websites = websites
         self._client = websites.client
         self._sender = sender
-        self._records = {str(record["id"]): record for record in records}
-        #: One result for each website, correct at any time.
-        self._results = [Result(change) for change in plan.changes]
-        #: Canaries that are not as expected, with the risks that they took.
-        self._wrong: list[tuple[Result, frozenset[Risk]]] = []
-        #: The canary that is read back. If it lost values, it is doubted, and read until the end of all waits.
-        self._judged: Result | None = None
-        self._unfaithful: NotAppliedError | None = None
+        self._records = {str(record["id"]): record for record in (*websites.records, *records)}
+        #: One for each website, correct at any time.
+        self._updates = [Update(change) for change in plan.changes]
+        #: The canary that is read back: if it has an unsent change, it is read until the end of all waits.
+        self._canary: Update | None = None
+        self._stopped: NotAppliedError | None = None
 
     def run(self) -> Outcome:
         """Send the changes, and return the outcome.
@@ -86,178 +89,241 @@ class Application:
             self._client.stop()
             interrupted = error
         # Copies, because a request that is still under way may end now.
-        results = [replace(result, sent=list(result.sent)) for result in self._results]
-        outcome = Outcome(results, unfaithful=self._unfaithful, interrupted=interrupted)
+        updates = [replace(update, sent=list(update.sent)) for update in self._updates]
+        outcome = Outcome(updates, stopped=self._stopped, interrupted=interrupted)
         if changed := outcome.unexpected_changes:
             named = first_of(changed, _MAX_NAMED, "; ")
             log.warning("Another process changed websites at the same time, at least these: %s", named)
         self._client.stats.count("changes_applied", outcome.applied)
-        self._client.stats.count("changes_failed", sum(not one.is_good for one in outcome.results))
+        self._client.stats.count("changes_failed", sum(not update.is_good for update in updates))
         return outcome
 
     def _run(self) -> None:
-        """Change the canaries alone, then the others, and read all of them back."""
+        """Change the canaries, then the others, and read all of them back."""
+        if len(self._updates) == 1:
+            self._change_single(self._updates[0])
+            return
         if self._change_canaries():
-            self._send([one for one in self._results if one.state is State.NOT_TRIED])
-        sent = [one for one in self._results if one.unconfirmed or (one.sent and one.state is State.APPLIED)]
-        if len(self._results) > 1 and sent:
+            self._send([update for update in self._updates if update.state is State.NOT_TRIED])
+        if self._stopped:
+            return
+        sent = [update for update in self._updates if update.unconfirmed or _is_sent(update)]
+        if sent:
             self._client.wait(SETTLE_SECONDS)
             self._read_back(sent)
 
-    # Canaries
+    # The experiment
+
+    def _change_single(self, update: Update) -> None:
+        """Change the only website of a plan. No second website shows the cause of an unsent change, so it fails."""
+        self._send([update], breaker=Breaker(ATTEMPTS_ALONE))
+        if update.unconfirmed or _is_sent(update):
+            self._client.wait(SETTLE_SECONDS)
+            self._read_canary(update)
 
     def _change_canaries(self) -> bool:
-        """Change websites one at a time, until each risk was taken by one of them; return whether to go on."""
-        canaries = Canaries(self._results, self._records)
+        """Change the canaries, one after the other; return whether the others may be changed."""
+        canaries = Canaries(self._updates, self._records)
         breaker = Breaker(ATTEMPTS_ALONE)
-        while not breaker.is_open and self._unfaithful is None:
-            canary = canaries.next([risks for result, risks in self._wrong if result.is_doubted])
+        #: Findings of one canary, about which the next one decides.
+        suspected: dict[Finding, Update] = {}
+        rejected: list[Update] = []
+        while not breaker.is_open:
+            canary = canaries.next(suspected)
             if canary is None:
-                # If no other website can lose the same, those that lost a part of it are cleared.
-                for result, _ in self._wrong:
-                    if result.comparison and not result.comparison.is_reset:
-                        self._clear(result)
+                for update in self._updates:
+                    if update.state is State.FAILED and update.unsent and not update.not_applied:
+                        update.set(State.APPLIED)  # it is reported as an unexpected change
                 return True
-            self._send([canary], breaker=breaker)
-            if len(self._results) == 1:
-                self._client.wait(SETTLE_SECONDS)
-            if canary.sent or canary.unconfirmed:
-                self._judge(canary, canaries)
+            errors = self._send([canary], breaker=breaker)
+            if canary.planned.action == "update" and any(map(_is_method_rejected, errors)):
+                rejected.append(canary)
+                if len(rejected) > 1:
+                    self._stop_without_a_method(rejected)
+                    return False
+            if canary.unconfirmed or _is_sent(canary):
+                self._read_canary(canary)
+            canaries.note(canary)
+            if canary.comparison is None:
+                continue
+            repeated = _repeated(canary.findings, suspected)
+            if repeated and self._stops(canary, repeated, suspected):
+                return False
+            for finding in list(suspected):
+                if canaries.can_show(canary, canary.before, finding):
+                    del suspected[finding]  # this website could have shown it, or other websites did
+            suspected |= dict.fromkeys(canary.findings - repeated, canary)
         return False
 
-    def _judge(self, canary: Result, canaries: Canaries) -> None:
-        """Read a canary back. If two of them are not as expected, put both back."""
+    def _read_canary(self, canary: Update) -> None:
         if canary.state is State.APPLIED:
-            canary.set(State.FAILED, _NOT_READ_BACK)  # until it is known, in case of a stop
-        self._judged = canary
-        if canary.why == _NOT_READ_BACK or canary.unconfirmed:
-            self._read_back([canary])
-        self._judged = None
-        if canary.is_doubted and self._is_done_by_others(canary.lost):
-            self._clear(canary)
-        risks = risks_of(canary.planned, canary.before)
-        if canary.is_doubted:
-            risks = frozenset(one for one in risks if one[0] in canary.lost)
-        elif canary.state is State.APPLIED:
-            canaries.settle(risks)
-            for result, lost in self._wrong:
-                if lost <= risks:  # this one could have lost the same
-                    self._clear(result)
-            self._wrong = [one for one in self._wrong if not one[0].is_good]
-        if canary.is_contradicted or canary.is_doubted:
-            self._wrong.append((canary, risks))
-        if len(self._wrong) > 1:
-            self._stop()
+            canary.set(State.FAILED, "Changed, and not read back before the work ended.")
+        self._canary = canary
+        self._read_back([canary])
+        self._canary = None
 
-    def _clear(self, result: Result) -> None:
-        """Note that a doubted website lost its values by others."""
-        if result.is_doubted and result.comparison and not result.comparison.not_applied:
-            result.set(State.APPLIED)
-        result.is_doubted = False
+    def _stops(self, canary: Update, repeated: Collection[Finding], suspected: Mapping[Finding, Update]) -> bool:
+        """Decide about the findings of two canaries; return whether no other change is sent."""
+        fields = sorted({finding.field for finding in repeated})
+        first = next(update for finding, update in suspected.items() if finding.kind == next(iter(repeated)).kind)
+        both = [first, canary]
+        changes = "; ".join(f"{update.website}: {_differences(update)}" for update in both)
+        is_restored = True
+        is_not_stored = any(finding.kind == "not applied" for finding in repeated)
+        if is_not_stored:
+            problem = f"The service accepted the changes of two websites but did not store {_and(fields)}: {changes}."
+            remedy = self._remedy(both, fields)
+        else:
+            control = self._control_group(both, fields)
+            if control is None:
+                is_restored = False
+                problem = f"{_and(fields)} changed on both websites that were updated, but was not sent: {changes}."
+                remedy = (
+                    "The run has no other website that shows whether the service or another process is the cause, so "
+                    "nothing was restored."
+                )
+            elif control.changed:
+                log.warning("Other websites changed in %s, too, so another process is the cause.", _and(fields))
+                return False
+            else:
+                problem = f"The service changes {_and(fields)} when it is not sent: {changes}."
+                remedy = f"{counted(control.number, 'other website')} kept the values. {self._remedy(both, [])}"
+        affected = list(dict.fromkeys([*both, *suspected.values()]))
+        # A retry would do the same to the next two websites.
+        self._stop(affected, problem, remedy, restore=is_restored, permanent=is_not_stored or not is_restored)
+        return True
 
-    def _is_done_by_others(self, lost: Record) -> bool:
-        """Return whether websites that were not changed here lost the same since they were listed."""
-        changed = {result.website_id for result in self._results if result.state is not State.NOT_TRIED}
-        before = {
-            website_id: record
-            for website_id, record in self._records.items()
-            if website_id not in changed and any(shows(name, record) for name in lost)
-        }
-        ids = random.sample(sorted(before), min(OTHERS_READ, len(before)))
+    def _control_group(self, canaries: Sequence[Update], fields: Collection[str]) -> _ControlGroup | None:
+        """Read websites again that this run has not touched; None if no website can show a change of these fields."""
+        touched = {update.website_id for update in self._updates if update.state is not State.NOT_TRIED}
+        after = canaries[0].comparison.record if canaries[0].comparison else {}
+        candidates = [
+            website_id
+            for website_id, record in sorted(self._records.items())
+            if website_id not in touched and any(_can_change(name, record, after) for name in fields)
+        ]
+        chosen = RANDOM.sample(candidates, min(CONTROL_GROUP, len(candidates)))
         try:
-            read = self._websites.read_again(ids, lost.keys())
+            read = self._websites.read_again(chosen, fields, one_by_one=True)
         except (AuthenticationError, StoppedError):
             raise
-        except AnalyticsError:
-            return False
-        return any(Expected(before[one], {}).compare(now).lost.keys() & lost.keys() for one, now in read.found.items())
+        except AnalyticsError as error:
+            log.warning("The control group could not be read: %s", error.text)
+            return None
+        unsent = [Expected(self._records[key], {}).compare(record).unsent for key, record in read.found.items()]
+        if not unsent:
+            return None
+        return _ControlGroup(len(unsent), any(not changes.keys().isdisjoint(fields) for changes in unsent))
 
-    def _stop(self) -> None:
-        """Put the wrong websites back, and note that no others are changed."""
-        wrong = [result for result, _ in self._wrong]
-        unclear = [one for one in self._results if one.state is State.UNCLEAR]
+    def _remedy(self, canaries: Sequence[Update], not_applied: Sequence[str]) -> str:
+        """Return the recommended action for two canaries that are not as expected."""
+        method = self._client.settings.update_method
+        other_method = f"Set the extra update_method to {_OTHER_METHODS[method]}; it is {method} now."
+        if canaries[0].planned.action != "update":
+            return ""
+        if not not_applied:
+            return f"If {method} replaces the whole website: {other_method}" if method == "PUT" else other_method
+        if all(_is_as_before(update) for update in canaries):
+            return other_method  # nothing of the updates arrived
+        comparisons = [update.comparison for update in canaries if update.comparison]
+        remedies = []
+        for name in not_applied:
+            record, sent = comparisons[0].record, canaries[0].expected.sent if canaries[0].expected else {}
+            if name not in sent or name not in record:
+                continue
+            text, stored = FIELDS[name].encode(sent[name], ("0", "1")), "\n".join(raw_lines(name, record[name]) or ())
+            if name in LINE_FIELDS and stored and text.startswith(stored):
+                size = f"{len(stored.encode()):,} of {len(text.encode()):,} bytes"
+                remedies.append(f"The service kept the first {size} of {name}: shorten the list.")
+            elif name == "favorite":
+                now = self._client.settings.boolean_format
+                remedies.append(f"Set the extra boolean_format to the other value; it is {now} now.")
+        return " ".join(remedies) or "Write the values as the service returns them."
+
+    def _stop(self, affected: Sequence[Update], problem: str, remedy: str, *, restore: bool, permanent: bool) -> None:
+        """Restore the canaries, and note that no other change is sent."""
+        unclear = [update for update in self._updates if update.state is State.UNCLEAR]
         self._read(unclear, one_by_one=True)
         outcomes = []
-        for result in (*wrong, *(one for one in unclear if one.lost)):
-            differences, how = result.differences or result.why.rstrip("."), self._put_back(result)
-            result.set(State.FAILED, f"{differences}. {how}")
-            result.sent = [] if how == _PUT_BACK else result.sent
-            outcomes.append(f"{result.website}: {how}.")
-        left = sum(one.state is State.NOT_TRIED for one in self._results)
-        first, second = wrong
-        comparison = first.comparison or Comparison()
-        fields = ", ".join(one.field for one in first.last.fields) or first.planned.action
+        for update in dict.fromkeys([*affected, *(update for update in unclear if update.findings)]):
+            differences = _differences(update)
+            values = f"Values before: {_values(update.before)}"
+            if not restore:
+                how = values
+            elif update.planned.action != "update":
+                how, permanent = "It was not undone", True
+            else:
+                why = self._restore(update)
+                permanent |= bool(why)
+                how = f"It could not be restored ({why}). {values}" if why else "Its values were restored and verified"
+            update.set(State.FAILED, f"{differences}. {how}.")
+            outcomes.append(f"{update.website}: {how}.")
+        left = sum(update.state is State.NOT_TRIED for update in self._updates)
+        self._stopped = NotAppliedError(
+            str(affected[0].website_id),
+            {**affected[0].not_applied, **affected[0].unsent},
+            f"No other change was sent, {counted(left, 'website')} remain unchanged.\n{' '.join(outcomes)}\n{remedy}",
+            permanent=permanent,
+            problem=problem,
+        )
+
+    def _stop_without_a_method(self, rejected: Sequence[Update]) -> None:
         method = self._client.settings.update_method
-        advice = (
-            f" Try the other value of the extra update_method ({method} now)." if first.last.action == "update" else ""
-        )
-        self._unfaithful = NotAppliedError(
+        first = rejected[0]
+        self._stopped = NotAppliedError(
             str(first.website_id),
-            {**comparison.not_applied, **comparison.unexpected} or {"": first.why.rstrip(".")},
-            f"Website {second.website} is not as expected, either, so the service does it with each website. "
-            f"Sent: {fields}. {' '.join(outcomes)} {left:,} websites were not changed.{advice}",
+            {},
+            f"No change was sent. Set the extra update_method to {_OTHER_METHODS[method]}, or use a key that may "
+            "change websites.",
             permanent=True,
+            problem=f"The service rejected {method} for two websites. {first.website}: {first.reason}",
         )
 
-    def _put_back(self, result: Result) -> str:
-        """Give a website back what it lost, and what is not in effect as sent; return the outcome as text.
-
-        If more was lost than the last request sent, this request contains the whole current record: a service that
-        resets what is not sent would reset it again.
-        """
-        before, not_applied = result.before, result.comparison.not_applied if result.comparison else {}
-        lost = {name: normalise(name, before[name]) for name in not_applied if shows(name, before)}
-        lost |= result.lost
-        if not lost:
-            return "It stays"
-        was = f"It could not be put back, and was before: {_values(before)}"
-        unknown = [name for name, old in lost.items() if sendable(name, old) is None]
-        if unknown:
-            return f"{was} (the service returned {unknown[0]} in a form that cannot be sent back)"
-        sent = {one.field for one in result.last.fields}
-        expected = Expected({}, lost, result.planned.domain)
-
-        def settings_of(record: Record) -> dict[str, Any] | None:
-            if expected.compare(record).holds:
-                return None
-            if lost.keys() <= sent:
-                return lost
-            names = [name for name in COMPARED if FIELDS[name].on_update and shows(name, record)]
-            whole = {name: sendable(name, record[name]) for name in names}
-            return {**{name: value for name, value in whole.items() if value not in (None, ())}, **lost}
-
+    def _restore(self, update: Update) -> str:
+        """Write back the whole record from before the first update; return why it is not in effect, or nothing."""
+        names = [name for name in COMPARED if FIELDS[name].on_update and has_value(name, update.before)]
+        settings = {name: normalise(name, update.before[name]) for name in names}
+        expected = Expected({}, settings, update.planned.domain)
         try:
-            self._client.change_website(str(result.website_id), settings_of)
-            self._client.verify(str(result.website_id), expected)
+            self._client.change_website(
+                str(update.website_id), lambda record: None if expected.compare(record).is_applied else settings
+            )
+            comparison = self._client.read_until(str(update.website_id), expected)
         except AnalyticsError as error:
-            return f"{was} ({error.text})"
-        return _PUT_BACK
+            return error.text
+        unknown = [name for name in update.before if name in COMPARED and name not in names]
+        if comparison.is_applied and not comparison.unverified and not unknown:
+            update.sent.clear()
+            return ""
+        fields = [*unknown, *comparison.unverified]
+        return describe(comparison.not_applied) or f"the service returns {_and(fields)} in an unknown form"
 
-    def _send(self, results: Sequence[Result], verb: str = "Changing", breaker: Breaker | None = None) -> None:
-        """Send the changes of these websites; the sender sets their results."""
-        for _ in each(self._client, results, self._sender.send, verb, breaker or Breaker()):
-            pass
+    def _send(
+        self, updates: Sequence[Update], verb: str = "Changing", breaker: Breaker | None = None
+    ) -> list[BaseException]:
+        """Send the changes of these websites, and return the errors; the sender sets their states."""
+        done = each(self._client, updates, self._sender.send, verb, breaker or Breaker())
+        return [item.error for item in done if item.error]
 
     # Reading back
 
-    def _read_back(self, results: Sequence[Result]) -> None:
-        """Read changed websites, wait for those that are not as sent, and change these once more."""
-        left = self._wait_for(results)
+    def _read_back(self, updates: Sequence[Update]) -> None:
+        """Read changed websites until they are as sent, and send the changes again that are not in effect."""
+        left = self._wait_for(updates)
         for _ in range(RESENDS):
-            differing = [one for one in left if one.is_contradicted and one.comparison]
-            again = differing + [one for one in left if one.unconfirmed and one.may_repeat]
+            again = [update for update in left if update.not_applied and update.unconfirmed is None]
             if not again:
                 break
             log.info("Sending the change of %s again: it is not in effect.", counted(len(again), "website"))
             # Several tasks that overwrite each other's lines must not do it again at the same time.
-            self._client.wait(random.uniform(0, SETTLE_SECONDS))  # noqa: S311
+            self._client.wait(RANDOM.uniform(0, SETTLE_SECONDS))
             self._send(again, "Changing once more")
-            sent = [one for one in again if one.state is State.APPLIED]
-            left = [one for one in left if one not in again] + self._wait_for(sent)
+            sent = [update for update in again if update.state is State.APPLIED]
+            left = [update for update in left if update not in again] + self._wait_for(sent)
 
-    def _wait_for(self, results: Sequence[Result]) -> list[Result]:
+    def _wait_for(self, updates: Sequence[Update]) -> list[Update]:
         """Read these websites until they are as sent; return those that are not."""
-        left = self._read(results)
+        left = self._read(updates)
         # Rows of the list may have fewer fields or be stale. Then the record of the single website decides.
         for seconds in (0, *api_client.CONFIRM_WAITS):
             if not left:
@@ -266,131 +332,197 @@ class Application:
             left = self._read(left, one_by_one=True)
         return left
 
-    def _read(self, results: Sequence[Result], *, one_by_one: bool = False) -> list[Result]:
-        """Read these websites, set their results, and return those that a later read may show otherwise.
+    def _read(self, updates: Sequence[Update], *, one_by_one: bool = False) -> list[Update]:
+        """Read these websites, set their states, and return those that a later read may return otherwise.
 
         :param one_by_one: read each website, never the list.
         """
-        if not results:
+        if not updates:
             return []
-        fields = {name for one in results if one.expected for name in (*one.expected.sent, *one.expected.before)}
-        ids = [str(one.website_id) for one in results if one.website_id]
+        fields: set[str] = set()
+        for update in updates:
+            if update.expected:
+                fields.update(update.expected.sent, update.expected.before)
+        ids = [update.website_id for update in updates if update.website_id]
         try:
             read = self._websites.read_again(ids, fields.intersection(COMPARED), one_by_one=one_by_one)
             rows = read.listed
-            if rows is None and any(map(_is_new, results)):
+            if rows is None and any(map(_is_new, updates)):
                 rows = self._client.newest_websites(self._websites.newest)
         except (AuthenticationError, StoppedError):
             raise
         except AnalyticsError as error:  # the sent changes must still be reported
             read, rows = Read({}, dict.fromkeys(ids, error.text)), None
-        if self._judged is None or len(self._results) == 1:  # canaries are read again at the end
+        if self._canary is None or len(self._updates) == 1:  # canaries are read again at the end
             # After the websites: a list that is written later reads them after the last request that was sent here.
             self._sender.read_tables()
         left = []
-        for result in results:
-            is_created = result.planned.action == "create"
-            may_change = self._settle_new(result, rows, read) if is_created else self._settle_read(result, read)
-            result.is_doubted = result is self._judged and bool(result.lost)
-            if result.is_doubted:
-                result.set(State.FAILED, f"{describe(result.unexpected)}. Before: {_values(result.before)}")
-            if may_change or result.is_doubted:
-                left.append(result)
+        for update in updates:
+            if update.planned.action == "create":
+                may_change = self._settle_new(update, rows, read)
+            else:
+                may_change = self._settle_read(update, read)
+            if update is self._canary and update.unsent and update.planned.action == "update":
+                update.set(State.FAILED, f"{_differences(update)}. Values before: {_values(update.before)}")
+                may_change = True
+            if may_change:
+                left.append(update)
         return left
 
-    def _settle_new(self, result: Result, rows: Sequence[Record] | None, read: Read) -> bool:
-        """Set the result of a new website; return whether a later read may show it otherwise."""
-        own, domain = result.website_id, result.planned.domain
+    def _settle_new(self, update: Update, rows: Sequence[Record] | None, read: Read) -> bool:
+        """Set the state of a new website; return whether a later read may return it otherwise."""
+        own_id, domain = update.website_id, update.planned.domain
         if rows is None:  # the list could not be read
-            return own is None or self._settle_read(result, read)
+            return own_id is None or self._settle_read(update, read)
         found = {website_of(row)[1]: row for row in rows}
-        same = {one for one, row in found.items() if domain_key(website_of(row)[0]) == domain_key(domain)}
-        same |= {own} if own else set()
+        same = {key for key, row in found.items() if domain_key(website_of(row)[0]) == domain_key(domain)}
+        if own_id:
+            same.add(own_id)
         if len(same) > 1:
-            duplicates = api_client.duplicates(domain, same)
-            result.set(State.FAILED, f"{'Created, but: ' if own else ''}{duplicates.text}")
+            created = "Created, but: " if own_id else ""
+            update.set(State.FAILED, f"{created}{api_client.duplicates(domain, same).text}")
             return False
         if not same & found.keys():
-            if own:
-                result.set(State.FAILED, f"Created with the id {own}, but it is missing in the list.")
+            if own_id:
+                update.set(State.FAILED, f"Created with the id {own_id}, but it is missing in the list.")
             return True
-        if result.unconfirmed is None:
-            return self._settle_read(result, read)
-        (own,) = same
-        result.unconfirmed = replace(result.unconfirmed, website_id=own)
-        self._accept(result)
-        return self._settle(result, found[own])
+        if update.unconfirmed is None:
+            return self._settle_read(update, read)
+        (own_id,) = same
+        update.unconfirmed = replace(update.unconfirmed, website_id=own_id)
+        self._accept(update)
+        return self._settle(update, found[own_id])
 
-    def _settle_read(self, result: Result, read: Read) -> bool:
-        """Set the result of a website that was read; return whether a later read may show it otherwise."""
-        website_id, action = str(result.website_id), result.planned.action
-        record, why = read.found.get(website_id), read.failures.get(website_id)
-        if why and not (action == "delete" and self._client.is_gone(website_id)):
-            if result.unconfirmed is None:
-                result.set(State.UNCLEAR, f"Changed, but not verified: {why}")
+    def _settle_read(self, update: Update, read: Read) -> bool:
+        """Set the state of a website that was read; return whether a later read may return it otherwise."""
+        website_id, action = str(update.website_id), update.planned.action
+        record, reason = read.found.get(website_id), read.failures.get(website_id)
+        if reason and not (action == "delete" and self._client.is_gone(website_id)):
+            if update.unconfirmed is None:
+                update.set(State.UNCLEAR, f"Changed, but not verified: {reason}")
             return True
         if record is None and action == "update" and not self._client.is_gone(website_id):
-            result.set(State.UNCLEAR, "Changed, but not verified: it was not found once.")
+            update.set(State.UNCLEAR, "Changed, but not verified: it was not found once.")
             return True
-        return self._settle(result, record)
+        return self._settle(update, record)
 
-    def _settle(self, result: Result, record: Record | None) -> bool:
-        """Set the result of a website from its record; return whether a later read may show it otherwise."""
-        change, action = result.last, result.planned.action
+    def _settle(self, update: Update, record: Record | None) -> bool:
+        """Set the state of a website from its record; return whether a later read may return it otherwise."""
+        change, action = update.last, update.planned.action
         domain = website_of(record)[0] if record else ""
         is_other = bool(domain and change.domain and not same_domain(domain, change.domain))
         if action == "delete":
-            return self._settle_deleted(result, is_gone=record is None or is_other)
+            return self._settle_deleted(update, is_gone=record is None or is_other)
         if record is None:
             if self._sender.ignore_gone and action == "update":
-                result.set(State.APPLIED)
+                update.set(State.APPLIED)
                 return False
-            result.set(State.FAILED, "It does not exist: another process deleted it.")
+            update.set(State.FAILED, "It does not exist: another process deleted it.")
             return action == "create"
         if is_other:
-            result.is_contradicted = action == "create"
-            text = f"The id {change.website_id} belongs to {domain!r} now, which may have got its change."
-            result.set(
-                State.FAILED, api_client.other_domain(change.domain, record).text if action == "create" else text
-            )
+            reason = f"The id {change.website_id} belongs to {domain!r} now, which may have got its change."
+            if action == "create":
+                update.comparison = Comparison(record, other_domain=domain)
+                reason = api_client.other_domain(change.domain, record).text
+            update.set(State.FAILED, reason)
             return False
-        comparison = self._sender.compare(result, record)
+        comparison = self._sender.compare(update, record)
         if not comparison.not_applied:
-            self._accept(result)
-        elif result.unconfirmed is None:
-            result.is_contradicted = True
-            result.set(
+            self._accept(update)
+        elif update.unconfirmed is None:
+            update.set(
                 State.FAILED,
-                f"Sent, and not in effect: {describe(comparison.not_applied)}. The service ignores it, or another "
-                "process overwrites it.",
+                f"Sent, but not in effect: {describe(comparison.not_applied)}. The service ignores the values, or "
+                "another process overwrites them.",
             )
-        result.comparison = comparison
+        update.comparison = comparison
         return bool(comparison.not_applied)
 
-    def _settle_deleted(self, result: Result, *, is_gone: bool) -> bool:
+    def _settle_deleted(self, update: Update, *, is_gone: bool) -> bool:
         if is_gone:
-            self._accept(result)
-            result.comparison = Comparison()
-        elif result.unconfirmed is None:
-            result.is_contradicted = True
-            result.set(State.FAILED, "It still exists after it was deleted.")
+            self._accept(update)
+            update.comparison = Comparison()
+        elif update.unconfirmed is None:
+            update.comparison = Comparison(not_applied={"website": "still exists after it was deleted"})
+            update.set(State.FAILED, "It still exists after it was deleted.")
         return not is_gone
 
-    def _accept(self, result: Result) -> None:
+    def _accept(self, update: Update) -> None:
         """Note that a change is in effect. If its response was lost, it is recorded now."""
-        if result.unconfirmed is not None:
-            self._sender.note(result, result.unconfirmed)
-            result.unconfirmed = None
-        result.set(State.APPLIED)
-        result.is_contradicted = False
+        if update.unconfirmed is not None:
+            self._sender.note(update, update.unconfirmed)
+            update.unconfirmed = None
+        update.set(State.APPLIED)
 
 
-def _is_new(result: Result) -> bool:
+def _repeated(findings: Collection[Finding], suspected: Collection[Finding]) -> frozenset[Finding]:
+    """Return the findings that two canaries have.
+
+    Two unsent changes count, even of different fields: one website may have a value to lose that the other one lacks.
+    """
+    repeated = {finding for finding in findings if finding in suspected}
+    unsent = [finding for finding in findings if finding.kind == "unsent"]
+    unsent_before = [finding for finding in suspected if finding.kind == "unsent"]
+    if not repeated and unsent and unsent_before:
+        repeated = {*unsent, *unsent_before}
+    return frozenset(repeated)
+
+
+class _ControlGroup(NamedTuple):
+    """Websites that this run has not touched, read again.
+
+    :param number: number of these websites.
+    :param changed: whether one of them changed since the run read it first.
+    """
+
+    number: int
+    changed: bool
+
+
+def _is_sent(update: Update) -> bool:
+    """Return whether a change was sent and not rejected."""
+    return bool(update.sent) and update.state is State.APPLIED
+
+
+def _is_new(update: Update) -> bool:
     """Return whether a website was created and is not found in the list yet."""
-    return result.planned.action == "create" and result.comparison is None
+    return update.planned.action == "create" and update.comparison is None
+
+
+def _is_method_rejected(error: BaseException) -> bool:
+    return isinstance(error, AnalyticsApiError) and error.status in METHOD_REJECTED and not error.is_blocked
+
+
+def _can_change(name: str, record: Record, after: Record) -> bool:
+    """Return whether a website has another value than a canary has now, so that it can change in the same way."""
+    if not has_value(name, record):
+        return False
+    value = normalise(name, record[name])
+    if name in LINE_FIELDS:
+        return bool(value)
+    return name not in after or value != normalise(name, after[name])
+
+
+def _is_as_before(update: Update) -> bool:
+    """Return whether nothing of an update arrived."""
+    record = update.comparison.record if update.comparison else {}
+    return (
+        Expected({}, {name: update.before[name] for name in COMPARED if name in update.before})
+        .compare(record)
+        .is_applied
+    )
+
+
+def _differences(update: Update) -> str:
+    """Return all that is not as expected, as text."""
+    return describe({**update.not_applied, **update.unsent}) or update.reason.rstrip(".")
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(names)
 
 
 def _values(record: Record) -> str:
     named = [name for name in SETTABLE_FIELDS if name in record]
-    values = {name: normalise(name, record[name]) if shows(name, record) else record[name] for name in named}
+    values = {name: normalise(name, record[name]) if has_value(name, record) else record[name] for name in named}
     return ", ".join(f"{name} {readable(str(value), 200)}" for name, value in values.items())

@@ -1,84 +1,143 @@
-"""Choose the websites of a plan to change first and alone: those that can lose most. Pure functions."""
+"""Choose the canaries of a plan: the websites that are changed first, one after the other. Pure functions."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
-from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
-from airflow_provider_analytics.api.verification import COMPARED, Record, default_of, shows
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
+from airflow_provider_analytics.api.verification import COMPARED, Record, has_value, omitted_value
+from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.reconcile.plan import Change
-from airflow_provider_analytics.reconcile.results import Result, State
+from airflow_provider_analytics.reconcile.results import Finding, State, Update
 
-#: Maximum number of websites that are changed alone for one risk, if they do not settle it.
-MAX_TRIES = 3
-
-#: What may go wrong with a website: a field with something to lose, with or without comments, that is sent or not; or a
-#: field that has to be stored by a create or an update.
-Risk = tuple[str, ...]
+#: Number of updates that are canaries; further ones only if they risk something that no canary had.
+UPDATES = 2
+#: Number of canaries that may fail before they are read back; then the others are changed nevertheless.
+MAX_FAILED = 3
 
 
-def risks_of(change: Change, record: Record, *, is_row: bool = False) -> frozenset[Risk]:
-    """Return what may go wrong if a change is sent to a website.
+class Risk(NamedTuple):
+    """Something that a service can damage on a website.
 
-    :param record: its record before the change.
-    :param is_row: whether the record may omit fields that have something to lose.
+    :param finding: how the damage would be reported.
+    :param detail: the kind of value: another kind can be stored correctly, although this one is not.
     """
-    if change.action == "delete":
-        return frozenset({("delete",)})
-    sent = {one.field for one in change.fields}
-    risks: set[Risk] = {(change.action,), *((change.action, name) for name in sent)}
-    for name in COMPARED if change.action == "update" else ():
-        risk = (name, "sent" if name in sent else "not sent")
-        value = normalise(name, record[name]) if shows(name, record) else None
-        if value is None:
-            may_lose = is_row
-        elif name in LINE_FIELDS:
-            may_lose = bool(value)
-            risks |= {(*risk, "comment")} if any("#" in line for line in value) else set()
-        else:
-            may_lose = name not in sent and value != default_of(name)
-        risks |= {risk} if may_lose else set()
+
+    finding: Finding
+    detail: str = ""
+
+
+def risks_of(change: Change, record: Record) -> frozenset[Risk]:
+    """Return the risks of a change.
+
+    A list has a risk for each special character in its lines, because services that drop or rewrite lines select them
+    by their form: comments, networks, patterns, IPv6 addresses.
+
+    :param record: record of the website before the change; a field that it does not contain has no risk.
+    """
+    sent = {field_change.field for field_change in change.fields if change.action != "delete"}
+    risks = {Risk(Finding(change.action, "not applied", name)) for name in sent}
+    if change.action != "update":
+        whole = "domain" if change.action == "create" else "website"
+        return frozenset({Risk(Finding(change.action, "not applied", whole)), *risks})
+    for name in COMPARED:
+        if not has_value(name, record):
+            continue
+        finding = Finding("update", "unsent", name)
+        value = normalise(name, record[name])
+        if name in LINE_FIELDS:
+            how = "sent" if name in sent else "not sent"
+            forms = {character for line in value for character in line if not character.isalnum()}
+            risks |= {Risk(finding, f"{how} {form}") for form in ("", *forms) if value}
+        elif name not in sent and not _is_safe(name, value):
+            risks.add(Risk(finding, str(value)))
     return frozenset(risks)
 
 
-class Canaries:
-    """Chooses one website after the other, until each risk of the plan was taken by one website alone.
+def _is_safe(name: str, value: object) -> bool:
+    """Return whether a service that resets or omits a field leaves this value."""
+    default = FIELDS[name].default
+    return value == normalise(name, omitted_value(name)) and default in (None, value)
 
-    :param results: the websites of the plan.
+
+class Candidate(NamedTuple):
+    """A website of the plan.
+
+    :param update: its change.
+    :param record: its record, as the plan was made from it; empty if it has none.
+    :param risks: the risks of the change.
+    """
+
+    update: Update
+    record: Record
+    risks: frozenset[Risk]
+
+    def length(self, fields: Collection[str]) -> int:
+        """Return the number of characters in some lists after the change: a service may cut long lists."""
+        lists = {name: normalise(name, self.record[name]) for name in LINE_FIELDS if has_value(name, self.record)}
+        lists |= {change.field: change.after for change in self.update.planned.fields if change.field in LINE_FIELDS}
+        return sum(len(line) + 1 for name in lists.keys() & fields for line in lists[name] or ())
+
+
+class Canaries:
+    """Chooses one website after the other until each risk of the plan was taken by one of them.
+
+    :param updates: the websites of the plan.
     :param records: website id to record, as the plan was made from it.
     """
 
-    def __init__(self, results: Iterable[Result], records: Mapping[str, Record]) -> None:
-        self._left = [
-            (result, risks_of(result.planned, records.get(str(result.website_id), {}), is_row=True))
-            for result in results
-        ]
-        # Of websites that can lose the same, any goes first: two lists that run at the same time begin with others.
-        random.shuffle(self._left)
-        self._settled: set[Risk] = set()
-        self._tries: Counter[Risk] = Counter()
+    def __init__(self, updates: Iterable[Update], records: Mapping[str, Record]) -> None:
+        self._candidates: list[Candidate] = []
+        for update in updates:
+            record = records.get(str(update.website_id), {})
+            self._candidates.append(Candidate(update, record, risks_of(update.planned, record)))
+        # Two tasks that begin at the same time must not choose the same websites in the same order.
+        RANDOM.shuffle(self._candidates)
+        self._taken: set[Risk] = set()
+        self._updated = 0
+        self._failed = 0
 
-    def next(self, doubted: Sequence[Collection[Risk]] = ()) -> Result | None:
-        """Return the website to change next; None if no risk is left.
+    def next(self, suspected: Collection[Finding] = ()) -> Update | None:
+        """Return the website to change next; None if the other websites risk nothing that no canary had.
 
-        :param doubted: the risks of websites that lost something; a website that can lose the same decides about them.
-            It is drawn at random, because other tasks may change the same websites in the same order.
+        :param suspected: findings of one canary. A website that can show one of them again comes next. For an unsent
+            change, it is a random one: another task that changes websites in the same order as this one is unlikely to
+            change it at the same time. For a value that is not stored, it is the one with the longest list.
         """
-        self._left = [one for one in self._left if one[0].state is State.NOT_TRIED]
-        alike = [one for one in self._left if any(one[1].intersection(risks) for risks in doubted)]
-        canary, risks = max(self._left, key=lambda one: len(self._open(one[1])), default=(None, frozenset()))
-        if alike:
-            canary, risks = random.choice(alike)  # noqa: S311
-        elif not self._open(risks):
+        self._candidates = [candidate for candidate in self._candidates if candidate.update.state is State.NOT_TRIED]
+        if not self._candidates or self._failed >= MAX_FAILED:
             return None
-        self._tries.update(self._open(risks))
-        return canary
+        deciding = [candidate for candidate in self._candidates if _can_show(candidate.risks, suspected)]
+        if not deciding:
+            chosen = max(self._candidates, key=self._value)
+            return chosen.update if self._is_needed(chosen) else None
+        if all(finding.kind == "unsent" for finding in suspected):
+            return RANDOM.choice(deciding).update
+        fields = {finding.field for finding in suspected}
+        return max(deciding, key=lambda candidate: candidate.length(fields)).update
 
-    def settle(self, risks: Iterable[Risk]) -> None:
-        """Note that a website took these risks, and is as expected."""
-        self._settled.update(risks)
+    def note(self, canary: Update) -> None:
+        """Note that a canary was changed: its risks are taken if it was read back."""
+        if canary.comparison is None and canary.state is not State.UNCHANGED:
+            self._failed += 1
+            return
+        self._taken |= risks_of(canary.planned, canary.before)
+        self._updated += canary.planned.action == "update"
 
-    def _open(self, risks: frozenset[Risk]) -> set[Risk]:
-        return {one for one in risks - self._settled if self._tries[one] < MAX_TRIES}
+    def can_show(self, update: Update, before: Record, finding: Finding) -> bool:
+        """Return whether a website could have shown a finding."""
+        return _can_show(risks_of(update.planned, before), {finding})
+
+    def _value(self, candidate: Candidate) -> tuple[bool, bool, int, int]:
+        is_update = candidate.update.planned.action == "update"
+        number = len(candidate.risks - self._taken)
+        return self._is_needed(candidate), is_update, number, candidate.length(LINE_FIELDS.keys())
+
+    def _is_needed(self, candidate: Candidate) -> bool:
+        is_one_of_the_first = candidate.update.planned.action == "update" and self._updated < UPDATES
+        return is_one_of_the_first or bool(candidate.risks - self._taken)
+
+
+def _can_show(risks: Collection[Risk], findings: Collection[Finding]) -> bool:
+    return any(risk.finding in findings for risk in risks)

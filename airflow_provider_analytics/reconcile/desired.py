@@ -22,7 +22,7 @@ from airflow_provider_analytics.api.fields import (
     normalise,
     raw_lines,
 )
-from airflow_provider_analytics.api.verification import Record, shows
+from airflow_provider_analytics.api.verification import Record, has_value, omitted_value
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.lists import Lists
 from airflow_provider_analytics.reconcile.maintained import Listed
@@ -180,7 +180,7 @@ class Desired:
         """Return why a list of a website cannot be changed without losing its entries; empty if all can."""
         wanted = self.of(record)
         for name in wanted.compared if wanted else ():
-            if name not in self.shared or shows(name, record):
+            if name not in self.shared or has_value(name, record):
                 continue
             line = invalid_line(name, record.get(name))
             if line is None:
@@ -213,14 +213,16 @@ class Desired:
         domain, website_id = website_of(record)
         changes = []
         for name in wanted.compared:
-            before = normalise(name, record[name]) if shows(name, record) else None
+            before = normalise(name, record[name]) if has_value(name, record) else None
             after = wanted.settings[name]
             if name in LINE_FIELDS:
                 if self.modes[name] == "replace" and name in record:
                     before = raw_lines(name, record[name])  # so that guards count the lost lines
                 after = self._lines_after(name, before, wanted, record)
                 after += self._put_back(name, after, record, earlier or {})
-            if before is None or before != after:
+            # A field that no record has may be omitted because it is empty everywhere.
+            is_omitted = before is None and after == normalise(name, omitted_value(name))
+            if before != after and not is_omitted:
                 changes.append(FieldChange(name, before, after))
         if any(one.field == "privacy" and one.after == "password" for one in changes):
             changes.append(wanted.password_change(domain))
@@ -244,7 +246,7 @@ class Desired:
     def _put_back(self, name: str, after: Entries, record: Record, earlier: Record) -> Entries:
         kept, key = self.kept(name, record), LINE_FIELDS[name].key
         present = set(map(key, after))
-        lines = normalise(name, earlier[name]) if kept and shows(name, earlier) else ()
+        lines = normalise(name, earlier[name]) if kept and has_value(name, earlier) else ()
         return tuple(line for line in lines if key(line) in kept and key(line) not in present)
 
     def plan(self, records: Sequence[Record], scope: Mapping[str, Any] | None = None) -> Plan:

@@ -1,11 +1,13 @@
-"""The results of a plan: one result with one state per website; everything else is derived from them."""
+"""The results of a plan: one :class:`Update` with one state per website; everything else is derived from them."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from airflow_provider_analytics.api.verification import Comparison, Differences, Expected, Record
 from airflow_provider_analytics.exceptions import (
@@ -37,43 +39,49 @@ class State(StrEnum):
     UNCLEAR = "unclear"
     #: It could not be changed, or is not as expected.
     FAILED = "failed"
-    #: The service refused the change, and a retry cannot succeed.
+    #: The service rejected the change, and a retry cannot succeed.
     REFUSED = "refused"
     #: No request was sent for it.
     NOT_TRIED = "not tried"
 
 
+class Finding(NamedTuple):
+    """A difference that can have its cause in the service; equal for websites with the same difference.
+
+    :param action: ``create``, ``update`` or ``delete``.
+    :param kind: ``not applied`` for a sent value that is not in effect; ``unsent`` for an unsent change.
+    :param field: name of the field; ``website`` for the whole website.
+    """
+
+    action: str
+    kind: str
+    field: str
+
+
 @dataclass(eq=False)
-class Result:
-    """The result of one website. Its state is correct at any time: it is *unclear* while a write is under way.
+class Update:
+    """The change of one website. Its state is correct at any time: it is *unclear* while a write is under way.
 
     :param planned: the change as it was planned.
     :param state: its state.
-    :param why: why the change is not applied; empty if it is.
-    :param sent: the changes that were sent and not refused, in order and as they were sent; a create has the id.
+    :param reason: why the change is not applied, for people; empty if it is.
+    :param sent: the changes that were sent and not rejected, in order and as they were sent; a create has the id.
     :param unconfirmed: a change that failed, but may have been applied.
-    :param may_repeat: whether that change is a create that was refused, and may be sent again once it is known that the
-        website does not exist.
     :param expected: the expected record; None if nothing was sent.
     :param comparison: the record that was read last, compared with the expected one; None if it was not read back.
-    :param is_contradicted: whether the service returned something else than what was sent.
-    :param is_doubted: whether values were lost, and it is not known whether the service or someone else lost them.
     """
 
     planned: Change
     state: State = State.NOT_TRIED
-    why: str = NOT_SENT
+    reason: str = NOT_SENT
     sent: list[Change] = field(default_factory=list)
     unconfirmed: Change | None = None
-    may_repeat: bool = False
     expected: Expected | None = None
     comparison: Comparison | None = None
-    is_contradicted: bool = False
-    is_doubted: bool = False
 
-    def set(self, state: State, why: str = "") -> None:
+    def set(self, state: State, reason: str = "") -> None:
         """Set state and reason together."""
-        self.state, self.why = state, why
+        self.state, self.reason = state, reason
 
     @property
     def last(self) -> Change:
@@ -98,24 +106,32 @@ class Result:
     @property
     def unverified(self) -> tuple[str, ...]:
         """Sent fields that were not read back, or that the record does not contain."""
-        if self.comparison is None:
-            return tuple(one.field for one in self.last.fields) if self.sent else ()
-        return self.comparison.unverified
+        if self.comparison is not None:
+            return self.comparison.unverified
+        return tuple(field_change.field for field_change in self.last.fields) if self.sent else ()
 
     @property
-    def unexpected(self) -> Differences:
-        """Values and lines that were not sent but changed."""
-        return self.comparison.unexpected if self.comparison else {}
+    def unsent(self) -> Differences:
+        """Unsent changes, see :class:`Comparison`."""
+        return self.comparison.unsent if self.comparison else {}
 
     @property
-    def lost(self) -> Record:
-        """Unexpected changes that services cause: field to the value before."""
-        return self.comparison.lost if self.comparison else {}
+    def not_applied(self) -> Differences:
+        """Sent values that are not in effect, see :class:`Comparison`."""
+        return self.comparison.not_applied if self.comparison else {}
 
     @property
-    def differences(self) -> str:
-        """What is not as expected, as text."""
-        return describe({**self.comparison.not_applied, **self.unexpected}) if self.comparison else ""
+    def findings(self) -> frozenset[Finding]:
+        """The differences that can have their cause in the service."""
+        action = self.planned.action
+        found = set[Finding]()
+        if self.unconfirmed is None:
+            found = {Finding(action, "not applied", name) for name in self.not_applied}
+        if self.comparison and self.comparison.other_domain is not None and action == "create":
+            found.add(Finding(action, "not applied", "domain"))
+        if action == "update":
+            found |= {Finding(action, "unsent", name) for name in self.unsent}
+        return frozenset(found)
 
     @property
     def is_good(self) -> bool:
@@ -132,23 +148,24 @@ def describe(differences: Differences) -> str:
 class Outcome:
     """The outcome of a plan.
 
-    :param results: one result for each planned change.
+    :param updates: one for each planned change.
     :param unread: website to why it could not be read; nothing was planned for these websites.
-    :param unfaithful: the error for a service that loses other values, or does not apply what is sent; no other
-        websites were changed then.
+    :param stopped: the error for a service that changes unsent values, or does not store sent values; no other websites
+        were changed then.
     :param interrupted: the exception that ended the work before all was done and verified, such as
         :class:`StoppedError`, or the rejection of the API key; None if the work was complete.
     """
 
-    results: Sequence[Result] = ()
+    updates: Sequence[Update] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
-    unfaithful: NotAppliedError | None = None
+    stopped: NotAppliedError | None = None
     interrupted: BaseException | None = None
 
     @property
     def states(self) -> dict[str, int]:
         """Number of websites by state; their sum is the number of planned changes."""
-        return {state.value: sum(one.state is state for one in self.results) for state in State}
+        counts = Counter(update.state for update in self.updates)
+        return {state.value: counts[state] for state in State}
 
     @property
     def applied(self) -> int:
@@ -167,19 +184,23 @@ class Outcome:
         After a stop, websites that were not tried do not count as failed.
         """
         is_stopped = self.interrupted is not None and not isinstance(self.interrupted, AuthenticationError)
-        failed = [one for one in self.results if not one.is_good and not (is_stopped and one.state is State.NOT_TRIED)]
-        return {**self.unread, **{one.website: one.why for one in failed}}
+        failures = dict(self.unread)
+        for update in self.updates:
+            is_left = is_stopped and update.state is State.NOT_TRIED
+            if not update.is_good and not is_left:
+                failures[update.website] = update.reason
+        return failures
 
     @property
     def unverified(self) -> list[str]:
         """Fields that could not be verified on at least one changed website."""
-        return sorted({name for one in self.results for name in one.unverified})
+        return sorted({name for update in self.updates for name in update.unverified})
 
     @property
     def unexpected_changes(self) -> list[str]:
-        """Changed websites on which others changed something during the run, with a phrase each; at most twenty."""
-        changed = [one for one in self.results if one.unexpected and one.is_good]
-        return [f"{one.website}: {describe(one.unexpected)}" for one in changed[:_MAX_NAMED]]
+        """Changed websites with unsent changes, with a phrase each; at most twenty."""
+        changed = [update for update in self.updates if update.unsent and update.is_good]
+        return [f"{update.website}: {describe(update.unsent)}" for update in changed[:_MAX_NAMED]]
 
     @property
     def is_verified(self) -> bool:
@@ -194,14 +215,16 @@ class Outcome:
         if self.interrupted is None:
             return
         unclear = self.states[State.UNCLEAR]
-        changed = sum(bool(one.sent) and one.state is not State.UNCLEAR for one in self.results)
-        also = f", {unclear:,} may have been" if unclear else ""
-        summary = f"Stopped: {changed:,} of {len(self.results):,} websites changed{also}"
+        changed = sum(bool(update.sent) and update.state is not State.UNCLEAR for update in self.updates)
+        summary = f"Stopped: {changed:,} of {len(self.updates):,} websites changed"
+        if unclear:
+            summary += f", {unclear:,} may have been"
         reasons: dict[str, list[str]] = {}
-        for website, why in self.failures.items():
-            reasons.setdefault(why.rstrip("."), []).append(website)
-        failed = [f"{first_of(websites, _MAX_IN_A_STOP)}: {why}" for why, websites in reasons.items()]
-        summary += f". Not as expected: {first_of(failed, _MAX_IN_A_STOP, '; ')}" if failed else ""
+        for website, reason in self.failures.items():
+            reasons.setdefault(reason.rstrip("."), []).append(website)
+        if reasons:
+            failed = [f"{first_of(websites, _MAX_IN_A_STOP)}: {reason}" for reason, websites in reasons.items()]
+            summary += f". Not as expected: {first_of(failed, _MAX_IN_A_STOP, '; ')}"
         log.warning("%s", summary)
         if isinstance(self.interrupted, StoppedError):
             raise StoppedError(f"{summary}.", "The next try does the rest.") from None
@@ -216,11 +239,11 @@ class Outcome:
         :raises NotAppliedError: if the service does not do what was requested.
         :raises BulkError: with every website that failed.
         """
-        if self.unfaithful is not None:
-            raise self.unfaithful
+        if self.stopped is not None:
+            raise self.stopped
         if self.failures:
-            failed = [one for one in self.results if not one.is_good]
-            is_refused = not self.unread and all(one.state is State.REFUSED for one in failed)
-            # A retry would find nothing to do, and hide what was lost.
-            permanent = is_refused or any(one.is_doubted for one in failed)
-            raise BulkError(self.failures, self.applied, self.not_tried, permanent)
+            failed = [update for update in self.updates if not update.is_good]
+            is_rejected = not self.unread and all(update.state is State.REFUSED for update in failed)
+            # A retry would find nothing to do, and hide the values that were lost.
+            has_lost_values = any(update.state is State.FAILED and update.unsent for update in failed)
+            raise BulkError(self.failures, self.applied, self.not_tried, is_rejected or has_lost_values)

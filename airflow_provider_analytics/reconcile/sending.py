@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from http import HTTPStatus
 from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient, may_mean_taken, other_domain
@@ -23,8 +22,8 @@ from airflow_provider_analytics.exceptions import (
 )
 from airflow_provider_analytics.reconcile.desired import ChangeOf, deletion
 from airflow_provider_analytics.reconcile.plan import Change
-from airflow_provider_analytics.reconcile.results import NOT_SENT, Result, State
-from airflow_provider_analytics.reconcile.workers import reason
+from airflow_provider_analytics.reconcile.results import NOT_SENT, State, Update
+from airflow_provider_analytics.reconcile.workers import reason_of
 
 log = logging.getLogger(__name__)
 
@@ -54,106 +53,103 @@ class Sender:
     passwords: Mapping[str, str] = field(default_factory=dict)
     ignore_gone: bool = False
 
-    def note(self, result: Result, change: Change) -> None:
+    def note(self, update: Update, change: Change) -> None:
         """Note a change that was sent and not refused; it is not read again yet."""
-        result.set(State.APPLIED)
-        result.comparison = None
-        result.is_contradicted = False
-        result.sent.append(change)
+        update.set(State.APPLIED)
+        update.comparison = None
+        update.sent.append(change)
         self.record(change)
 
-    def compare(self, result: Result, record: Record) -> Comparison:
+    def compare(self, update: Update, record: Record) -> Comparison:
         """Compare a record with what was sent, and with what is wanted now: others may have changed it since."""
-        spared = {name: self.kept(name, record) for name in self.shared}
-        comparison = (result.expected or Expected({}, {})).compare(record, spared)
-        comparison.not_applied = comparison.not_applied or self._still_wanted(result, record)
+        allowed = {name: self.kept(name, record) for name in self.shared}
+        comparison = (update.expected or Expected({}, {})).compare(record, allowed)
+        comparison.not_applied = comparison.not_applied or self._still_wanted(update, record)
         return comparison
 
-    def _still_wanted(self, result: Result, record: Record) -> dict[str, str]:
+    def _still_wanted(self, update: Update, record: Record) -> dict[str, str]:
         try:
-            change = self.change_of(record, result.before)
+            change = self.change_of(record, update.before)
         except ValueError:  # the change is not approved, or the lists cannot be read any more
             return {}
         return (
             Expected(record, self._settings(change), shared=self.shared).compare(record).not_applied if change else {}
         )
 
-    def send(self, result: Result) -> None:
-        """Send the change of a website, and set its result."""
+    def send(self, update: Update) -> None:
+        """Send the change of a website, and set its update."""
         try:
-            if result.planned.action == "delete":
-                self._delete(result)
-            elif result.website_id is None:
-                self._create(result)
+            if update.planned.action == "delete":
+                self._delete(update)
+            elif update.website_id is None:
+                self._create(update)
             else:
-                self._update(result)
+                self._update(update)
         except StoppedError:
             # The last request was not sent: a write that was under way raises another error.
-            if result.sent:
-                result.set(State.FAILED, self._missing(result) + NOT_SENT)
-            elif result.unconfirmed is None:
-                result.set(State.NOT_TRIED, NOT_SENT)
+            if update.sent:
+                update.set(State.FAILED, self._missing(update) + NOT_SENT)
+            elif update.unconfirmed is None:
+                update.set(State.NOT_TRIED, NOT_SENT)
             raise
         except StorageError:  # the change was sent, and cannot be recorded
             raise
         except (AnalyticsError, ValueError) as error:
-            state = State.UNCLEAR if result.unconfirmed else State.FAILED
+            state = State.UNCLEAR if update.unconfirmed else State.FAILED
             if isinstance(error, AnalyticsApiError) and error.status in (403, 422) and not error.is_blocked:
                 # Another process may have created the website: the next try finds it.
-                is_taken = result.website_id is None and may_mean_taken(error)
+                is_taken = update.website_id is None and may_mean_taken(error)
                 state = State.FAILED if is_taken else State.REFUSED
-            result.set(state, self._missing(result) + reason(error))
+            update.set(state, self._missing(update) + reason_of(error))
             raise
 
-    def _missing(self, result: Result) -> str:
+    def _missing(self, update: Update) -> str:
         """Return the fields of a new website that were not set yet, as the beginning of a text."""
-        fields = {one.field for change in result.sent for one in change.fields}
-        missing = [one.field for one in result.planned.fields if one.field not in fields]
-        return f"Created, but not set yet: {', '.join(missing)}. " if result.sent and missing else ""
+        fields = {one.field for change in update.sent for one in change.fields}
+        missing = [one.field for one in update.planned.fields if one.field not in fields]
+        return f"Created, but not set yet: {', '.join(missing)}. " if update.sent and missing else ""
 
-    def _create(self, result: Result) -> None:
-        change = result.planned
+    def _create(self, update: Update) -> None:
+        change = update.planned
         settings = self._settings(change)
         # A create request cannot set all fields.
         later = {name for name in settings if not FIELDS[name].on_create}
         at_once = {name: value for name, value in settings.items() if name not in later}
-        result.expected = Expected.of_new(change.domain, settings)
-        result.unconfirmed = None
-        result.set(State.UNCLEAR, _UNDER_WAY)
+        update.expected = Expected.of_new(change.domain, settings)
+        update.unconfirmed = None
+        update.set(State.UNCLEAR, _UNDER_WAY)
         try:
             created = self.client.send_create(change.domain, at_once)
-        except AmbiguousWriteError as error:
-            result.unconfirmed = change
-            # Of other requests, a part may still be under way.
-            result.may_repeat = getattr(error.earlier[-1], "status", None) == HTTPStatus.SERVICE_UNAVAILABLE
+        except AmbiguousWriteError:
+            update.unconfirmed = change
             raise
         if created is None:
-            result.set(State.UNCLEAR, "The service reported success without the id of the website.")
-            result.unconfirmed = change
+            update.set(State.UNCLEAR, "The service reported success without the id of the website.")
+            update.unconfirmed = change
             return
         fields = tuple(one for one in change.fields if one.field not in later)
-        self.note(result, replace(change, website_id=str(created["id"]), fields=fields))
+        self.note(update, replace(change, website_id=str(created["id"]), fields=fields))
         domain = created.get("domain")
         if isinstance(domain, str) and not same_domain(domain, change.domain):
-            result.is_contradicted = True
+            update.comparison = Comparison(created, other_domain=domain)
             raise other_domain(change.domain, created)
         if later:
-            self.client.until_found(lambda: self._update(result))
+            self.client.until_found(lambda: self._update(update))
 
-    def _update(self, result: Result) -> None:
+    def _update(self, update: Update) -> None:
         computed: Change | None = None
         lost: list[Change] = []
 
         def compute(record: Record) -> Record | None:
             nonlocal computed
-            _check_domain(result.planned, record, "not changed")
-            computed = self.change_of(record, result.before)
+            _check_domain(update.planned, record, "not changed")
+            computed = self.change_of(record, update.before)
             if computed is None:
                 return None
             settings = self._settings(computed)
-            expected = Expected(record, settings, result.planned.domain, shared=self.shared)
-            result.expected = expected.following(result.expected)
-            result.set(State.UNCLEAR, _UNDER_WAY)
+            expected = Expected(record, settings, update.planned.domain, shared=self.shared)
+            update.expected = expected.following(update.expected)
+            update.set(State.UNCLEAR, _UNDER_WAY)
             return settings
 
         def may_be_applied() -> None:
@@ -161,44 +157,44 @@ class Sender:
                 lost.append(computed)
 
         try:
-            self.client.change_website(str(result.website_id), compute, may_be_applied)
+            self.client.change_website(str(update.website_id), compute, may_be_applied)
         except NotFoundError:
-            if not self.ignore_gone or not self._is_gone(str(result.website_id)):
+            if not self.ignore_gone or not self._is_gone(str(update.website_id)):
                 raise
-            log.debug("Not changed: website %s does not exist any more.", result.website)
+            log.debug("Not changed: website %s does not exist any more.", update.website)
             computed = None
         except Exception:
-            result.unconfirmed = lost[-1] if lost else None
+            update.unconfirmed = lost[-1] if lost else None
             raise
         # The outcome of the attempts before the last one is unknown: it found them applied, or overwrote them.
         for change in (*lost, *([computed] if computed else ())):
-            self.note(result, change)
-        if not result.sent:
-            result.set(State.UNCHANGED)
+            self.note(update, change)
+        if not update.sent:
+            update.set(State.UNCHANGED)
 
     def _is_gone(self, website_id: str) -> bool:
         """Return whether a website is gone after a "not found" response: a single response may be wrong."""
         self.client.get_account()  # with a wrong base URL, everything is "not found"
         return self.client.is_gone(website_id)
 
-    def _delete(self, result: Result) -> None:
-        website_id = str(result.website_id)
+    def _delete(self, update: Update) -> None:
+        website_id = str(update.website_id)
         try:
             record = self.client.get_website(website_id)
-            _check_domain(result.planned, record, "not deleted")
-            result.set(State.UNCLEAR, _UNDER_WAY)
+            _check_domain(update.planned, record, "not deleted")
+            update.set(State.UNCLEAR, _UNDER_WAY)
             try:
                 self.client.send_delete(website_id)
             except AnalyticsError as error:
-                result.unconfirmed = result.planned if may_have_been_applied(error) else None
+                update.unconfirmed = update.planned if may_have_been_applied(error) else None
                 raise
         except NotFoundError:
             if not self._is_gone(website_id):
                 raise
-            result.set(State.UNCHANGED)
+            update.set(State.UNCHANGED)
             return
         # Record the website as it is now, not as it was when the plan was made.
-        self.note(result, replace(result.planned, fields=deletion(record).fields))
+        self.note(update, replace(update.planned, fields=deletion(record).fields))
 
     def _settings(self, change: Change) -> dict[str, Any]:
         settings = change.settings

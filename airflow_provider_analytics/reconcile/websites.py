@@ -12,7 +12,7 @@ from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import NotFoundError
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
-from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, each, reason
+from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, each, reason_of
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +59,10 @@ class Websites:
         """
         rows_show = all(name in record for record in self.records for name in fields)
         if not one_by_one and self.complete and rows_show and len(ids) > requests_of_a_list(len(self.records)):
-            listed = self.client.list_websites()
+            listed = self.client.complete_rows(self.client.list_websites())
             by_id = {str(record["id"]): record for record in listed}
             return Read({one: by_id[one] for one in ids if one in by_id}, listed=listed)
-        read = _show_each(self.client, ids, "Checking", self.client.get_website)
+        read = _show_each(self.client, ids, "Checking", self.client.read_website)
         if len(read.found) + len(read.failures) < len(ids):
             self.client.get_account()  # with a wrong base URL, everything is "not found"
         return read
@@ -81,7 +81,7 @@ def _show_each(client: AnalyticsClient, ids: Sequence[str], verb: str, show: Cal
             return None
 
     done = list(each(client, ids, work, verb, Breaker()))
-    failures = {one.item: reason(one.error) for one in done if one.error}
+    failures = {one.item: reason_of(one.error) for one in done if one.error}
     failures |= dict.fromkeys(set(ids) - {one.item for one in done}, NOT_TRIED)
     return Read({one.item: one.result for one in done if one.result is not None}, failures)
 
@@ -105,7 +105,9 @@ def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None) -> W
             found = _look_up(client, selectors)
             if found is not None:
                 return Websites(client, found, complete=False)
-    return Websites(client, client.list_websites() if listed is None else listed, complete=True)
+    if listed is None:
+        listed = client.list_websites()
+    return Websites(client, client.complete_rows(listed), complete=True)
 
 
 def _look_up(client: AnalyticsClient, selectors: Sequence[str]) -> list[Record] | None:

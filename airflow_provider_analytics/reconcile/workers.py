@@ -167,6 +167,6 @@ class _Progress:
             log.info("%s: %s of %s websites, %s failed", self._verb, *numbers)
 
 
-def reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Return the text of an error for a list of failures, without service and connection."""
     return error.text if isinstance(error, AnalyticsError) else str(error)

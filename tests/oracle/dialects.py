@@ -51,7 +51,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "what is not found": [*_each("missing", "410", "403", "200")],
     "what says that a website is deleted": [{"deletes": "mark"}, {"deletes": "keep"}],
     "how fresh are reads": [{"reads_behind": 1}, {"reads_behind": 3}],
-    "do updates keep other fields": [{"updates": "reset others"}],
+    "do updates keep other fields": [
+        {"updates": "reset others"}, {"updates": "absent is false"}, {"updates": "absent is zero", "omits": "empty"},
+    ],
+    "are empty fields omitted": [{"omits": "null"}, {"omits": "empty"}],
     "is a write stored as sent": [
         *_each("lists_stored", "new lines", "last line", "no comments", "no networks", "40 characters",
                    "normalized"),
@@ -79,6 +82,8 @@ CALM: list[dict[str, Any]] = [
     {"record_key": None},
     {"update_status": 204},
     {"numbers_as_text": True},
+    {"omits": "null"},
+    {"omits": "empty"},
 ]
 
 

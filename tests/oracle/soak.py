@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import sys
@@ -33,6 +34,8 @@ import dialects
 import yaml
 from world import LISTS, World
 from zoo import Zoo
+
+from airflow_provider_analytics.randomness import RANDOM
 
 #: After so many violations it stops.
 MOST_VIOLATIONS = 5
@@ -238,6 +241,7 @@ def at_once() -> Iterator[None]:
 def play(sandbox: Zoo, script: Script, tally: Counter[str]) -> str:
     """Play a world, and return what happened that must never happen; empty if nothing did."""
     dialect, websites, steps = script
+    RANDOM.seed(json.dumps(script, default=str))  # so that the same scenario has the same outcome
     with tempfile.TemporaryDirectory(prefix="world-") as folder:
         world = World(sandbox, Path(folder), dialect, websites, tally)
         for number, step in enumerate(steps, 1):

@@ -205,8 +205,19 @@ class World:
         assert not is_let_pass, f"green, although a guard has to refuse it: {wanted.refusal}"
         if outcome.is_green and not self.edits:
             self._told(step, outcome.results[-1])
+            self._converged(step, outcome)
         self._learn(step, outcome)
         return outcome
+
+    def _converged(self, step: Step, outcome: Outcome) -> None:
+        """After a verified success, a second plan is empty."""
+        if step["do"] not in ("sync", "apply") or not outcome.results[-1]["verified"]:
+            return
+        for operator in self._operators({**step, "approved": False, "force": True}, "analytics_default"):
+            operator.dry_run = True
+            again = self._execute(step, [operator])
+            assert again.is_green, f"a second plan fails: {again.text[-3000:]}"
+            assert not again.results[0]["changes"], f"a second plan has changes: {again.results[0]['changes']}"
 
     def _begin(self) -> None:
         self.before = self._websites()
@@ -316,8 +327,7 @@ class World:
 
     def _is_rightly_doubted(self, goals: Mapping[int, Goal], others: Mapping[int, Goal], outcome: Outcome) -> bool:
         """Whether the other task took values away, and no further website could tell whose doing it is."""
-        is_told = ". Before: " in outcome.text or "is not as it should be" in outcome.text
-        if "the service does it" in outcome.text or not is_told:
+        if "Values before: " not in outcome.text or "restored and verified" in outcome.text:
             return False
         for website_id in goals.keys() & others.keys():
             record, goal = self.before[website_id], others[website_id]
@@ -460,8 +470,9 @@ class World:
         ended = [outcomes[number] for number in range(len(tasks))]
         self.tally.update("green" if one.is_green else "red" for one in ended)
         self._no_secret([log.getvalue(), *(f"{json.dumps(one.results, default=str)}{one.text}" for one in ended)])
-        most = len(tasks) * (REQUESTS + REQUESTS_PER_WEBSITE * len(self.before))
-        assert len(self._served) <= most, f"{len(self._served)} requests for {len(self.before)} websites"
+        websites = len(self.before) + sum(len(_asked(task)) for task in tasks)
+        most = len(tasks) * REQUESTS + REQUESTS_PER_WEBSITE * websites
+        assert len(self._served) <= most, f"{len(self._served)} requests for {websites} websites"
         return ended
 
     def _forked(self, step: Step, operators: Sequence[Any]) -> Outcome:
@@ -573,7 +584,6 @@ class World:
     def _nothing_lost(self, step: Step, wanted: Wanted, outcome: Outcome) -> None:
         """Green is true, and nothing of others is lost; red is safe."""
         ruined: list[str] = []
-        losses = 0
         for website_id, record in self.before.items():
             goal, now, name = wanted.goals.get(website_id, Goal()), self.after.get(website_id), record["domain"]
             edits = self._edits_of(website_id)
@@ -592,7 +602,6 @@ class World:
             # What was away for a moment may not have been in the list.
             was_away = any(one.do in _COMING for one in edits)
             wrong = []
-            is_loss = False
             for one in FIELDS:
                 if one in LISTS and self.dialect.get("lists_as") == "null" and "updates" in self.dialect:
                     continue  # nobody sees what is reset
@@ -601,17 +610,13 @@ class World:
                 is_wanted_now = one in goal.fields and outcome.is_green and not was_away
                 if not (as_wanted or (as_before and not is_wanted_now)):
                     wrong.append(f"{one}: before {record[one]!r}, wanted {goal.fields.get(one)!r}, now {now[one]!r}")
-                    is_loss |= _is_loss(one, record[one], now[one])
             if now["domain"] != (renamed[-1].value if renamed else name):
                 wrong.append(f"domain: {now['domain']}")
             if wrong:
                 ruined.append(f"{name} ({website_id}): {'; '.join(wrong)}")
-                losses += is_loss
                 self._ruin_is_told(step, record, now, ruined[-1], outcome)
         assert not (ruined and self._is_faithful), f"ruined by a faithful service: {ruined}\n{outcome.text[-3000:]}"
-        # A service that changes single lines of others is told, and not stopped.
-        is_told = self.dialect.get("lists_stored") in ("no networks", "normalized")
-        assert losses <= MAX_RUINED or is_told, f"{losses} websites ruined: {ruined}\n{outcome.text[-3000:]}"
+        assert len(ruined) <= MAX_RUINED, f"{len(ruined)} websites ruined: {ruined}\n{outcome.text[-3000:]}"
 
     def _ruin_is_told(self, step: Step, record: Record, now: Record, ruin: str, outcome: Outcome) -> None:
         if now == record and self._not_found(step) > 1:  # one such answer is verified
@@ -623,8 +628,8 @@ class World:
             return
         is_shown = "lists_as" not in self.dialect  # else nobody sees what is stored
         is_as_shown = all(now[one] == record[one] for one in FIELDS)  # what others edited since may be lost
-        says_back = f"{record['domain']} (id {record['id']}): It was put back" in outcome.text
-        assert is_as_shown or not (is_shown and says_back), f"it says that it was put back, but {ruin}"
+        says_back = f"{record['domain']} (id {record['id']}): Its values were restored" in outcome.text
+        assert is_as_shown or not (is_shown and says_back), f"it says that it was restored, but {ruin}"
         is_named = outcome.killed or record["domain"] in outcome.text or str(record["id"]) in outcome.text
         assert is_named, f"red, and the error does not name {ruin}\n{outcome.text[-3000:]}"
 
@@ -767,7 +772,13 @@ class World:
     def _learn(self, step: Step, outcome: Outcome) -> None:
         """Note what the tables of managed lists have after a task."""
         modes = _modes(step)
-        for name in LISTS if "managed" in modes.values() and step["do"] in ("sync", "apply") else ():
+        # An apply with a state folder also notes that a list is no longer managed.
+        is_noted = "managed" in modes.values() or (
+            step["do"] == "apply" and (step.get("audit") or step.get("approved"))
+        )
+        for name in LISTS if is_noted and step["do"] in ("sync", "apply") else ():
+            if step["do"] == "sync" and name != step["field"]:
+                continue  # the list of another field is another task
             # What the list had of a field that it manages no more has left.
             asked = _asked(step).items() if modes.get(name) == "managed" else ()
             rows = {(_key(domain), entry(one)) for domain, settings in asked for one in settings.get(name, ())}
@@ -790,14 +801,6 @@ def _differing(record: Record, settings: Mapping[str, Any]) -> set[str]:
     lists = {name: {entry(line) for line in settings[name] or ()} for name in LISTS if name in settings}
     shown = {name: entries(record[name]) if name in LISTS else record[name] for name in settings}
     return {name for name, value in {**settings, **lists}.items() if shown[name] != value}
-
-
-def _is_loss(name: str, before: Any, now: Any) -> bool:
-    """Whether a value fell back to its default, all lines of a list are gone, or a comment is gone."""
-    if name not in LISTS:
-        return bool(now == DEFAULTS[name])
-    gone = set(lines(before)) - set(lines(now))
-    return bool(gone) and (gone == set(lines(before)) or any("#" in line for line in gone))
 
 
 def _list_of(step: Step) -> str:

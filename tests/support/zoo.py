@@ -29,6 +29,16 @@ from airflow_provider_analytics.sandbox.store import Store, Website
 Write = Literal["create", "update", "delete"]
 _LOGIN = "<!DOCTYPE html><title>Login</title><p>Log in to see your websites."
 _LISTS = ("exclude_params", "exclude_ips")
+_FALSE: dict[str, Any] = {"email": 0, "exclude_bots": 0, "favorite": False}
+#: Option ``updates`` to the values of fields that were not sent.
+_RESET: dict[str, dict[str, Any]] = {
+    "keep others": {},
+    "reset others": dict(DEFAULTS),
+    "absent is false": _FALSE,
+    "absent is zero": {"privacy": 0, **_FALSE, **dict.fromkeys(_LISTS)},
+}
+#: Option ``omits`` to the values that are left out of records.
+_OMITTED: dict[str, tuple[Any, ...]] = {"nothing": (), "null": (None,), "empty": (None, "", 0, False)}
 #: Templates of stored domains.
 _DOMAINS = {"with www": "www.{}", "with scheme": "https://{}", "with port": "{}:443", "with slash": "{}/"}
 
@@ -97,6 +107,8 @@ class ZooOptions(Options):
     lists_as: Literal["lines", "CR LF", "commas", "blanks", "br", "json", "array", "cut", "cut with dots", "null"] = (
         "lines"
     )
+    #: Fields that records omit: null (jbuilder's ``ignore_nil!``), or null, zero, false and empty (Go's ``omitempty``).
+    omits: Literal["nothing", "null", "empty"] = "nothing"
     #: Status for a website that does not exist; 200 has a message instead of the record.
     missing: Literal["404", "410", "403", "200"] = "404"
     #: Response to a wrong key: a status, a redirect to a login page, or 200 with the login page.
@@ -121,8 +133,9 @@ class ZooOptions(Options):
     short_answers: frozenset[Literal["create", "update"]] = frozenset()
     #: Effect of a delete: remove the website, mark it with ``deleted_at`` and still return it, or keep it.
     deletes: Literal["remove", "mark", "keep"] = "remove"
-    #: Effect of an update on fields that were not sent.
-    updates: Literal["keep others", "reset others"] = "keep others"
+    #: Effect of an update on fields that were not sent: none; the default of a create; false for flags (Laravel's
+    #: ``$request->boolean()``, an HTML checkbox); or zero, false and empty (Go, decoded into a whole struct).
+    updates: Literal["keep others", "reset others", "absent is false", "absent is zero"] = "keep others"
     #: Stored part of an exclusion list. ``new lines``: all if none is new. ``normalized``: sorted, upper case, unique.
     lists_stored: Literal[
         "all", "new lines", "last line", "no comments", "no networks", "40 characters", "normalized"
@@ -296,7 +309,7 @@ class ZooService(Service):
                 stored[name] = "\n".join(_stored(stored[name].split("\n"), lines_before, options.lists_stored))
         if "domain" in stored:
             stored["domain"] = _domain(stored["domain"], options.domain_as)
-        return {**DEFAULTS, **stored} if before and options.updates == "reset others" else stored
+        return {**_RESET[options.updates], **stored} if before else stored
 
     def delete_website(self, request: RecordedRequest) -> Response:
         if self.options.deletes == "remove":
@@ -409,7 +422,9 @@ class ZooService(Service):
             shown[name] = template.format(password=password, api_key=self.api_key, domain=website["domain"])
         if operation in options.short_answers:
             return {name: shown[name] for name in ("id", "domain")}
-        return {name: value for name, value in shown.items() if operation != "list" or name not in options.list_hides}
+        omitted = _OMITTED[options.omits]
+        hidden = options.list_hides if operation == "list" else frozenset()
+        return {name: value for name, value in shown.items() if value not in omitted and name not in hidden}
 
     def _wrapped(self, record: dict[str, Any]) -> Any:
         if self.options.record_key is None:

@@ -19,7 +19,7 @@ from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile import workers as workers_module
 from airflow_provider_analytics.reconcile.apply import ATTEMPTS_ALONE
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange
-from airflow_provider_analytics.reconcile.results import Result, State
+from airflow_provider_analytics.reconcile.results import State, Update
 from airflow_provider_analytics.reconcile.sending import Sender
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
@@ -107,7 +107,7 @@ def test_a_change_is_unclear_while_its_request_is_under_way(night: Night, action
     night.add(1)
     change = Change("update", "1.example", "1", (FieldChange("exclude_ips", (), (NEW,)),))
     created = Change("create", "2.example", None, (FieldChange("privacy", None, "private"),))
-    result = Result(created if action == "create" else replace(change, action=action))
+    result = Update(created if action == "create" else replace(change, action=action))
     seen: list[State] = []
 
     def look(request: RecordedRequest) -> None:

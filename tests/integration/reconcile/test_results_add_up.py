@@ -70,11 +70,11 @@ def test_the_states_are_disjoint_add_up_and_are_true(analytics_sandbox: SandboxS
         outcome = planned.apply(lambda change: trail.append(change.domain))
     analytics_sandbox.clear_faults()
 
-    assert sum(outcome.states.values()) == len(planned.plan.changes) == len(outcome.results)
-    assert len(outcome.failures) == sum(not one.is_good for one in outcome.results)
+    assert sum(outcome.states.values()) == len(planned.plan.changes) == len(outcome.updates)
+    assert len(outcome.failures) == sum(not one.is_good for one in outcome.updates)
     stored = {website["domain"]: website for website in analytics_sandbox.websites()}
-    for one in outcome.results:
-        assert bool(one.why) is not one.is_good
+    for one in outcome.updates:
+        assert bool(one.reason) is not one.is_good
         website = stored.get(one.planned.domain)
         if website is None or one.planned.action == "delete":
             is_right = website is None and one.planned.action == "delete"
@@ -88,5 +88,5 @@ def test_the_states_are_disjoint_add_up_and_are_true(analytics_sandbox: SandboxS
         if one.state in (State.APPLIED, State.UNCHANGED, State.NOT_TRIED):
             assert (one.planned.domain in trail) is (one.state is State.APPLIED), one
     if outcome.is_verified:
-        assert {one.state for one in outcome.results} <= {State.APPLIED, State.UNCHANGED}
+        assert {one.state for one in outcome.updates} <= {State.APPLIED, State.UNCHANGED}
     assert all(same_setting("privacy", website["privacy"], "private") for website in stored.values())

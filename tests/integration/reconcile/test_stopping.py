@@ -107,7 +107,7 @@ def test_a_terminated_sync_stops_and_leaves_a_true_audit_trail(
     assert process.end["error"] == ENDS[airflow]
     if airflow == 3:
         # Of the first website, which is changed alone, nothing tells yet what the service does with it.
-        named = "" if number > 1 else r"\. Not as expected: .*: Changed, and not read again before the work ended"
+        named = "" if number > 1 else r"\. Not as expected: .*: Changed, and not read back before the work ended"
         assert re.match(rf"{told}{named}\. The next try does the rest\.", process.end["message"])
     converges(night)
 

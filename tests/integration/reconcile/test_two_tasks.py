@@ -101,15 +101,13 @@ def test_a_service_that_drops_www_is_told_at_once(night: Night, monkeypatch: pyt
     [
         pytest.param({"drop": True, "commit": True}, id="the answer to the first is lost"),
         pytest.param({"drop": True, "commit": True, "skip": 6}, id="the answer to the seventh is lost"),
-        # nginx's limit_req answers 503 by default. Others answer so when the service did it.
-        *(
-            pytest.param({"skip": 4, "times": 6, "status": 503, "commit": one, "body": "<html>nginx</html>"}, id=name)
-            for one, name in ((False, "a limit refuses some"), (True, "a limit says to refuse some"))
+        pytest.param(
+            {"skip": 4, "times": 6, "status": 503, "commit": True, "body": "<html>Busy</html>"},
+            id="a gateway answers 503 for the service",
         ),
     ],
 )
 def test_a_lost_answer_among_many_creates_is_looked_up(night: Night, fault: dict[str, Any]) -> None:
-    """Creates that are refused are sent again once they are known not to exist."""
     night.sandbox.fault("create", **fault)
     result = night.apply(config=private())
     assert (result["applied"], result["verified"]) == (20, True)
@@ -132,7 +130,7 @@ def after_the_update(distortion: Distortion, night: Night, **settings: Any) -> N
         nonlocal updated
         if updated:
             night.sandbox.change_website(1, **settings)
-        updated = updated or method == "PATCH"
+        updated = updated or (method, path) == ("PATCH", "/websites/1")
 
     distortion.before = edit
 
@@ -144,16 +142,32 @@ def after_the_update(distortion: Distortion, night: Night, **settings: Any) -> N
         pytest.param("192.0.2.1 # Ann", "192.0.2.1 # Bob", id="a person edits a comment"),
     ],
 )
-@pytest.mark.parametrize("websites", [1, 3])
-def test_one_website_may_be_edited_between_its_update_and_the_read(
-    night: Night, distortion: Distortion, caplog: pytest.LogCaptureFixture, had: str, has: str, websites: int
+def test_website_may_be_edited_between_its_update_and_the_read(
+    night: Night, distortion: Distortion, caplog: pytest.LogCaptureFixture, had: str, has: str
 ) -> None:
-    night.add(websites, exclude_ips=had)
+    night.add(3, exclude_ips=had)
     after_the_update(distortion, night, exclude_ips=f"{has}\n{NEW}")
-    result = night.sync(NEW, websites=["1.example"])
-    assert (result["applied"], result["verified"]) == (1, False)
+    result = night.sync(NEW)
+    assert (result["applied"], result["verified"]) == (3, False)
     assert result["unexpected_changes"] == [f"1.example (id 1): exclude_ips lacks {had}"]
     assert "Another process changed websites at the same time, at least these: 1.example (id 1)" in caplog.text
+
+
+def test_edit_of_the_only_website_of_a_plan_fails_with_the_values_before(night: Night, distortion: Distortion) -> None:
+    """No other website shows whether the service or a person is the cause."""
+    night.add(3, exclude_ips="192.0.2.1 # Ann")
+    after_the_update(distortion, night, exclude_ips=f"192.0.2.1\n{NEW}")
+    with pytest.raises(AirflowFailException, match=r"lacks 192.0.2.1 # Ann\. Values before: .*192.0.2.1 # Ann"):
+        night.sync(NEW, websites=["1.example"])
+
+
+def test_create_with_an_unknown_outcome_is_left_to_the_next_run(night: Night) -> None:
+    """Only nginx's own page proves that a create with status 503 was not stored: another one can arrive later."""
+    night.sandbox.fault("create", skip=4, times=6, status=503, body="<html>Busy</html>")
+    with pytest.raises(BulkError, match=r"6 websites failed, 14 succeeded.*may or may not have been created"):
+        night.apply(config=private())
+    assert night.apply(config=private())["applied"] == 6
+    assert night.operations["create"] == 26
 
 
 @pytest.mark.parametrize("mode", ["merge", "managed"])
@@ -205,7 +219,7 @@ def test_a_colleague_who_resets_one_website_after_the_other_is_not_the_service(
     others = list(range(20, 0, -1))
 
     def meanwhile(method: str, path: str) -> None:
-        if updated and len(updated) < 3:
+        if updated and len(updated) < 3 and others:
             night.sandbox.change_website(int(updated[-1].rpartition("/")[2]), email=0)
             night.sandbox.change_website(others.pop(), email=0)
         if method == "PATCH":

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_analytics.api.verification import COMPARED, Expected
+from airflow_provider_analytics.api.verification import COMPARED, Expected, with_omitted
 
 LINES = {"exclude_ips": ("10.0.0.1", "10.0.0.2 # Ann", "10.1.0.0/16"), "exclude_params": ("utm_source", "gclid # ads")}
 #: Field to how a service may show its values; a value and those beside it in a row mean the same.
@@ -72,10 +72,9 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
 def test_what_is_not_as_expected_is_never_green(history: dict[str, Any]) -> None:
     comparison = Expected(history["before"], history["sent"]).compare(history["shown"])
     assert set(comparison.not_applied) == history["wrong"] & history["sent"].keys()
-    assert set(comparison.unexpected) == history["wrong"] - history["sent"].keys()
-    assert set(comparison.lost) <= set(comparison.unexpected)
+    assert set(comparison.unsent) == history["wrong"] - history["sent"].keys()
     assert history["hidden"] <= set(comparison.unverified)
-    assert comparison.holds == (not comparison.not_applied and not comparison.lost)
+    assert comparison.is_as_expected == (not comparison.not_applied and not comparison.unsent)
     if comparison.is_verified:
         assert not history["wrong"]
         assert not history["hidden"]
@@ -86,61 +85,61 @@ def test_what_is_not_as_expected_is_never_green(history: dict[str, Any]) -> None
 )
 def test_a_list_in_a_form_that_is_not_understood_is_not_what_was_sent(shown: object) -> None:
     comparison = Expected({}, {"exclude_ips": ("10.0.0.1", "10.0.0.2")}).compare({"exclude_ips": shown})
-    assert "is shown in a form that is not understood" in comparison.not_applied["exclude_ips"]
+    assert "is returned in an unknown form" in comparison.not_applied["exclude_ips"]
     unsent = Expected({"exclude_ips": "10.0.0.1\n10.0.0.2"}, {"privacy": 1}).compare(
         {"exclude_ips": shown, "privacy": 1}
     )
-    assert set(unsent.unexpected) == {"exclude_ips"}
+    assert set(unsent.unsent) == {"exclude_ips"}
 
 
 def test_a_secret_is_never_verified() -> None:
     comparison = Expected({}, {"password": "s3cret-page"}).compare({"password": "s3cret-page"})
-    assert comparison.holds
+    assert comparison.is_as_expected
     assert not comparison.is_verified
     assert "password" in comparison.unverified
 
 
-def test_a_lost_comment_is_a_loss() -> None:
+def test_missing_comment_of_others_is_an_unsent_change() -> None:
     before = {"exclude_ips": "10.0.0.1 # Ann"}
     expected = Expected(before, {"exclude_ips": ("10.0.0.1 # Ann",)}, shared=frozenset({"exclude_ips"}))
-    assert not expected.compare({"exclude_ips": "10.0.0.1"}).holds
-    assert expected.compare({"exclude_ips": "10.0.0.1   #  Ann\n10.0.0.9"}).holds
+    assert expected.compare({"exclude_ips": "10.0.0.1"}).unsent
+    assert expected.compare({"exclude_ips": "10.0.0.1   #  Ann\n10.0.0.9"}).is_as_expected
 
 
-def test_another_domain_never_holds() -> None:
+def test_other_domain_is_reported_except_for_case_and_trailing_dot() -> None:
     expected = Expected({}, {"privacy": 1}, "a.example")
-    assert expected.compare({"privacy": 1, "domain": "A.example."}).holds
+    assert expected.compare({"privacy": 1, "domain": "A.example."}).is_as_expected
     assert expected.compare({"privacy": 1, "domain": "b.example"}).other_domain == "b.example"
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "is_lost"),
+    ("before", "now", "missing"),
     [
-        pytest.param("10.0.0.1", "192.0.2.9", True, id="all lines of others are gone"),
-        pytest.param("10.0.0.1\n10.0.0.2", "10.0.0.1\n192.0.2.9", False, id="one of them is gone"),
-        pytest.param("10.0.0.1", "10.0.0.7\n192.0.2.9", False, id="another list replaced its only address"),
-        pytest.param("10.0.0.1 # Ann", "10.0.0.1\n192.0.2.9", True, id="a comment is gone"),
-        pytest.param("10.0.0.1 # Ann", "10.0.0.1 # Bob\n192.0.2.9", False, id="a person wrote another comment"),
+        pytest.param("10.0.0.1", "192.0.2.9", "10.0.0.1", id="all lines of others"),
+        pytest.param("10.0.0.1\n10.0.0.2", "10.0.0.1\n192.0.2.9", "10.0.0.2", id="one of two lines"),
+        pytest.param("10.0.0.1", "10.0.0.7\n192.0.2.9", "10.0.0.1", id="a line that others replaced"),
+        pytest.param("10.0.0.1 # Ann", "10.0.0.1\n192.0.2.9", "10.0.0.1 # Ann", id="a comment"),
+        pytest.param("10.0.0.1", "10.0.0.1\n10.0.0.7\n192.0.2.9", "", id="no line, others added one"),
     ],
 )
-def test_a_list_is_lost_only_if_nobody_wrote_something_else(before: str, now: str, is_lost: bool) -> None:
+def test_missing_line_of_others_is_an_unsent_change_of_a_sent_list(before: str, now: str, missing: str) -> None:
     sent = (*before.splitlines(), "192.0.2.9")
     expected = Expected({"exclude_ips": before}, {"exclude_ips": sent}, shared=frozenset({"exclude_ips"}))
     comparison = expected.compare({"exclude_ips": now})
-    assert bool(comparison.lost) == comparison.is_reset == is_lost
-    assert set(comparison.unexpected) == {"exclude_ips"}
+    assert comparison.unsent == ({"exclude_ips": f"lacks {missing}"} if missing else {})
+    assert comparison.is_applied
 
 
 @pytest.mark.parametrize(
-    ("now", "is_reset"),
+    ("record", "known", "completed"),
     [
-        ({"privacy": 0, "email": 0}, True),
-        ({"privacy": 0, "email": 1}, False),
-        ({"privacy": 1, "email": 1}, False),
+        ({"id": 1}, {"exclude_bots", "exclude_ips"}, {"id": 1, "exclude_bots": 0, "exclude_ips": ""}),
+        ({"id": 1, "privacy": None}, {"privacy"}, {"id": 1, "privacy": 0}),
+        ({"id": 1, "exclude_ips": None, "favorite": None}, {"exclude_ips", "favorite"}, None),
+        ({"id": 1}, set(), None),
     ],
 )
-def test_a_service_that_resets_keeps_nothing_of_what_is_not_sent(now: dict[str, int], is_reset: bool) -> None:
-    comparison = Expected({"privacy": 1, "email": 1, "favorite": False}, {"favorite": True}).compare(
-        {**now, "favorite": True}
-    )
-    assert comparison.is_reset == is_reset
+def test_omitted_field_is_empty_if_other_records_have_it(
+    record: dict[str, Any], known: set[str], completed: dict[str, Any] | None
+) -> None:
+    assert with_omitted(record, known) == (completed or record)
