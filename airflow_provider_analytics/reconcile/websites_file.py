@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -20,7 +21,7 @@ from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import first_of, readable
 from airflow_provider_analytics.reconcile.desired import Wanted
 from airflow_provider_analytics.reconcile.maintained import Listed, read_list, together
 from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode, check_key, is_pattern
@@ -29,6 +30,13 @@ from airflow_provider_analytics.reconcile.yaml_values import Path, Problem, Prob
 _ALSO = "also_"
 #: Keys that a layer may contain in addition to settings.
 _GROUPS, _IGNORE, _PROTECT = "groups", "ignore", "protect"
+_YAML_NAME = re.compile(r".*\.ya?ml", re.IGNORECASE | re.DOTALL)
+#: The name of a file in a sub-folder, or of a copy or a template, such as ``team/shops.yaml`` or ``shops.yaml.bak``.
+_LIKE_A_YAML_NAME = re.compile(r"\.ya?ml(?![a-z0-9])[^/]*$", re.IGNORECASE)
+#: JSON is YAML. The JSON Schema of the file may be in the folder for editors.
+_JSON_NAME = re.compile(r"(?<!\.schema)\.json$", re.IGNORECASE)
+#: Maximum number of files in a message.
+_MAX_NAMED = 10
 
 
 @functools.cache
@@ -66,15 +74,33 @@ def parse_websites_files(texts: Mapping[str, str | ValueError], default_mode: st
 
 
 def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
-    """Return the names of the websites files in a folder, sorted.
+    """Return the names of the websites files in a folder, sorted: ``*.yaml`` and ``*.yml``, in upper or lower case.
 
-    :param names: all names in the folder.
-    :raises ValueError: if there is no such file.
+    :param names: all names in the folder, and paths in its sub-folders.
+    :raises ValueError: if there is no such file, or if another file looks like a websites file. If it was left out
+        silently, ``prune=True`` would delete its websites.
     """
-    found = sorted(name for name in names if name.endswith(".yaml") and not name.startswith("."))
+    known = set(names)
+    found = []
+    left_out = []
+    for name in sorted(known):
+        is_backup_of_editor = name.strip("#~") != name and name.strip("#~") in known
+        if name.startswith(".") or is_backup_of_editor:
+            continue
+        is_in_subfolder = "/" in name
+        if _YAML_NAME.fullmatch(name) and not is_in_subfolder:
+            found.append(name)
+        elif _LIKE_A_YAML_NAME.search(name) or (_JSON_NAME.search(name) and not is_in_subfolder):
+            left_out.append(name)
+    if left_out:
+        raise ValueError(
+            f"{readable(folder)}: {first_of(left_out, _MAX_NAMED, show=readable)} would not be read, but may contain "
+            "websites. Move its websites to a *.yaml or *.yml file directly in this folder, or move the file to another "
+            "folder"
+        )
     if not found:
         raise ValueError(
-            f"{readable(folder)}: there is no *.yaml file in this folder; allowed: a folder with at least one"
+            f"{readable(folder)}: there is no *.yaml or *.yml file in this folder; allowed: a folder with at least one"
         )
     return found
 
