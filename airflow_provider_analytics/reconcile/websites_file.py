@@ -95,8 +95,8 @@ def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
     if left_out:
         raise ValueError(
             f"{readable(folder)}: {first_of(left_out, _MAX_NAMED, show=readable)} would not be read, but may contain "
-            "websites. Move its websites to a *.yaml or *.yml file directly in this folder, or move the file to another "
-            "folder"
+            "websites. Move its websites to a *.yaml or *.yml file directly in this folder, or move the file "
+            "elsewhere"
         )
     if not found:
         raise ValueError(

@@ -261,7 +261,7 @@ def test_names_are_looked_up_by_the_resolver_of_the_system(night: Night, monkeyp
 def test_why_an_address_is_there(night: Night, world: World, sync: Sync, capsys: pytest.CaptureFixture[str]) -> None:
     night.add(3, exclude_ips="192.0.2.7")
     world.answers[VPN] = ["1.1.1.1"]
-    sync("8.8.8.0/24", f"{VPN} # Berlin, owner=it@x, until=2027-01-31", networks="send", list_name="offices")
+    sync("8.8.8.0/24", f"{VPN} # Berlin, owner=it@x, until=2027-01-31", networks="as_is", list_name="offices")
 
     def why(*arguments: str) -> list[list[str]]:
         """Return the cells of the table, with the exit status before them."""

@@ -321,12 +321,12 @@ def test_an_export_is_valid_and_plans_to_nothing(records: list[dict[str, Any]]) 
 
 def test_an_export_says_what_it_cannot_say() -> None:
     odd = {"id": 2, "domain": "http://broken"}
-    records = [{**RECORD, "privacy": 2, "exclude_ips": "10.0.0.0/24", "exclude_params": "a b\nc"}, odd]
+    records = [{**RECORD, "privacy": 2, "exclude_ips": "10.0.0.0/24", "exclude_params": "a,b"}, odd]
     text, left_out = export_websites(records, origin="https://stats.example.com")
     head = [line for line in text.splitlines() if line.startswith("#")]
     assert "ids, statistics, passwords" in head[1]
     assert "id 2: omitted" in head[2]
-    unusable = "exclude_params omitted, 1 of its 2 lines are not usable: line 1 omitted: 'a b' contains"
+    unusable = "exclude_params omitted, 'a,b' holds several entries or is cut off"
     assert f"www.example.com: {unusable}" in head[3]
     assert len(left_out) == 2
     # What the file could not say is not deleted.
@@ -335,7 +335,7 @@ def test_an_export_says_what_it_cannot_say() -> None:
     assert "Not in the file, but protected (1): `http://broken (id 2): its domain is not" in to_markdown(pruned)
     assert head[4].startswith("# Passwords of 1: set password_from before they are created again")
     assert head[4].endswith(": www.example.com")
-    assert "networks: send" in text
+    assert "networks: as_is" in text
     with pytest.raises(ValueError, match="ids 1, 3"):
         export_websites([RECORD, {**RECORD, "id": 3}], origin="x")
 
