@@ -114,11 +114,11 @@ class ExclusionList:
                 extra.setdefault(website_id, []).append(listed)
         if not self.allow_no_match:
             raise_unmatched(unmatched)
-        warnings = []
+        warnings: list[str] = []
         for argument, ids in selected.items():
             selectors = getattr(self, argument)
-            for warning in near_equals(records, selectors, ids):
-                warnings.append(f"{argument}: {warning}. To select one of them, list its id")
+            near = near_equals(records, selectors, ids)
+            warnings.extend(f"{argument}: {warning}. To select one of them, list its id" for warning in near)
         wanted = dict.fromkeys(chosen, self._wanted([self.entries]))
         wanted |= {website_id: self._wanted([self.entries, *lists]) for website_id, lists in extra.items()}
         wanted |= dict.fromkeys(released, self._wanted([]))

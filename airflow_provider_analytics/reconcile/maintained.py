@@ -26,8 +26,6 @@ _KEYS = ("owner", "until")
 _ITEM_KEYS = ("entry", *_KEYS, "reason", "comment")
 #: Separates the parts of a comment without runs of blanks; people forget the comma before a key.
 _SEPARATOR = re.compile(r",| (?=(?:owner|until) ?=)", re.IGNORECASE)
-#: What people write for a last day: a date after a word such as these, or after any key.
-_LIKE_A_LAST_DAY = re.compile(r"\b(until|expir\w*|valid\w*)\b\W*\d|=\s*\d{4}-", re.IGNORECASE)
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 #: Last label of a text that is not a host name: of an address as the resolver accepts it, such as 0x7f.1 or 127.1, or
 #: of a range of addresses.
@@ -276,7 +274,7 @@ def _line(line: object, *, managed: bool) -> tuple[str, EntrySource, str]:
     else:
         text = entry_of(line)
         comment = stripped(str(line)).removeprefix(text).strip().lstrip("#") if text else ""
-        source = _comment(comment, managed=managed) if comment else EntrySource()
+        source = _comment(comment) if comment else EntrySource()
     if source.until and not managed:
         raise ValueError("has a last day: until needs mode='managed', which records the entries that it adds")
     if sent and managed:
@@ -298,23 +296,22 @@ def _item(item: Mapping[Any, Any]) -> tuple[str, EntrySource, str]:
     return entry_of(item.get("entry", "")), source, texts["comment"]
 
 
-def _comment(comment: str, *, managed: bool) -> EntrySource:
-    settings: dict[str, str] = {}
+def _comment(comment: str) -> EntrySource:
+    """Return the source in a comment. Only ``owner=`` and ``until=`` have a meaning; the rest is the reason."""
+    settings: dict[str, list[str]] = {}
     rest = []
     # Each part is searched a fixed number of times, however many blanks it has.
     for part in _SEPARATOR.split(" ".join(comment.split())):
         key, is_setting, value = (piece.strip() for piece in part.partition("="))
-        is_setting = is_setting and key.lower() in _KEYS
-        if managed and _LIKE_A_LAST_DAY.search(value if is_setting else part):
-            raise ValueError(f"has a last day that cannot be read; allowed: {_DAY_ALLOWED}, after a comma")
-        if is_setting and key.lower() in settings:
-            raise ValueError(f"has {key}= twice")
-        if is_setting:
-            settings[key.lower()] = value
+        if is_setting and key.lower() in _KEYS:
+            settings.setdefault(key.lower(), []).append(value)
         elif part.strip():
             rest.append(part.strip())
-    until = _day(settings["until"]) if "until" in settings else None
-    return EntrySource(settings.get("owner", ""), until, ", ".join(rest))
+    days = {_day(text) for text in settings.get("until", ())}
+    if len(days) > 1:
+        raise ValueError(f"has several last days; allowed: one {_DAY_ALLOWED}")
+    until = next(iter(days), None)
+    return EntrySource(", ".join(settings.get("owner", ())), until, ", ".join(rest))
 
 
 def _day(text: str) -> date:

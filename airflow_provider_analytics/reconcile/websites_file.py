@@ -200,9 +200,13 @@ def _without_refused(data: Any, values: Values) -> dict[str, Any]:
         name = next((part for part in reversed(path) if isinstance(part, str)), values.source)
         if error.validator == "additionalProperties":
             known = error.schema["properties"]
+            is_list_item = bool(path) and isinstance(path[-1], int)
             for unknown in error.instance.keys() - known.keys():
                 refused.append((*path, unknown))
-                values.problem(refused[-1], _unknown(unknown, known, values))
+                problem = _unknown(unknown, known, values)
+                if is_list_item and ":" in unknown:  # an IPv6 address that ends with a colon
+                    problem = f"{unknown}: is a key for YAML, because a colon ends it; write the entry in quotes"
+                values.problem(refused[-1], problem)
             continue
         refused.append(path)
         if error.validator == "type" and error.instance is None:
@@ -221,6 +225,8 @@ def _without_refused(data: Any, values: Values) -> dict[str, Any]:
 def _unknown(name: str, known: Iterable[str], values: Values) -> str:
     if name == "password":
         return f"password: passwords are not allowed in the file; use {PASSWORD_FROM}"
+    if name == "<<":
+        return f"<< is not supported: put the shared settings into {_GROUPS}, and give the websites these groups"
     near = values.nearest(name, known)
     return f"{name} is not known; " + (f"did you mean {near}?" if near else f"allowed: {', '.join(known)}")
 
@@ -286,7 +292,7 @@ class _YamlFile:
         for number, name in enumerate(value.get(_GROUPS) or ()):
             if name in self._groups:
                 yield self._groups[name]
-            elif name:
+            elif name and not self._values.has_problem(_GROUPS):
                 near = self._values.nearest(name, self._groups)
                 hint = f"; did you mean {near}?" if near else ""
                 self._values.problem((*path, _GROUPS, number), f"there is no group {name}{hint}")
@@ -312,13 +318,16 @@ class _YamlFile:
     def _list(self, name: str, value: Any, path: Path) -> Listed:
         list_field = name.removeprefix(_ALSO)
         is_managed = self._modes[list_field] == "managed"
+        if self._values.has_problem("networks") or self._values.has_problem("modes", below=True):
+            return Listed()  # what is allowed in it is unknown
         try:
             listed = read_list(name, value, LINE_FIELDS[list_field], networks=self._networks, managed=is_managed)
         except UnusableEntriesError as error:
             for number, problem in error.problems:
                 self._values.problem((*path, number - 1), f"{name}: {problem}")
             return Listed()
-        if not (listed.sources or listed.expired or listed.lines) and value != []:
+        is_empty = not (listed.sources or listed.expired or listed.lines)
+        if is_empty and value != [] and not self._values.has_problem(*path, below=True):
             self._values.problem(path, f"{name} has no entries: write [] to clear the list, or leave it out")
         self._parsed.parts.setdefault(list_field, []).append(listed)
         return listed

@@ -373,3 +373,59 @@ def test_a_list_is_cleared_on_purpose_only(written: str) -> None:
     assert settings("websites: {a.example: {exclude_ips: []}}") == {"a.example": {"exclude_ips": ()}}
     with pytest.raises(ValueError, match=r"exclude_ips has no entries: write \[\] to clear the list, or leave it out"):
         settings(f"websites: {{a.example: {{exclude_ips: {written}}}}}")
+
+
+LIST = "websites:\n  a.example:\n    exclude_ips:\n"
+
+
+@pytest.mark.parametrize("entry", ["2001:db8::", "2001:db8:: # office", "::", "fe80::: office"])
+@pytest.mark.parametrize("more", ["", "      - 192.0.2.1\n"])
+def test_unquoted_address_that_ends_with_a_colon_is_one_problem(entry: str, more: str) -> None:
+    (problem,) = problems(parse, f"{LIST}      - {entry}\n{more}")
+    assert re.fullmatch(r"websites\.yaml:4: \S*:: is a key for YAML, .* write the entry in quotes", problem)
+
+
+@pytest.mark.parametrize("written", ["[2001:db8::]", "2001:db8::", "{entry: 2001:db8::}"])
+def test_unquoted_text_with_a_colon_is_told_to_be_quoted(written: str) -> None:
+    (problem,) = problems(parse, f"websites:\n  a.example:\n    exclude_ips: {written}\n")
+    assert "Write a text in quotes" in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("websites:\n\ta.example:\n", 2, "a tab. Use spaces"),
+        ("websites:\n  a.example:\n\t  email: true\n", 3, "a tab. Use spaces"),
+        ("websites:\n  a.example:\n    groups:\n    -\tshops\n", 4, "a tab. Use spaces"),
+        ("websites:\n  a.example: @x\n", 2, "'@'. Write the text in quotes"),
+        ("websites:\n  *.a.example: {protect: true}\n", 2, "Write a text in quotes if it begins with '*'"),
+    ],
+)
+def test_invalid_yaml_is_explained(text: str, line: int, problem: str) -> None:
+    (shown,) = problems(parse, text)
+    assert shown.startswith(f"websites.yaml:{line}: invalid YAML: ")
+    assert problem in shown
+
+
+@pytest.mark.parametrize("value", ["*x", "{email: true}", "[*x]"])
+def test_merge_key_is_told_to_be_a_group(value: str) -> None:
+    text = f"websites:\n  x.example: &x {{email: true}}\n  a.example:\n    <<: {value}\n"
+    (problem,) = problems(parse, text)
+    assert problem == (
+        "websites.yaml:4: << is not supported: put the shared settings into groups, and give the websites these groups"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{LIST}      - 7\n",
+        f"{LIST}      - {{entri: 192.0.2.1}}\n",
+        "groups: [a]\nwebsites: {a.example: {groups: [a]}}\n",
+        "networks: all\nwebsites: {a.example: {exclude_ips: [192.0.2.0/24]}}\n",
+        "modes: {exclude_ips: foo}\nwebsites: {a.example: {exclude_ips: [{entry: 192.0.2.1, until: 2027-01-31}]}}\n",
+        "modes: []\nwebsites: {a.example: {exclude_ips: [{entry: 192.0.2.1, comment: x}]}}\n",
+    ],
+)
+def test_consequence_of_a_problem_is_not_a_problem_of_its_own(text: str) -> None:
+    assert len(problems(parse, text)) == 1
