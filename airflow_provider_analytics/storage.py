@@ -177,6 +177,26 @@ def _entries(directory: StoragePath) -> dict[str, Mapping[str, Any]]:
     return {str(one["name"]).rstrip("/").rsplit("/", 1)[-1]: one for one in found}
 
 
+def names_below(directory: StoragePath, *, with_subfolders: bool = True) -> list[str]:
+    """Return the sorted names in a directory, and the paths in its sub-folders, such as ``team/shops.yaml``.
+
+    Names that begin with a dot are left out, and so is everything in such a folder. A link to a folder is followed, but
+    the sub-folders behind it are not, because links can form a loop.
+    """
+    found = []
+    for name, entry in sorted(_entries(directory).items()):
+        if name.startswith("."):
+            continue
+        found.append(name)
+        child = directory / name
+        is_linked = is_link(child)
+        is_folder = entry["type"] == "directory" or (is_linked and child.fs.isdir(child.path))
+        if is_folder and with_subfolders:
+            below = names_below(child, with_subfolders=not is_linked)
+            found += [f"{name}/{inner}" for inner in below]
+    return found
+
+
 def is_link(path: StoragePath) -> bool:
     """Return whether a path is a local symbolic link."""
     return is_local(path) and Path(path.path).is_symlink()
@@ -208,14 +228,15 @@ def read_texts(
     """Return the names and texts of files that people wrote: one file, or files of a folder; empty if there are none.
 
     :param argument: name of the argument, for messages.
-    :param choose: takes a folder and its file names, and returns the names to read; None: a folder is not allowed.
+    :param choose: takes a folder and the names in it (:func:`names_below`), and returns the names to read; None: a
+        folder is not allowed.
     :return: file name to its text. With ``choose``, also to why it cannot be read: it is not text, or no regular file,
         or all are larger than :data:`MAX_TEXT_BYTES`. Without, this is raised.
     """
     files = [place]
     if choose:
         with file_errors("read", place.url, argument):
-            found = names(place) if place.fs.isdir(place.path) else None
+            found = names_below(place) if place.fs.isdir(place.path) else None
         files = files if found is None else [place / name for name in choose(place.url, found)]
     texts: dict[str, str | ValueError] = {}
     left = MAX_TEXT_BYTES

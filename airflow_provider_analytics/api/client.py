@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from airflow_provider_analytics.api import dialect, fields
 from airflow_provider_analytics.api.dialect import Answer, Page, Record
-from airflow_provider_analytics.api.domains import check_domain, domain_key, may_become, spellings
+from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, may_become, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, Privacy, UpdateSettings
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, read_again, requests_of_a_list
 from airflow_provider_analytics.api.redaction import without_secrets
@@ -287,6 +287,9 @@ class AnalyticsClient:
                         return None
                     if _has_domain(record, key):
                         found.add(str(record["id"]))
+                    elif is_near(domain, str(record.get("domain") or "")):
+                        shown = readable(str(record["domain"]))
+                        log.warning("%s (id %s) is another website than %s.", shown, record["id"], domain)
         except (IncompleteListError, AnalyticsApiError) as error:
             if isinstance(error, AnalyticsApiError) and error.status not in dialect.NO_SUCH_PAGE:
                 raise
@@ -652,8 +655,11 @@ def _ambiguous(domain: str, reason: str, cause: AnalyticsError | None) -> Ambigu
 def other_domain(domain: str, record: Mapping[str, Any], advice: str = "") -> DomainError:
     """Return the error for a website that has another domain than the one sent."""
     shown = str(record["domain"])
-    is_variant = domain_key(shown) in may_become(domain)
-    remedy = f"If the service writes it so, write domain={shown!r}." if is_variant else ""
+    remedy = ""
+    if is_near(domain, shown):
+        remedy = "If the service writes it so, name the website by its id."
+    elif domain_key(shown) in may_become(domain):
+        remedy = f"If the service writes it so, write domain={shown!r}."
     problem = f"Website id {record['id']} has the domain {readable(shown)!r}, not {domain!r}."
     return DomainError(problem, [str(record["id"])], f"{remedy} {advice}".strip(), "correct the domain first")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import unicodedata
 from contextlib import suppress
 
 import idna
@@ -16,6 +17,13 @@ _NOT_IN_A_DOMAIN = re.compile(r"[\s\x00-\x20\x7f/\\:@?#%&=,;\"'<>()\[\]{}|^`]")
 _AROUND_A_DOMAIN = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://|(:[0-9]*)?(/.*)?$", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
 _MAX_LENGTH = 254
+#: Unicode categories of dashes, quotes and brackets. No domain name contains them, except ASCII's hyphen.
+_PUNCTUATION = ("Pd", "Pi", "Pf", "Ps", "Pe")
+#: Further characters that look like ASCII punctuation: accents, primes, the minus sign and the ellipsis.
+_LOOK_ALIKES = frozenset("\u00b4\u02ba\u2032\u2033\u2035\u2036\u2043\u2212\u2026\uff02\uff07")
+#: Scheme, port and end of the path with which a service may store a domain.
+_DECORATIONS = ("http://{}", "https://{}", "{}/", "http://{}/", "https://{}/", "{}:80", "{}:443")
+_PUNYCODE = "xn--"
 
 
 def check_domain(domain: object) -> str:
@@ -25,11 +33,22 @@ def check_domain(domain: object) -> str:
     """
     if not isinstance(domain, str) or domain == "None":  # an empty template renders to "None"
         raise refused("domain", domain, _ALLOWED)
+    typographic = next((one for one in domain if _is_typographic(one)), None)
+    if typographic is not None:
+        raise refused("domain", domain, f"{_ALLOWED}; it has {typographic!r}, a typographic quote, dash or bracket")
+    # UTS 46 maps other forms of a character, such as a full-width colon, to the one that services compare.
+    forms = (domain, _mapped(domain))
     labels = domain.removesuffix(".").split(".")
     # With invisible characters, one domain could look like another one.
-    if len(domain) > _MAX_LENGTH or _NOT_IN_A_DOMAIN.search(domain) or not is_plain(domain) or not all(labels):
+    if len(domain) > _MAX_LENGTH or any(map(_NOT_IN_A_DOMAIN.search, forms)) or not is_plain(domain) or not all(labels):
         raise refused("domain", domain, _ALLOWED)
     return domain
+
+
+def _is_typographic(character: str) -> bool:
+    if character.isascii():
+        return False
+    return unicodedata.category(character) in _PUNCTUATION or character in _LOOK_ALIKES
 
 
 def same_domain(one: str, other: str) -> bool:
@@ -40,9 +59,7 @@ def same_domain(one: str, other: str) -> bool:
 def spellings(domain: str) -> list[str]:
     """Return the spellings that a service may use for a domain: as given, as A-labels, as U-labels."""
     given, key = domain.removesuffix("."), domain_key(domain)
-    unicode = key
-    with suppress(idna.IDNAError):
-        unicode = idna.decode(key)
+    unicode = ".".join(map(_to_u_label, key.split(".")))
     return [given] if key == unicode else list(dict.fromkeys((given, key, unicode)))
 
 
@@ -61,35 +78,74 @@ def is_pattern(text: str) -> bool:
 def may_become(domain: str) -> set[str]:
     """Return the keys of other domains that a service may derive from this one.
 
-    It may drop or add ``www.``, or use the older IDNA 2003, which maps ``straße`` to ``strasse``.
+    It may drop or add ``www.``, use the older IDNA 2003, which maps ``straße`` to ``strasse``, or add a scheme, the
+    usual port or a slash.
     """
     own = domain_key(domain)
     keys = {own}
     with suppress(UnicodeError):
         keys.add(domain_key(domain.encode("idna").decode()))  # Python's codec follows IDNA 2003
-    return {other for key in keys for other in (key, key.removeprefix("www."), f"www.{key}")} - {own}
+    hosts = {other for key in keys for other in (key, key.removeprefix("www."), f"www.{key}")}
+    decorated = {decoration.format(host) for host in hosts for decoration in _DECORATIONS}
+    return (hosts | decorated) - {own}
+
+
+def is_near(domain: str, other: str) -> bool:
+    """Return whether two different domains differ only in scheme, port and path, as ``a.example/blog`` does.
+
+    They are two websites, but people may take them for one.
+
+    :param domain: a domain, or a glob.
+    """
+    if is_pattern(domain):
+        return matches(domain, host_key(other)) and not matches(domain, other)
+    return host_key(domain) == host_key(other) and not same_domain(domain, other)
 
 
 def domain_key(domain: str) -> str:
     """Normalize a domain, so that equal domains compare equal: A-labels in lower case, without trailing dots.
 
-    A scheme, a port and a path, which some services store with a domain, are removed.
+    A scheme, a port and a path, which some services store with a domain, are kept: another path is another website.
 
     Labels are mapped by UTS 46 (non-transitional: ``straße`` is not ``strasse``) and encoded by IDNA 2008. A label that
-    IDNA rejects, such as one with an underscore or a glob, is compared in lower case.
+    IDNA rejects, such as one with an emoji, is encoded without its rules. A glob is compared in lower case.
     """
-    if ":" in domain or "/" in domain:
-        domain = _AROUND_A_DOMAIN.sub("", domain)
     domain = domain.lower().rstrip(".")
     if domain.isascii():
         return domain
+    return ".".join(map(_to_a_label, _mapped(domain).split("."))).rstrip(".")
+
+
+def host_key(domain: str) -> str:
+    """Return the key of a domain without scheme, port and path."""
+    return domain_key(_AROUND_A_DOMAIN.sub("", domain))
+
+
+def _mapped(domain: str) -> str:
+    """Return a domain as UTS 46 maps it; unchanged if it has characters that are not assigned."""
     with suppress(idna.IDNAError):
-        domain = idna.uts46_remap(domain, std3_rules=False)
-    return ".".join(map(_to_a_label, domain.split("."))).rstrip(".")
+        return idna.uts46_remap(domain, std3_rules=False)
+    return domain
 
 
 def _to_a_label(label: str) -> str:
     try:
         return idna.alabel(label).decode("ascii")
     except idna.IDNAError:
-        return label.lower()
+        label = label.lower()
+    if label.isascii() or _GLOB.search(label):
+        return label
+    with suppress(UnicodeError):
+        return _PUNYCODE + label.encode("punycode").decode("ascii")
+    return label
+
+
+def _to_u_label(label: str) -> str:
+    try:
+        return idna.ulabel(label)
+    except idna.IDNAError:
+        pass
+    with suppress(UnicodeError):
+        if label.startswith(_PUNYCODE):
+            return label.removeprefix(_PUNYCODE).encode("ascii").decode("punycode")
+    return label

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from airflow_provider_analytics.api.checks import one_of, refused, short_repr, text_list
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import is_plain, readable
 
 Entries = tuple[str, ...]
 Read = TypeVar("Read")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: Ways to handle a network: the interface documents single addresses only.
-NETWORKS = ("reject", "expand", "send")
+#: Ways to handle a network: the interface documents single addresses only. With the last one, other texts are allowed.
+AS_IS = "as_is"
+NETWORKS = ("reject", "expand", AS_IS)
 #: Maximum number of addresses that the networks of one list may expand to.
 EXPAND_LIMIT = 1024
 
@@ -31,10 +32,14 @@ _SHORTEST_PREFIX = {4: 8, 6: 16}
 _MAPPED_BITS = 96
 _MAX_LISTED = 10
 _COMMENT = re.compile(r"(?:^|\s)#.*")
-#: An address with ``*`` for at least one part, as some services accept it.
-_WILDCARD = re.compile(r"(?=[^*]*\*)(([0-9]{1,3}|\*)(\.([0-9]{1,3}|\*)){1,3}|[0-9a-fA-F:]*(:\*){1,7})")
 #: Characters that are not part of a word: separators, quotes, tags, and the marks of a cut text.
 _NOT_IN_A_WORD = re.compile(r"[\s,;<>\"']|\.\.\.$|\u2026")
+_CUT = re.compile(r"\.\.\.$|\u2026$")
+#: What a service may write between entries in place of a line break.
+_SEPARATOR = re.compile(r"[\s,;]+|<br ?/?>|\\n", re.IGNORECASE)
+_PLAIN_WORD = re.compile(r"[\w%~+-]*\w[\w.%~+-]*")
+#: A list that Jinja has rendered without ``tojson``; unlike ``[0-9]`` in a pattern.
+_RENDERED_LIST = re.compile(r"\[(.*['\",].*)?\]")
 
 
 @dataclass(eq=False)
@@ -59,7 +64,11 @@ class UnusableEntriesError(ValueError):
 
 
 class EntryType:
-    """Type of the entries of a list: how to parse and compare them. This class is for words, case-sensitive."""
+    """Type of the entries of a list: how to parse and compare them. This class is for words, case-sensitive.
+
+    A line of the service that is not such an entry is *opaque*: it is kept, and compared as text. The client never
+    sends such a line unless it comes from the service, or the user allows any text.
+    """
 
     #: Allowed entries, for messages.
     allowed: ClassVar[str] = "one query parameter per line or entry"
@@ -68,38 +77,60 @@ class EntryType:
         """Return a function that parses the entries of one list; its :class:`ValueError` describes the problem.
 
         :param networks: for addresses: ``"reject"`` refuses networks, ``"expand"`` replaces them by their addresses
-            (at most :data:`EXPAND_LIMIT` in all), ``"send"`` keeps them as networks.
+            (at most :data:`EXPAND_LIMIT` in all), ``"as_is"`` keeps them. With ``"as_is"``, any other text is allowed,
+            too, such as a range or a pattern.
         """
+        one_of("networks", networks, NETWORKS)
 
         def parse(entry: str) -> Entries:
-            if not self.is_understood(entry):
-                raise ValueError("contains white space, a separator or a quote; write one parameter per line")
+            if networks == AS_IS:
+                return (_visible(entry),)
+            self.check_entry(entry)
             return (entry,)
 
         return parse
 
-    def is_understood(self, entry: str) -> bool:
-        """Return whether a text of the service, without comment, is exactly one entry.
+    def check_entry(self, entry: str) -> None:
+        """Check an entry of a user.
 
-        A service may separate, encode or cut a list differently than docs/interface.md documents. Then a text is not an
-        entry, and sending it back would replace the real entries.
+        :raises ValueError: if it is invalid; the message is the problem.
         """
-        return not _NOT_IN_A_WORD.search(entry)
+        if _NOT_IN_A_WORD.search(entry):
+            raise ValueError("contains white space, a separator or a quote; write one parameter per line")
+
+    def is_in_another_form(self, lines: Sequence[str]) -> bool:
+        """Return whether a list of the service is not written as docs/interface.md documents it.
+
+        It is if its only line holds several entries, or JSON, or if its end was cut off. Sending such a text back would
+        replace the real entries. If there are several lines, the service separates entries by line breaks.
+        """
+        if lines and _CUT.search(lines[-1]):
+            return True
+        if len(lines) != 1:
+            return False
+        entry = without_comment(lines[0])
+        parts = [part for part in _SEPARATOR.split(entry) if part]
+        are_several = len(parts) > 1 and all(map(self.is_usual, parts))
+        return are_several or _is_json_list(entry)
+
+    def is_usual(self, text: str) -> bool:
+        """Return whether a text looks like one entry."""
+        return _PLAIN_WORD.fullmatch(text) is not None
 
     def key(self, line: str) -> str:
         """Normalize a line, so that equal entries compare equal. A line with only a comment becomes empty text."""
         return without_comment(line)
 
     def check_line(self, line: str) -> str:
-        """Return a line of a list as the client sends it: an entry, with or without a comment, or only a comment.
+        """Return a line of a user's list: an entry, with or without a comment, or only a comment.
 
-        Networks are allowed, so that an entry of the service can be sent back.
+        Networks are allowed.
 
         :raises ValueError: if the entry is invalid; the message is the problem.
         """
         entry = entry_of(line)
         if entry:
-            self.parser("send")(entry)
+            self.check_entry(entry)
         elif not stripped(line):
             raise ValueError("is blank")
         return stripped(line)
@@ -117,15 +148,17 @@ class Addresses(EntryType):
 
         def parse(entry: str) -> Entries:
             nonlocal left
+            if networks == AS_IS and not _is_network(entry):
+                return (_visible(entry),)
             network = _check_network(entry)
             if network.num_addresses == 1:
                 return (str(network.network_address),)
-            if networks == "send":
+            if networks == AS_IS:
                 return (str(network),)
             if networks == "reject":
                 raise ValueError(
                     "is a network; the interface promises addresses only (networks='expand' sends each of its "
-                    "addresses, networks='send' sends it unchanged)"
+                    "addresses, networks='as_is' sends it unchanged)"
                 )
             left -= network.num_addresses
             if left < 0:
@@ -136,13 +169,13 @@ class Addresses(EntryType):
 
         return parse
 
-    def is_understood(self, entry: str) -> bool:
-        """Return whether a text is an address, a network, a range, or an address with ``*`` for some parts.
+    def check_entry(self, entry: str) -> None:
+        """Check an address or a network of a user."""
+        _check_network(entry)
 
-        A note may follow it, which people write without ``#``.
-        """
-        first, *note = entry.replace("#", " ").split()
-        return _is_address(first) and not any(map(_is_address, note))
+    def is_usual(self, text: str) -> bool:
+        """Return whether a text is an address or a network."""
+        return _is_network(text)
 
     def key(self, line: str) -> str:
         """Normalize an address or a network; return any other text unchanged."""
@@ -207,8 +240,18 @@ def entry_of(line: object) -> str:
     if len(line.splitlines()) > 1:
         raise ValueError("contains a line break")
     entry = without_comment(line)
-    if entry == "None" or (entry.startswith("[") and entry.endswith("]")):
+    if entry == "None" or _RENDERED_LIST.fullmatch(entry):
         raise ValueError("is Jinja's text for a missing value or a list; give the list itself")
+    return entry
+
+
+def _visible(entry: str) -> str:
+    """Return an entry of any text unchanged.
+
+    :raises ValueError: if it has invisible characters.
+    """
+    if not is_plain(entry):
+        raise ValueError("contains invisible characters")
     return entry
 
 
@@ -248,15 +291,21 @@ def _check_network(entry: str) -> Network:
 
 # Thousands of websites have the same few addresses.
 @functools.lru_cache(maxsize=1 << 16)
-def _is_address(entry: str) -> bool:
-    if _WILDCARD.fullmatch(entry):
-        return True
+def _is_network(entry: str) -> bool:
+    """Return whether a text is an address, or a network without host bits."""
     try:
-        for part in [entry] if "/" in entry else entry.split("-"):
-            _network(part, strict=False)
+        _network(entry)
     except ValueError:
         return False
-    return True
+    return "%" not in entry
+
+
+def _is_json_list(text: str) -> bool:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, list) and all(isinstance(one, str) for one in found)
 
 
 @functools.lru_cache(maxsize=1 << 16)

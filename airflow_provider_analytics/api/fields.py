@@ -25,7 +25,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 
 from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, nearest, one_of, refused
 from airflow_provider_analytics.api.domains import check_domain, domain_key
-from airflow_provider_analytics.api.entries import Addresses, EntryType, each_line, stripped, without_comment
+from airflow_provider_analytics.api.entries import Addresses, EntryType, each_line, stripped
 
 #: Setting of files and operators with the location of a password, and its allowed form.
 PASSWORD_FROM = "password_from"  # noqa: S105 - the name of a setting
@@ -206,12 +206,11 @@ class Lines(Field):
     def read(self, value: object) -> tuple[str, ...]:
         """Return the lines of a text or an array of the service, without blank lines; null means no lines.
 
-        :raises ValueError: if it is neither, or if a line is not one entry (:meth:`EntryType.is_understood`).
+        :raises ValueError: if it is neither, or in another form (:meth:`EntryType.is_in_another_form`).
         """
         lines = self.split(value)
-        invalid = _first_invalid_line(self.entries, lines)
-        if invalid is not None:
-            raise refused(self.name, invalid, "one entry per line")
+        if _is_in_another_form(self.entries, lines):
+            raise refused(self.name, value, "one entry per line")
         return lines
 
     def split(self, value: object) -> tuple[str, ...]:
@@ -227,12 +226,11 @@ class Lines(Field):
         return tuple(line for part in parts for line in _lines(part))
 
     def count(self, lines: tuple[str, ...]) -> int:
-        """Return the number of distinct entries; a line that is not one entry counts as its words."""
-        number = 0
-        for line in dict.fromkeys(lines):
-            if not line.startswith("#"):
-                number += 1 if _is_valid(self.entries, line) else len(_WORD.findall(line))
-        return number
+        """Return the number of distinct entries; a list in another form counts as its words."""
+        entries = [line for line in dict.fromkeys(lines) if not line.startswith("#")]
+        if _is_in_another_form(self.entries, lines):
+            return sum(len(_WORD.findall(line)) for line in entries)
+        return len(entries)
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
         """Return a text with one entry per line."""
@@ -258,14 +256,8 @@ def _lines(text: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=1 << 8)
-def _first_invalid_line(entries: EntryType, lines: tuple[str, ...]) -> str | None:
-    return next((line for line in lines if not _is_valid(entries, line)), None)
-
-
-def _is_valid(entries: EntryType, line: str) -> bool:
-    """Return whether a line of the service is one entry, or only a comment."""
-    entry = without_comment(line)
-    return not entry or entries.is_understood(entry)
+def _is_in_another_form(entries: EntryType, lines: tuple[str, ...]) -> bool:
+    return entries.is_in_another_form(lines)
 
 
 class Secret(Field):
@@ -441,11 +433,6 @@ def raw_lines(name: str, value: object) -> tuple[str, ...] | None:
         return field.split(value) if isinstance(field, Lines) else None
     except ValueError:
         return None
-
-
-def invalid_line(name: str, value: object) -> str | None:
-    """Return the first line of a list of the service that is not one entry; None without one."""
-    return _first_invalid_line(LINE_FIELDS[name], raw_lines(name, value) or ())
 
 
 def count_entries(name: str, lines: object) -> int:

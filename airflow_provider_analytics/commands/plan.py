@@ -16,7 +16,7 @@ CHANGES = 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("path", metavar="PATH", help="YAML file, or folder of *.yaml files")
+    parser.add_argument("path", metavar="PATH", help="YAML file, or folder of YAML files")
     add_connection(parser)
     parser.add_argument("--markdown", action=Once, metavar="FILE", help="file for the summary that the approver sees")
     parser.add_argument("--prune", action="store_true", help="also delete websites that are not in the files")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("path", metavar="PATH", help="YAML file, or folder of *.yaml files")
+    parser.add_argument("path", metavar="PATH", help="YAML file, or folder of YAML files")
     parser.add_argument(
         "--format",
         choices=FORMATS,

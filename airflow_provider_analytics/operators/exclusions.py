@@ -270,7 +270,8 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         ``203.0.113.7  # office, owner=it@example.com, until=2027-01-31``. (templated)
     :param exclude_ips_path: URL or absolute path of a file with such text, instead of ``exclude_ips``. (templated)
     :param networks: how to handle networks such as ``203.0.113.0/24``: ``"reject"`` (default), ``"expand"`` (to single
-        addresses, up to 1,024 per list) or ``"send"``. The interface documents single addresses only. (templated)
+        addresses, up to 1,024 per list) or ``"as_is"``, which also sends ranges, patterns and any other text. The
+        interface documents single addresses only. (templated)
     :param resolve_names: allow host names such as ``vpn.example.com`` in the list, for ``"managed"``: each run looks up
         their addresses, IPv4 and IPv6. A name that does not resolve keeps its last addresses for 7 days. (templated)
     :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the

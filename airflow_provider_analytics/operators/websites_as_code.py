@@ -105,7 +105,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
 
         PlanWebsitesOperator(task_id="plan", config_path="/data/websites.yaml", state_path="s3://analytics-state")
 
-    :param config_path: the YAML file, or a folder of ``*.yaml`` files (URL or absolute path). (templated)
+    :param config_path: the YAML file, or a folder of YAML files (URL or absolute path). (templated)
     :param config: instead of ``config_path``: the content of the file as a dict or its JSON text, or a list of records
         with ``domain`` and settings, such as the output of another task. (templated)
     :param prune: also delete websites that are not in the file. (templated)
@@ -161,7 +161,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
 
     :param expected_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
         (docs/websites_as_code.md). Default ``"any"``: any plan within the guards is applied. (templated)
-    :param config_path: the YAML file, or a folder of ``*.yaml`` files (URL or absolute path). (templated)
+    :param config_path: the YAML file, or a folder of YAML files (URL or absolute path). (templated)
     :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
     :param prune: also delete websites that are not in the file. (templated)
     :param only_missing: create the websites that do not exist, and leave all others unchanged. (templated)
@@ -216,7 +216,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         CheckDriftOperator(task_id="drift", config_path="/opt/airflow/dags/websites.yaml", on_drift="report")
 
     :param on_drift: ``"fail"`` (default, without a retry), ``"skip"`` or ``"report"``. (templated)
-    :param config_path: the YAML file, or a folder of ``*.yaml`` files (URL or absolute path). (templated)
+    :param config_path: the YAML file, or a folder of YAML files (URL or absolute path). (templated)
     :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
     :param prune: count websites that are not in the file as drift, too. (templated)
     :param only_missing: see :class:`PlanWebsitesOperator`. (templated)

@@ -18,7 +18,6 @@ from airflow_provider_analytics.api.fields import (
     LINE_FIELDS,
     PASSWORD_FROM,
     WEBSITE_FIELDS,
-    invalid_line,
     normalise,
     raw_lines,
 )
@@ -182,16 +181,15 @@ class Desired:
         for name in wanted.compared if wanted else ():
             if name not in self.shared or has_value(name, record):
                 continue
-            line = invalid_line(name, record.get(name))
-            if line is None:
+            lines = raw_lines(name, record.get(name))
+            if not lines:
                 return (
                     f"The record does not show {name} as one entry per line, so mode={self.modes[name]!r} would lose "
                     "its current entries. Exclude the website, or use mode='replace'"
                 )
             return (
-                f"{name} has the line '{readable(line, _MAX_LINE)}', which is not one entry, so mode="
-                f"{self.modes[name]!r} could lose it. Correct it on the website: one entry per line, and a comment "
-                "after ' # '"
+                f"{name} has the line '{readable(lines[-1], _MAX_LINE)}', which holds several entries or is cut off, "
+                f"so mode={self.modes[name]!r} would lose entries. Correct it on the website: one entry per line"
             )
         return ""
 

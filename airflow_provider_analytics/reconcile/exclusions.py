@@ -12,7 +12,13 @@ from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.reconcile.desired import Desired, Wanted
 from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Rows, scope_of
 from airflow_provider_analytics.reconcile.maintained import Listed, together
-from airflow_provider_analytics.reconcile.selection import Selectors, raise_unless_found, raise_unmatched, select
+from airflow_provider_analytics.reconcile.selection import (
+    Selectors,
+    near_equals,
+    raise_unless_found,
+    raise_unmatched,
+    select,
+)
 from airflow_provider_analytics.reconcile.websites import Websites, read_websites
 
 
@@ -88,10 +94,12 @@ class ExclusionList:
         :raises GuardError: if a selector matches no website, or ``websites`` is empty, unless ``allow_no_match``.
         """
         unmatched = [] if self.websites is None or self.websites else ["websites: an empty list"]
+        selected: dict[str, set[str]] = {}
 
         def find(argument: str, selectors: Selectors, among: Sequence[Record]) -> set[str]:
             found, missing = select(among, selectors)
             unmatched.extend(f"{argument}: {one!r}" for one in missing)
+            selected.setdefault(argument, set()).update(found)
             return found
 
         chosen = {str(record["id"]) for record in records}
@@ -106,10 +114,15 @@ class ExclusionList:
                 extra.setdefault(website_id, []).append(listed)
         if not self.allow_no_match:
             raise_unmatched(unmatched)
+        warnings: list[str] = []
+        for argument, ids in selected.items():
+            selectors = getattr(self, argument)
+            near = near_equals(records, selectors, ids)
+            warnings.extend(f"{argument}: {warning}. To select one of them, list its id" for warning in near)
         wanted = dict.fromkeys(chosen, self._wanted([self.entries]))
         wanted |= {website_id: self._wanted([self.entries, *lists]) for website_id, lists in extra.items()}
         wanted |= dict.fromkeys(released, self._wanted([]))
-        return Desired(by_id=wanted, modes={self.name: self.mode})
+        return Desired(by_id=wanted, modes={self.name: self.mode}, warnings=warnings)
 
     def _wanted(self, lists: Sequence[Listed]) -> Wanted:
         listed = together(lists)

@@ -12,7 +12,7 @@ from typing import Any, Self
 from pydantic import AwareDatetime
 
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.api.entries import Addresses, Entries, EntryType, each_line, entry_of, stripped
+from airflow_provider_analytics.api.entries import AS_IS, Addresses, Entries, EntryType, each_line, entry_of, stripped
 from airflow_provider_analytics.exceptions import AnalyticsError
 
 #: Maximum number of host names in one list, and of addresses of one name.
@@ -26,11 +26,10 @@ _KEYS = ("owner", "until")
 _ITEM_KEYS = ("entry", *_KEYS, "reason", "comment")
 #: Separates the parts of a comment without runs of blanks; people forget the comma before a key.
 _SEPARATOR = re.compile(r",| (?=(?:owner|until) ?=)", re.IGNORECASE)
-#: What people write for a last day: a date after a word such as these, or after any key.
-_LIKE_A_LAST_DAY = re.compile(r"\b(until|expir\w*|valid\w*)\b\W*\d|=\s*\d{4}-", re.IGNORECASE)
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-#: Text that the system's resolver accepts as an address: 2130706433, 0x7f.1, 127.1.
-_NUMERIC = re.compile(r"\d+|0x[0-9a-f]*")
+#: Last label of a text that is not a host name: of an address as the resolver accepts it, such as 0x7f.1 or 127.1, or
+#: of a range of addresses.
+_NUMERIC = re.compile(r"[\d-]+|0x[0-9a-f]*")
 _DAY_ALLOWED = "until=YYYY-MM-DD, such as until=2027-01-31"
 
 
@@ -90,8 +89,8 @@ class Listed:
     :param sources: normalized entry to its source, in the order of the list.
     :param names: host name to its source.
     :param expired: expired entry or host name to its source.
-    :param lines: entry to the comment lines before it and its own line with a comment. The empty string maps to the
-        comment lines at the end.
+    :param lines: entry to the comment lines before it and its own line, if that is not only the entry: it has a
+        comment, or is sent as it is. The empty string maps to the comment lines at the end.
     """
 
     sources: Mapping[str, EntrySource] = field(default_factory=dict)
@@ -185,25 +184,26 @@ def read_list(
     parse = entry_type.parser(networks)
     today = now().date()
 
-    def read(line: object) -> tuple[Listed, str]:
+    def read(line: object) -> tuple[Listed, str, str]:
         text, source, comment = _line(line, managed=managed)
         entries, is_name = _entries(text, parse, host_names=host_names)
         found = dict.fromkeys(entries, source)
         if source.until is not None and source.until < today:
-            return Listed(expired=found), comment
-        return Listed(names=found) if is_name else Listed(found), comment
+            return Listed(expired=found), comment, text
+        return Listed(names=found) if is_name else Listed(found), comment, text
 
     allowed = f"{entry_type.allowed}, or one host name" if host_names else entry_type.allowed
     found: list[Listed] = []
     above: list[str] = []
-    for one, comment in each_line(argument, value, read, allowed):
+    for one, comment, text in each_line(argument, value, read, allowed):
         written = f"#{'' if comment.startswith('#') else ' '}{comment}" if comment else ""
         if written and not one.sources:
             above.append(written)
         lines = {}
         for entry in one.sources:
-            if above or written:
-                lines[entry] = (*above, f"{entry} {written}".strip())
+            sent = text if networks == AS_IS else entry
+            if above or written or sent != entry:
+                lines[entry] = (*above, f"{sent} {written}".strip())
             above.clear()
         found.append(replace(one, lines=lines))
     listed = together([*found, Listed(lines={"": tuple(above)} if above else {})])
@@ -214,15 +214,17 @@ def read_list(
 
 def _entries(text: str, parse: Callable[[str], Entries], *, host_names: bool) -> tuple[Entries, bool]:
     """Return the entries of a line, or its host name, and whether it is one."""
+    if not text:
+        return (), False
+    name = _host_name(text)
+    if name is not None and host_names:
+        return (name,), True
     try:
-        return (parse(text) if text else ()), False
+        return parse(text), False
     except ValueError:
-        name = _host_name(text)
         if name is None:
             raise
-    if not host_names:
-        raise ValueError("is not an IP address; a host name needs resolve_names=True and mode='managed'")
-    return (name,), True
+        raise ValueError("is not an IP address; a host name needs resolve_names=True and mode='managed'") from None
 
 
 def resolve(
@@ -272,7 +274,7 @@ def _line(line: object, *, managed: bool) -> tuple[str, EntrySource, str]:
     else:
         text = entry_of(line)
         comment = stripped(str(line)).removeprefix(text).strip().lstrip("#") if text else ""
-        source = _comment(comment, managed=managed) if comment else EntrySource()
+        source = _comment(comment) if comment else EntrySource()
     if source.until and not managed:
         raise ValueError("has a last day: until needs mode='managed', which records the entries that it adds")
     if sent and managed:
@@ -294,23 +296,22 @@ def _item(item: Mapping[Any, Any]) -> tuple[str, EntrySource, str]:
     return entry_of(item.get("entry", "")), source, texts["comment"]
 
 
-def _comment(comment: str, *, managed: bool) -> EntrySource:
-    settings: dict[str, str] = {}
+def _comment(comment: str) -> EntrySource:
+    """Return the source in a comment. Only ``owner=`` and ``until=`` have a meaning; the rest is the reason."""
+    settings: dict[str, list[str]] = {}
     rest = []
     # Each part is searched a fixed number of times, however many blanks it has.
     for part in _SEPARATOR.split(" ".join(comment.split())):
         key, is_setting, value = (piece.strip() for piece in part.partition("="))
-        is_setting = is_setting and key.lower() in _KEYS
-        if managed and _LIKE_A_LAST_DAY.search(value if is_setting else part):
-            raise ValueError(f"has a last day that cannot be read; allowed: {_DAY_ALLOWED}, after a comma")
-        if is_setting and key.lower() in settings:
-            raise ValueError(f"has {key}= twice")
-        if is_setting:
-            settings[key.lower()] = value
+        if is_setting and key.lower() in _KEYS:
+            settings.setdefault(key.lower(), []).append(value)
         elif part.strip():
             rest.append(part.strip())
-    until = _day(settings["until"]) if "until" in settings else None
-    return EntrySource(settings.get("owner", ""), until, ", ".join(rest))
+    days = {_day(text) for text in settings.get("until", ())}
+    if len(days) > 1:
+        raise ValueError(f"has several last days; allowed: one {_DAY_ALLOWED}")
+    until = next(iter(days), None)
+    return EntrySource(", ".join(settings.get("owner", ())), until, ", ".join(rest))
 
 
 def _day(text: str) -> date:

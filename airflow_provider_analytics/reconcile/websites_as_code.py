@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_provider_analytics.api.checks import refused_together
-from airflow_provider_analytics.api.domains import check_domain, domain_key, matches, may_become
+from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, matches, may_become
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.reconcile.desired import Desired, Wanted
 from airflow_provider_analytics.reconcile.lists import Rows
 from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
+from airflow_provider_analytics.reconcile.selection import near_equals
 from airflow_provider_analytics.reconcile.yaml_values import Problem
 
 if TYPE_CHECKING:
@@ -101,12 +102,15 @@ class WebsitesAsCode:
                     doomed.add(website_id)
         names = [website_of(record)[0] for record in records]
         idle = [one for one in self.protected if not any(matches(one, name) for name in names)]
+        warnings = [f"{one} is protected, but no website matches it" for one in idle]
+        unlisted = [record for record in records if domain_key(website_of(record)[0]) not in self.by_domain]
+        warnings += near_equals(unlisted, [website.domain for website in self.websites], ())
         return Desired(
             by_domain=created if self.only_missing else self.by_domain,
             created=list(created.values()),
             doomed=frozenset(doomed),
             spared=spared,
-            warnings=[f"{one} is protected, but no website matches it" for one in idle],
+            warnings=warnings,
             problems=list(self._problems(found)),
             modes=self.modes,
         )
@@ -125,10 +129,13 @@ class WebsitesAsCode:
                 continue
             # A service that drops "www." would create the same website in each run.
             for other in sorted(may_become(website.domain) & found.keys() - self.by_domain.keys()):
+                advice = "Use its spelling; if these are two websites, list both"
+                if is_near(website.domain, other):
+                    advice = "A file cannot name such a domain: create the website with the hook, or rename it"
                 yield (
                     website.place,
                     f"{website.domain} does not exist, but {other} (id {found[other][0]}) does: the service may write "
-                    "the domain in this way. Use its spelling; if these are two websites, list both",
+                    f"the domain in this way. {advice}",
                 )
             for one in found.get("", ()):
                 yield website.place, f"the record of website {one} has no domain: it may be {website.domain}"

@@ -9,9 +9,9 @@ import yaml
 
 from airflow_provider_analytics.api.checks import short_repr
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.api.entries import Addresses, EntryType, line_key
+from airflow_provider_analytics.api.entries import AS_IS, EntryType, entry_of, line_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, normalise, raw_lines
-from airflow_provider_analytics.api.verification import Record
+from airflow_provider_analytics.api.verification import Record, shows
 from airflow_provider_analytics.readable import MASK, is_plain, readable
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import website_of
@@ -61,9 +61,15 @@ def export_websites(records: Iterable[Record], *, origin: str, restore: bool = F
         "# Not included, and not restored by this file: ids, statistics, passwords.",
         *(f"# {readable(note, None)}" for note in notes),
     ]
-    addresses = [name for name, one in LINE_FIELDS.items() if isinstance(one, Addresses)]
-    has_networks = any("/" in str(settings.get(name)) for settings in websites.values() for name in addresses)
-    data: dict[str, Any] = {"networks": "send"} if has_networks else {}
+    entries = [
+        (LINE_FIELDS[name], item["entry"] if isinstance(item, dict) else item)
+        for settings in websites.values()
+        for name in LINE_FIELDS
+        for item in settings.get(name, ())
+        if not isinstance(item, dict) or "entry" in item
+    ]
+    needs_as_is = any(not _is_allowed(entry_type, entry) for entry_type, entry in set(entries))
+    data: dict[str, Any] = {"networks": AS_IS} if needs_as_is else {}
     if restore:  # entries that came later go
         data["modes"] = dict.fromkeys(LINE_FIELDS, "replace")
     data["websites"] = websites
@@ -79,6 +85,8 @@ def _settings(record: Record, *, restore: bool) -> tuple[dict[str, Any], list[st
         lines = raw_lines(field, record.get(field)) if field in LINE_FIELDS else None
         if field not in record:
             left_out.append(f"{field} omitted, the record does not contain it")
+        elif lines and not shows(field, record):
+            left_out.append(f"{field} omitted, {short_repr(lines[-1])} holds several entries or is cut off")
         elif lines is not None:
             items, lost = _items(LINE_FIELDS[field], lines)
             if not lost or (restore and items):
@@ -120,4 +128,17 @@ def _entry(entry_type: EntryType, line: str) -> str:
     if not is_plain(line):  # a file is reviewed by people
         raise ValueError("contains invisible characters")
     entry = entry_type.key(line)
-    return entry_type.check_line(entry) if entry else ""
+    if not entry or _is_allowed(entry_type, entry):
+        return entry
+    text = entry_of(line)
+    entry_type.parser(AS_IS)(text)
+    return text
+
+
+def _is_allowed(entry_type: EntryType, entry: str) -> bool:
+    """Return whether a file can contain an entry without ``networks: as_is``."""
+    try:
+        entry_type.parser("reject")(entry)
+    except ValueError:
+        return False
+    return True

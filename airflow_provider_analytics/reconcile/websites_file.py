@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -20,7 +21,7 @@ from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import first_of, readable
 from airflow_provider_analytics.reconcile.desired import Wanted
 from airflow_provider_analytics.reconcile.maintained import Listed, read_list, together
 from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode, check_key, is_pattern
@@ -29,6 +30,13 @@ from airflow_provider_analytics.reconcile.yaml_values import Path, Problem, Prob
 _ALSO = "also_"
 #: Keys that a layer may contain in addition to settings.
 _GROUPS, _IGNORE, _PROTECT = "groups", "ignore", "protect"
+_YAML_NAME = re.compile(r".*\.ya?ml", re.IGNORECASE | re.DOTALL)
+#: The name of a file in a sub-folder, or of a copy or a template, such as ``team/shops.yaml`` or ``shops.yaml.bak``.
+_LIKE_A_YAML_NAME = re.compile(r"\.ya?ml(?![a-z0-9])[^/]*$", re.IGNORECASE)
+#: JSON is YAML. The JSON Schema of the file may be in the folder for editors.
+_JSON_NAME = re.compile(r"(?<!\.schema)\.json$", re.IGNORECASE)
+#: Maximum number of files in a message.
+_MAX_NAMED = 10
 
 
 @functools.cache
@@ -66,15 +74,33 @@ def parse_websites_files(texts: Mapping[str, str | ValueError], default_mode: st
 
 
 def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
-    """Return the names of the websites files in a folder, sorted.
+    """Return the names of the websites files in a folder, sorted: ``*.yaml`` and ``*.yml``, in upper or lower case.
 
-    :param names: all names in the folder.
-    :raises ValueError: if there is no such file.
+    :param names: all names in the folder, and paths in its sub-folders.
+    :raises ValueError: if there is no such file, or if another file looks like a websites file. If it was left out
+        silently, ``prune=True`` would delete its websites.
     """
-    found = sorted(name for name in names if name.endswith(".yaml") and not name.startswith("."))
+    known = set(names)
+    found = []
+    left_out = []
+    for name in sorted(known):
+        is_backup_of_editor = name.strip("#~") != name and name.strip("#~") in known
+        if name.startswith(".") or is_backup_of_editor:
+            continue
+        is_in_subfolder = "/" in name
+        if _YAML_NAME.fullmatch(name) and not is_in_subfolder:
+            found.append(name)
+        elif _LIKE_A_YAML_NAME.search(name) or (_JSON_NAME.search(name) and not is_in_subfolder):
+            left_out.append(name)
+    if left_out:
+        raise ValueError(
+            f"{readable(folder)}: {first_of(left_out, _MAX_NAMED, show=readable)} would not be read, but may contain "
+            "websites. Move its websites to a *.yaml or *.yml file directly in this folder, or move the file "
+            "elsewhere"
+        )
     if not found:
         raise ValueError(
-            f"{readable(folder)}: there is no *.yaml file in this folder; allowed: a folder with at least one"
+            f"{readable(folder)}: there is no *.yaml or *.yml file in this folder; allowed: a folder with at least one"
         )
     return found
 
@@ -174,9 +200,13 @@ def _without_refused(data: Any, values: Values) -> dict[str, Any]:
         name = next((part for part in reversed(path) if isinstance(part, str)), values.source)
         if error.validator == "additionalProperties":
             known = error.schema["properties"]
+            is_list_item = bool(path) and isinstance(path[-1], int)
             for unknown in error.instance.keys() - known.keys():
                 refused.append((*path, unknown))
-                values.problem(refused[-1], _unknown(unknown, known, values))
+                problem = _unknown(unknown, known, values)
+                if is_list_item and ":" in unknown:  # an IPv6 address that ends with a colon
+                    problem = f"{unknown}: is a key for YAML, because a colon ends it; write the entry in quotes"
+                values.problem(refused[-1], problem)
             continue
         refused.append(path)
         if error.validator == "type" and error.instance is None:
@@ -195,6 +225,8 @@ def _without_refused(data: Any, values: Values) -> dict[str, Any]:
 def _unknown(name: str, known: Iterable[str], values: Values) -> str:
     if name == "password":
         return f"password: passwords are not allowed in the file; use {PASSWORD_FROM}"
+    if name == "<<":
+        return f"<< is not supported: put the shared settings into {_GROUPS}, and give the websites these groups"
     near = values.nearest(name, known)
     return f"{name} is not known; " + (f"did you mean {near}?" if near else f"allowed: {', '.join(known)}")
 
@@ -260,7 +292,7 @@ class _YamlFile:
         for number, name in enumerate(value.get(_GROUPS) or ()):
             if name in self._groups:
                 yield self._groups[name]
-            elif name:
+            elif name and not self._values.has_problem(_GROUPS):
                 near = self._values.nearest(name, self._groups)
                 hint = f"; did you mean {near}?" if near else ""
                 self._values.problem((*path, _GROUPS, number), f"there is no group {name}{hint}")
@@ -286,13 +318,16 @@ class _YamlFile:
     def _list(self, name: str, value: Any, path: Path) -> Listed:
         list_field = name.removeprefix(_ALSO)
         is_managed = self._modes[list_field] == "managed"
+        if self._values.has_problem("networks") or self._values.has_problem("modes", below=True):
+            return Listed()  # what is allowed in it is unknown
         try:
             listed = read_list(name, value, LINE_FIELDS[list_field], networks=self._networks, managed=is_managed)
         except UnusableEntriesError as error:
             for number, problem in error.problems:
                 self._values.problem((*path, number - 1), f"{name}: {problem}")
             return Listed()
-        if not (listed.sources or listed.expired or listed.lines) and value != []:
+        is_empty = not (listed.sources or listed.expired or listed.lines)
+        if is_empty and value != [] and not self._values.has_problem(*path, below=True):
             self._values.problem(path, f"{name} has no entries: write [] to clear the list, or leave it out")
         self._parsed.parts.setdefault(list_field, []).append(listed)
         return listed

@@ -22,6 +22,8 @@ _MAX_CHARACTERS = 300
 #: Number of problems with a suggestion, because it takes long to find the nearest name.
 _MAX_SUGGESTIONS = 100
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+#: Parts of messages about a text that YAML reads as something else, such as ``2001:db8::`` or ``*.example.com``.
+_UNQUOTED = ("mapping values are not allowed", "found unexpected ':'", "expected alphabetic or numeric character")
 #: libyaml takes a fifth of the time, but PyYAML may be built without it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -79,6 +81,8 @@ class Values:
     def __init__(self, source: str, counts: Counter[str]) -> None:
         self.source = source
         self.problems: list[Problem] = []
+        self._refused: set[Path] = set()
+        self._text = ""
         self._counts = counts
         #: Path to the place in the text; empty for values that have no text.
         self._places: dict[Path, Place] = {}
@@ -95,6 +99,7 @@ class Values:
         if isinstance(text, ValueError):
             raise ProblemsError([(self._at(None), str(text))])
         try:
+            self._text = text
             self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
             return self._document()
         except yaml.MarkedYAMLError as error:
@@ -113,6 +118,16 @@ class Values:
     def problem(self, path: Path, problem: str) -> None:
         """Add a problem."""
         self.problems.append((self.place(path), problem))
+        self._refused.add(path)
+
+    def has_problem(self, *path: str | int, below: bool = False) -> bool:
+        """Return whether a value has a problem, so that its consequences are not reported as further problems.
+
+        :param below: also if a value in it has one.
+        """
+        if path in self._refused:
+            return True
+        return below and any(one[: len(path)] == path for one in self._refused)
 
     def count(self, what: str, number: int, path: Path) -> None:
         """Count values or entries, and raise an error if all files together have too many."""
@@ -130,7 +145,21 @@ class Values:
         return Place(self.source, mark.line + 1, mark.column + 1) if mark else Place(self.source, 1, 1)
 
     def _invalid(self, mark: Any, problem: str | None) -> ProblemsError:
-        return ProblemsError([(self._at(mark), f"invalid YAML: {problem}")])
+        return ProblemsError([(self._at(mark), f"invalid YAML: {problem}{self._hint(mark, problem or '')}")])
+
+    def _hint(self, mark: Any, problem: str) -> str:
+        """Return what to do about an error of the parser, whose messages name neither a tab nor quotes."""
+        lines = self._text.splitlines()
+        rest = ""
+        if mark and mark.line < len(lines):
+            rest = lines[mark.line][mark.column :]
+        if "cannot start any token" in problem and rest.startswith("\t"):
+            return ": a tab. Use spaces"
+        if "cannot start any token" in problem:
+            return f": {rest[:1]!r}. Write the text in quotes"
+        if any(part in problem for part in _UNQUOTED):
+            return ". Write a text in quotes if it begins with '*' or '&', ends with ':', or has a colon and a space"
+        return ""
 
     def _document(self) -> Any:
         value: Any = None

@@ -539,7 +539,7 @@ class World:
             "create": (websites.CreateWebsiteOperator, one),
             "update": (websites.UpdateWebsiteOperator, one),
             "delete": (websites.DeleteWebsiteOperator, one),
-            "syncexclude_ips": (exclusions.SyncExcludedIpsOperator, {**many, "networks": "send"}),
+            "syncexclude_ips": (exclusions.SyncExcludedIpsOperator, {**many, "networks": "as_is"}),
             "syncexclude_params": (exclusions.SyncExcludedParamsOperator, many),
             "plan": (websites_as_code.PlanWebsitesOperator, {**file, "accept": forced}),
             "apply": (websites_as_code.ApplyWebsitesOperator, {**file, "accept": forced}),

@@ -62,7 +62,7 @@ def test_validate_refuses_what_is_no_file(tmp_path: Path, capsys: Capture) -> No
     assert main(["validate", str(tmp_path)]) == 1
     assert [line.partition(": ")[2] for line in capsys.readouterr().err.splitlines()] == [
         "there is no such file or folder",
-        "there is no *.yaml file in this folder; allowed: a folder with at least one",
+        "there is no *.yaml or *.yml file in this folder; allowed: a folder with at least one",
     ]
 
 

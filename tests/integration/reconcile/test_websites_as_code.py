@@ -127,7 +127,7 @@ def test_a_missing_password_stops_everything_before_it_starts(
     ("content", "message"),
     [
         (b"\xff\xfew\x00", r"^websites\.yaml:1: cannot be read: .*; allowed: a"),
-        (Path.mkdir, r"no \*\.yaml file in this folder"),
+        (Path.mkdir, r"no \*\.yaml or \*\.yml file in this folder"),
         (lambda file: None, "there is no such file"),
         (b"websites:\n  twice.example:\n", r"websites\.yaml:2: several websites.*ids 2, 1"),
     ],

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - these characters are what is tested
 from __future__ import annotations
 
 import pytest
@@ -19,6 +20,10 @@ from airflow_provider_analytics.api.domains import check_domain, domain_key, sam
         pytest.param("_dmarc.BÜCHER.example", "_dmarc.xn--bcher-kva.example", id="one label that IDNA rejects"),
         pytest.param("Under_Score.example", "under_score.example", id="underscore"),
         pytest.param("βόλος.example", "xn--nxasmm1c.example", id="final sigma stays"),
+        pytest.param("i❤.example", "xn--i-7iq.example", id="emoji"),
+        pytest.param("I❤\ufe0f.example", "xn--i-7iq.example", id="emoji with a variation selector"),
+        pytest.param("👍🏽.example", "xn--on8h5e.example", id="emoji with a skin tone"),
+        pytest.param("bücher.example/blog", "xn--bcher-kva.example/blog", id="punycode before a path"),
     ],
 )
 def test_these_are_the_same_domain(one: str, other: str) -> None:
@@ -33,6 +38,11 @@ def test_these_are_the_same_domain(one: str, other: str) -> None:
         ("bücher.example", "bucher.example"),
         ("βόλος.example", "βόλοσ.example"),
         ("example.com", "example.com.evil.example"),
+        ("example.com", "example.com/blog"),
+        ("example.com", "example.com/"),
+        ("example.com", "example.com:8080"),
+        ("example.com", "https://example.com"),
+        ("http://example.com", "https://example.com"),
     ],
 )
 def test_these_are_not(one: str, other: str) -> None:
@@ -52,3 +62,27 @@ def test_a_domain_with_a_character_that_does_not_show_is_refused(one: str) -> No
     with pytest.raises(ValueError, match="domain") as caught:
         check_domain(f"a{one}b.example")
     assert one not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        "“shop.example”", "‘shop’.example", "„shop“.example", "«shop».example", "shop–berlin.example",
+        "shop—berlin.example", "shop−berlin.example", "shop‐berlin.example", "shop…example", "shop′s.example",
+        "＂shop＂.example", "【shop】.example",
+    ],
+)  # fmt: skip
+def test_domain_with_a_typographic_character_is_rejected(domain: str) -> None:
+    with pytest.raises(ValueError, match="a typographic quote, dash or bracket"):
+        check_domain(domain)
+
+
+@pytest.mark.parametrize("domain", ["shop．example：8080", "shop.example／blog", "a＠shop.example"])
+def test_domain_with_a_full_width_separator_is_rejected(domain: str) -> None:
+    with pytest.raises(ValueError, match="is not allowed"):
+        check_domain(domain)
+
+
+@pytest.mark.parametrize("domain", ["ドメイン。example", "l·l.example", "a・b.example", "i❤.example", "x-y.example"])
+def test_domain_with_an_unusual_character_is_accepted(domain: str) -> None:
+    assert check_domain(domain) == domain

@@ -56,24 +56,46 @@ def test_a_text_may_hold_comments_and_repetitions_and_every_unusable_entry_is_na
         pytest.param("128.0.0.0/1", "2,147,483,648 addresses", id="half of IPv4"),
         pytest.param("::/0", "widest network allowed is /16", id="all of IPv6"),
         pytest.param("2000::/3", "widest network allowed is /16", id="all public IPv6"),
-        pytest.param("203.0.113.7/24", "the network is 203.0.113.0/24", id="bits behind the prefix"),
-        pytest.param("fe80::1%eth0", "scope", id="scope"),
-        pytest.param("203.0.113.*", "is not an IP address", id="wildcard"),
         pytest.param("None # what a template made", "Jinja", id="empty template"),
     ],
 )
-@pytest.mark.parametrize("networks", ["reject", "expand", "send"])
+@pytest.mark.parametrize("networks", ["reject", "expand", "as_is"])
 def test_entries_that_no_policy_allows(entry: str, reason: str, networks: str) -> None:
     with pytest.raises(ValueError, match="line 1") as raised:
         parse(Addresses(), "exclude_ips", entry, networks)
     assert reason in str(raised.value)
 
 
+UNUSUAL = [
+    pytest.param("203.0.113.7/24", "the network is 203.0.113.0/24", id="bits behind the prefix"),
+    pytest.param("fe80::1%eth0", "scope", id="scope"),
+    pytest.param("203.0.113.*", "is not an IP address", id="wildcard"),
+    pytest.param("203.0.113.1-20", "is not an IP address", id="range"),
+    pytest.param("10/8", "is not an IP address", id="short network"),
+    pytest.param(r"^10\.[0-9]{1,3}\.", "is not an IP address", id="pattern"),
+    pytest.param("[0-9a-f:]+", "is not an IP address", id="pattern in brackets"),
+]
+
+
+@pytest.mark.parametrize(("entry", "reason"), UNUSUAL)
+def test_unusual_entries_are_sent_only_as_they_are(entry: str, reason: str) -> None:
+    for networks in ("reject", "expand"):
+        with pytest.raises(ValueError, match=reason):
+            parse(Addresses(), "exclude_ips", entry, networks)
+    assert parse(Addresses(), "exclude_ips", entry, "as_is") == (entry,)
+
+
+@pytest.mark.parametrize("entry", ["a\x00b", "10.0.0.1\u200b", "a\x1b[31m"])
+def test_entries_with_invisible_characters_are_never_sent(entry: str) -> None:
+    with pytest.raises(ValueError, match="contains invisible characters"):
+        parse(Addresses(), "exclude_ips", [entry], "as_is")
+
+
 def test_networks_are_refused_expanded_or_sent() -> None:
     with pytest.raises(ValueError, match="is a network; the interface promises addresses only"):
         parse(Addresses(), "exclude_ips", "203.0.113.0/30")
     assert parse(Addresses(), "exclude_ips", "203.0.113.0/30", "expand") == tuple(f"203.0.113.{n}" for n in range(4))
-    assert parse(Addresses(), "exclude_ips", "203.0.113.0/30", "send") == ("203.0.113.0/30",)
+    assert parse(Addresses(), "exclude_ips", "203.0.113.0/30", "as_is") == ("203.0.113.0/30",)
     with pytest.raises(ValueError, match="did you mean reject"):
         parse(Addresses(), "exclude_ips", "", "rejekt")
 

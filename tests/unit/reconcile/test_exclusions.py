@@ -101,14 +101,14 @@ def test_what_is_sent_for_what_is_shown(mode: str, shown: object, after: list[st
     [
         *((shown, "The record does not show exclude_ips") for shown in (7, {"a": 1})),
         *(
-            (text, "the line '.*', which is not one entry, so mode='{mode}' could lose it")
+            (text, "the line '.*', which holds several entries or is cut off, so mode='{mode}' would lose entries")
             for text in (
                 "10.0.0.1,10.0.0.2",
                 "10.0.0.1 10.0.0.2",
                 "10.0.0.1; 10.0.0.2",
                 "10.0.0.1<br>10.0.0.2",
                 '["10.0.0.1", "10.0.0.2"]',
-                "10.0.0.1\n10.0",
+                "10.0.0.1\n10.0...",
                 ["10.0.0.1, 10.0.0.2"],
             )
         ),

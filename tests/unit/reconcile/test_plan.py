@@ -103,7 +103,7 @@ def test_guards(there: int, removed: int, fraction: float, safe: bool) -> None:
         (("# a", *addresses(1)), addresses(5), None),
         ((*["# a"] * 20, *addresses(3)), addresses(2), "10 of 30 exclude_ips entries would be lost (33%, allowed 30%)"),
         # A list on one line hides how much is lost, so it counts as its words.
-        (("one two three four",), ("utm",), "30 of 40 exclude_ips entries would be lost"),
+        (("192.0.2.1 192.0.2.2 192.0.2.3 192.0.2.4",), ("192.0.2.9",), "30 of 40 exclude_ips entries would be lost"),
     ],
 )
 def test_only_fewer_entries_are_lost(before: tuple[str, ...], after: tuple[str, ...], told: str | None) -> None:

@@ -321,12 +321,12 @@ def test_an_export_is_valid_and_plans_to_nothing(records: list[dict[str, Any]]) 
 
 def test_an_export_says_what_it_cannot_say() -> None:
     odd = {"id": 2, "domain": "http://broken"}
-    records = [{**RECORD, "privacy": 2, "exclude_ips": "10.0.0.0/24", "exclude_params": "a b\nc"}, odd]
+    records = [{**RECORD, "privacy": 2, "exclude_ips": "10.0.0.0/24", "exclude_params": "a,b"}, odd]
     text, left_out = export_websites(records, origin="https://stats.example.com")
     head = [line for line in text.splitlines() if line.startswith("#")]
     assert "ids, statistics, passwords" in head[1]
     assert "id 2: omitted" in head[2]
-    unusable = "exclude_params omitted, 1 of its 2 lines are not usable: line 1 omitted: 'a b' contains"
+    unusable = "exclude_params omitted, 'a,b' holds several entries or is cut off"
     assert f"www.example.com: {unusable}" in head[3]
     assert len(left_out) == 2
     # What the file could not say is not deleted.
@@ -335,7 +335,7 @@ def test_an_export_says_what_it_cannot_say() -> None:
     assert "Not in the file, but protected (1): `http://broken (id 2): its domain is not" in to_markdown(pruned)
     assert head[4].startswith("# Passwords of 1: set password_from before they are created again")
     assert head[4].endswith(": www.example.com")
-    assert "networks: send" in text
+    assert "networks: as_is" in text
     with pytest.raises(ValueError, match="ids 1, 3"):
         export_websites([RECORD, {**RECORD, "id": 3}], origin="x")
 
@@ -373,3 +373,59 @@ def test_a_list_is_cleared_on_purpose_only(written: str) -> None:
     assert settings("websites: {a.example: {exclude_ips: []}}") == {"a.example": {"exclude_ips": ()}}
     with pytest.raises(ValueError, match=r"exclude_ips has no entries: write \[\] to clear the list, or leave it out"):
         settings(f"websites: {{a.example: {{exclude_ips: {written}}}}}")
+
+
+LIST = "websites:\n  a.example:\n    exclude_ips:\n"
+
+
+@pytest.mark.parametrize("entry", ["2001:db8::", "2001:db8:: # office", "::", "fe80::: office"])
+@pytest.mark.parametrize("more", ["", "      - 192.0.2.1\n"])
+def test_unquoted_address_that_ends_with_a_colon_is_one_problem(entry: str, more: str) -> None:
+    (problem,) = problems(parse, f"{LIST}      - {entry}\n{more}")
+    assert re.fullmatch(r"websites\.yaml:4: \S*:: is a key for YAML, .* write the entry in quotes", problem)
+
+
+@pytest.mark.parametrize("written", ["[2001:db8::]", "2001:db8::", "{entry: 2001:db8::}"])
+def test_unquoted_text_with_a_colon_is_told_to_be_quoted(written: str) -> None:
+    (problem,) = problems(parse, f"websites:\n  a.example:\n    exclude_ips: {written}\n")
+    assert "Write a text in quotes" in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("websites:\n\ta.example:\n", 2, "a tab. Use spaces"),
+        ("websites:\n  a.example:\n\t  email: true\n", 3, "a tab. Use spaces"),
+        ("websites:\n  a.example:\n    groups:\n    -\tshops\n", 4, "a tab. Use spaces"),
+        ("websites:\n  a.example: @x\n", 2, "'@'. Write the text in quotes"),
+        ("websites:\n  *.a.example: {protect: true}\n", 2, "Write a text in quotes if it begins with '*'"),
+    ],
+)
+def test_invalid_yaml_is_explained(text: str, line: int, problem: str) -> None:
+    (shown,) = problems(parse, text)
+    assert shown.startswith(f"websites.yaml:{line}: invalid YAML: ")
+    assert problem in shown
+
+
+@pytest.mark.parametrize("value", ["*x", "{email: true}", "[*x]"])
+def test_merge_key_is_told_to_be_a_group(value: str) -> None:
+    text = f"websites:\n  x.example: &x {{email: true}}\n  a.example:\n    <<: {value}\n"
+    (problem,) = problems(parse, text)
+    assert problem == (
+        "websites.yaml:4: << is not supported: put the shared settings into groups, and give the websites these groups"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{LIST}      - 7\n",
+        f"{LIST}      - {{entri: 192.0.2.1}}\n",
+        "groups: [a]\nwebsites: {a.example: {groups: [a]}}\n",
+        "networks: all\nwebsites: {a.example: {exclude_ips: [192.0.2.0/24]}}\n",
+        "modes: {exclude_ips: foo}\nwebsites: {a.example: {exclude_ips: [{entry: 192.0.2.1, until: 2027-01-31}]}}\n",
+        "modes: []\nwebsites: {a.example: {exclude_ips: [{entry: 192.0.2.1, comment: x}]}}\n",
+    ],
+)
+def test_consequence_of_a_problem_is_not_a_problem_of_its_own(text: str) -> None:
+    assert len(problems(parse, text)) == 1

@@ -1,0 +1,118 @@
+"""Lines that the package does not understand are kept, exported and restored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from airflow.providers.common.compat.sdk import AirflowFailException
+from fixture_types import Execute
+from reconciling import Night
+
+from airflow_provider_analytics.exceptions import BulkError
+from airflow_provider_analytics.operators.exclusions import SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
+from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator
+
+LINES = [
+    "10/8",
+    "192.0.2.10-20",
+    "192.0.2.1 - 192.0.2.9",
+    "192.168.*.*",
+    "a - b",
+    r"^10\.[0-9]{1,3}\.",
+    "[0-9a-f]+:.*",
+    "office",
+    "10.",
+    "192.0.2.1 Ann's laptop",
+    "2001:db8::%eth0",
+    "192.0.2.0/255.255.255.0",
+]
+
+
+@pytest.mark.parametrize("mode", ["merge", "managed"])
+@pytest.mark.parametrize("line", LINES)
+def test_sync_keeps_a_line_that_is_not_understood(line: str, mode: str, night: Night) -> None:
+    night.add(2, exclude_ips=line)
+    night.add(1, exclude_ips=f"192.0.2.7\n{line} # Ann\n192.0.2.8")
+    result = night.sync("203.0.113.7", mode=mode, **(night.state if mode == "managed" else {}))
+    assert result["verified"] is True
+    assert night.lists() == [f"{line}\n203.0.113.7"] * 2 + [f"192.0.2.7\n{line} # Ann\n192.0.2.8\n203.0.113.7"]
+    assert night.sync("203.0.113.7", mode="merge")["updates"] == 0
+
+
+@pytest.mark.parametrize("line", ["a - b", "utm_(source|medium)", "^fbclid$", 'say "x"', "a<b"])
+def test_sync_keeps_a_parameter_that_is_not_understood(line: str, night: Night, execute: Execute) -> None:
+    night.add(2, exclude_params=f"{line}\ngclid")
+    assert execute(SyncExcludedParamsOperator, exclude_params=["fbclid"])["verified"] is True
+    assert night.lists("exclude_params") == [f"{line}\ngclid\nfbclid"] * 2
+
+
+def test_replace_removes_a_line_that_is_not_understood_and_the_guard_counts_it(night: Night) -> None:
+    night.add(12, exclude_ips="192.168.*.*\n10/8")
+    with pytest.raises(AirflowFailException, match="24"):
+        night.sync("203.0.113.7", mode="replace")
+    result = night.sync("203.0.113.7", mode="replace", accept=["loss"])
+    assert (result["entries_removed"], set(night.lists())) == (24, {"203.0.113.7"})
+
+
+def test_sync_sends_any_line_as_it_is_and_removes_it_when_it_leaves_the_list(night: Night) -> None:
+    night.add(2, exclude_ips="192.168.*.*")
+    for networks in ("reject", "expand"):
+        with pytest.raises(AirflowFailException, match="is not an IP address"):
+            night.managed(*LINES, networks=networks)
+    listed = {"networks": "as_is", "accept": ["loss"]}
+    assert night.managed(*LINES, "203.0.113.0/24", **listed)["verified"] is True
+    assert [set(text.splitlines()) for text in night.lists()] == [{*LINES, "203.0.113.0/24"}] * 2
+    assert night.managed("203.0.113.0/24", **listed)["entries_removed"] == 2 * len(LINES)
+    assert night.lists() == ["203.0.113.0/24"] * 2
+
+
+@pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
+@pytest.mark.parametrize("line", ["192.168.*.*", "10/8"])
+def test_single_website_is_never_sent_a_line_that_is_not_understood(
+    operator: type, line: str, night: Night, execute: Execute
+) -> None:
+    night.add("a.example")
+    with pytest.raises(AirflowFailException, match="exclude_ips"):
+        execute(operator, domain="a.example", exclude_ips=[line])
+    assert not night.updated
+
+
+def test_export_keeps_lines_that_are_not_understood_and_plans_to_nothing(
+    night: Night, execute: Execute, tmp_path: Path
+) -> None:
+    night.add("a.example", exclude_ips="\n".join([*LINES, "192.0.2.7 # Ann", "# the end"]), exclude_params="a - b\nc,d")
+    night.add("b.example", exclude_ips="192.0.2.7")
+    file = str(tmp_path / "exported.yaml")
+    assert execute(ExportWebsitesOperator, config_path=file)["left_out"] == 0
+    exported = yaml.safe_load(Path(file).read_text())
+    assert exported["networks"] == "as_is"
+    assert len(exported["websites"]["a.example"]["exclude_ips"]) == len(LINES) + 2
+    assert night.plan(config_path=file)["updates"] == 0
+
+
+def test_restore_brings_back_lines_that_are_not_understood(
+    night: Night, execute: Execute, tmp_path: Path, analytics_sandbox: Any, run_dag: Callable[..., Any]
+) -> None:
+    before = "\n".join([*LINES, "192.0.2.7"])
+    night.add("a.example", exclude_ips=before)
+    base = str(tmp_path / "snapshots")
+    snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path=base, partition_date=None).execute({})
+    night.sandbox.change_website(1, exclude_ips="192.0.2.99")
+    file = str(tmp_path / "restore.yaml")
+    execute(ExportWebsitesOperator, config_path=file, base_path=base, snapshot_date=snapshot["snapshot_date"])
+    night.apply(config_path=file, accept=["loss"])
+    assert night.lists() == [before]
+
+
+@pytest.mark.parametrize("shown", ["192.0.2.1,192.0.2.2", "192.0.2.1 192.0.2.2", '["192.0.2.1"]', "192.0.2.1\n192..."])
+def test_sync_leaves_a_list_that_is_shown_in_another_form(shown: str, night: Night) -> None:
+    night.add(2, exclude_ips=shown)
+    with pytest.raises(BulkError, match="holds several entries or is cut off"):
+        night.sync("203.0.113.7")
+    assert night.lists() == [shown] * 2

@@ -1,0 +1,80 @@
+"""Domains are compared exactly, except for case, a trailing dot and punycode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from fixture_types import Execute
+from reconciling import Night
+
+from airflow_provider_analytics.operators.websites import DeleteWebsiteOperator, GetWebsiteOperator
+from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator
+
+NEAR = ["example.com", "example.com/blog", "example.com:8080", "https://example.com", "example.com/shop"]
+IP = "203.0.113.7"
+
+
+def excluded(night: Night) -> list[str]:
+    return [website["domain"] for website in night.sandbox.websites() if website["exclude_ips"] == IP]
+
+
+@pytest.mark.parametrize("domain", NEAR)
+def test_selection_is_only_the_website_of_exactly_this_domain(
+    domain: str, night: Night, task_log: Callable[[], str]
+) -> None:
+    night.add(" ".join([*NEAR, "other.example"]))
+    assert night.sync(IP, websites=[domain, "other.example"], mode="merge")["verified"] is True
+    assert excluded(night) == [domain, "other.example"]
+
+
+@pytest.mark.parametrize("domain", NEAR)
+def test_exception_is_only_the_website_of_exactly_this_domain_and_names_the_others(
+    domain: str, night: Night, task_log: Callable[[], str]
+) -> None:
+    night.add(" ".join(NEAR))
+    night.sync(IP, except_websites=[domain])
+    assert excluded(night) == [one for one in NEAR if one != domain]
+    assert f"except_websites: {domain} does not select " in task_log()
+
+
+def test_pattern_names_the_websites_that_it_selects_only_without_their_port(
+    night: Night, task_log: Callable[[], str]
+) -> None:
+    night.add("a.example.com b.example.com:8080 other.example")
+    night.sync(IP, except_websites=["*.example.com"])
+    assert excluded(night) == ["b.example.com:8080", "other.example"]
+    assert "*.example.com does not select b.example.com:8080 (id 2)" in task_log()
+
+
+def test_file_changes_and_deletes_only_the_website_of_exactly_this_domain(night: Night) -> None:
+    night.add(" ".join(NEAR))
+    result = night.apply(config={"websites": {"example.com": {"exclude_ips": [IP]}}}, prune=True)
+    assert (result["updates"], result["deletes"], excluded(night)) == (1, 0, ["example.com"])
+    planned = night.plan(config={"websites": {"example.com": {}}})
+    for near in ("example.com/blog (id 2)", "example.com:8080 (id 3)", "https://example.com (id 4)"):
+        assert near in planned["markdown"].partition("**Warning:** `example.com does not select ")[2]
+
+
+def test_export_and_single_operators_find_the_website_of_exactly_this_domain(night: Night, execute: Execute) -> None:
+    night.add(" ".join(NEAR))
+    path = str(night.folder / "exported.yaml")
+    assert execute(ExportWebsitesOperator, config_path=path)["left_out"] == len(NEAR) - 1
+    assert execute(GetWebsiteOperator, domain="example.com")["id"] == 1
+    assert execute(DeleteWebsiteOperator, domain="EXAMPLE.com.")["deleted"] is True
+    assert [website["domain"] for website in night.sandbox.websites()] == NEAR[1:]
+
+
+@pytest.mark.parametrize("other", ["xn--i-7iq.example", "I❤.example.", "i❤.EXAMPLE"])
+def test_file_with_two_spellings_of_an_emoji_domain_is_rejected(other: str, night: Night) -> None:
+    config = {"websites": {"i❤.example": {"privacy": "private"}, other: {"privacy": "private"}}}
+    with pytest.raises(AirflowFailException, match="is a duplicate of"):
+        night.apply(config=config)
+    assert not night.sandbox.websites()
+
+
+def test_file_with_a_typographic_quote_creates_no_website(night: Night) -> None:
+    with pytest.raises(AirflowFailException, match="a typographic quote, dash or bracket"):
+        night.apply(config={"websites": {"“shop.example”": {"privacy": "private"}}})
+    assert not night.sandbox.requests
