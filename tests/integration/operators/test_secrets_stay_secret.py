@@ -18,6 +18,7 @@ from fixture_types import Execute, Serving
 from secret_forms import parts_in
 from wire_client import KEY
 
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
@@ -27,6 +28,7 @@ from airflow_provider_analytics.operators.websites import (
     ListWebsitesOperator,
     UpdateWebsiteOperator,
 )
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.catalog import read_snapshot
 
@@ -99,6 +101,35 @@ def test_a_short_password_of_a_website_alters_no_record(
     website = {"id": 2222, "domain": "acme.example.com", "privacy": 2, "note": "acme 2222 example"}
     with serving(website):
         assert execute(UpdateWebsiteOperator, website_id=2222, **PAGE)["website"] == website
+
+
+@pytest.mark.parametrize("password", ["p4ge-s3cret\n", "p4ge-s3cret\r\n", " p4ge-s3cret", "p4ge\ns3cret", "p4ge\x85s3cret"])
+@pytest.mark.parametrize("reference", ["variable:page_password", "connection:page_password"])
+def test_password_with_a_line_break_or_surrounding_blanks_is_rejected_before_anything_is_sent(
+    password: str, reference: str, sandbox: SandboxServer, execute: Execute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A service trims it. The trimmed text is not masked where the service quotes it.
+    sandbox.configure(extra_fields={"note": "opened with p4ge-s3cret"})
+    monkeypatch.setenv("AIRFLOW_VAR_PAGE_PASSWORD", password)
+    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": password}))
+    arguments = {"privacy": 2, "password_from": reference}
+    with pytest.raises(AirflowFailException, match=f"password_from='{reference}'.*blanks around") as caught:
+        execute(CreateWebsiteOperator, domain="new.example.com", **arguments)
+    assert "s3cret" not in str(caught.value)
+    file = {"websites": {"new.example.com": {"privacy": "password", "password_from": reference}}}
+    with pytest.raises(AirflowFailException, match=f"password_from='{reference}' of new.example.com.*blanks around"):
+        execute(ApplyWebsitesOperator, config=file)
+    assert [request for request in sandbox.requests if request.method != "GET"] == []
+
+
+@pytest.mark.parametrize("password", ["p4ge-s3cret\n", "\tp4ge-s3cret"])
+def test_hook_rejects_a_password_with_surrounding_blanks_without_showing_it(
+    password: str, sandbox: SandboxServer
+) -> None:
+    with AnalyticsHook() as hook, pytest.raises(ValueError, match=r"password \(value not shown\).*blanks") as caught:
+        hook.create_website("new.example.com", privacy="password", password=password)
+    assert "s3cret" not in str(caught.value)
+    assert sandbox.requests == []
 
 
 #: A credential of an extra header. Unlike the key, records may have it in an id or a domain.
