@@ -39,7 +39,7 @@ import msgspec
 
 from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
-from airflow_provider_analytics.readable import EXCERPT_LENGTH, MIN_IN_DATA, is_plain, readable
+from airflow_provider_analytics.readable import EXCERPT_LENGTH, Redactor, is_plain, readable
 
 API_PREFIX = "/api/v1"
 #: Query parameter that selects a page, if no link contains another one.
@@ -94,7 +94,7 @@ Record = dict[str, Any]
 class Answer:
     """A complete response of the service.
 
-    :param key: the API key, which no id and no domain may contain.
+    :param secrets: the known secrets, which no id and no domain may contain.
     """
 
     method: str
@@ -102,7 +102,7 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
-    key: str = field(repr=False)
+    secrets: Redactor = field(repr=False)
 
     def excerpt(self, limit: int = EXCERPT_LENGTH) -> str:
         """Return the beginning of the body as one readable line."""
@@ -171,7 +171,7 @@ def record_or_none(answer: Answer) -> Record | None:
     found = _unwrapped(document(answer))
     if not isinstance(found, dict) or not _is_valid_id(found.get("id")):
         return None
-    _reject_api_key([str(found["id"]), *_domains([found])], answer)
+    _reject_secrets([str(found["id"]), *_domains([found])], answer)
     return found
 
 
@@ -180,7 +180,7 @@ def account(answer: Answer) -> Record:
     found = _unwrapped(document(answer))
     if not isinstance(found, dict) or found.keys() <= _MESSAGE_KEYS:
         raise answer.unexpected("The response contains no account record.")
-    _reject_api_key([account_id(found) or ""], answer)
+    _reject_secrets([account_id(found) or ""], answer)
     return found
 
 
@@ -205,7 +205,6 @@ def _check_id(row: Record, answer: Answer) -> None:
     if not _is_valid_id(found):
         value = f": {readable(repr(found), 60)}" if "id" in row else ""
         raise answer.unexpected(f"A website record has no usable id{value}.")
-    _reject_api_key([str(found)], answer)
 
 
 def _is_valid_id(value: object) -> bool:
@@ -219,14 +218,15 @@ def _domains(rows: Iterable[Record]) -> list[str]:
     return [domain for row in rows if type(domain := row.get("domain")) is str]
 
 
-def _reject_api_key(names: list[str], answer: Answer) -> None:
-    """Raise if the id or the domain of a website, or the id of an account, contains the API key.
+def _reject_secrets(names: list[str], answer: Answer) -> None:
+    """Raise if the id or the domain of a website, or the id of an account, contains a secret.
 
     Ids and domains are not redacted, and appear in files, logs and paths.
     """
-    if len(answer.key) >= MIN_IN_DATA and answer.key in "\n".join(names):
+    if answer.secrets.finds("\n".join(names)):
         raise answer.unexpected(
-            "The service shows the API key in an id or in a domain. Rename the website, and replace the key."
+            "The service shows a secret in an id or in a domain: the API key, a password, or a header of the "
+            "connection. Rename the website, and replace the secret."
         )
 
 
@@ -247,7 +247,7 @@ def page(answer: Answer, list_key: str | None = None) -> Page:
     for row in rows:
         if type(row.get("id")) is not int:  # rare
             _check_id(row, answer)
-    _reject_api_key(_domains(rows), answer)
+    _reject_secrets([*(str(row["id"]) for row in rows), *_domains(rows)], answer)
     meta: Record = {}
     for place in around:
         for part in (place, place.get("meta")):

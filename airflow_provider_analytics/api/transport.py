@@ -32,6 +32,7 @@ from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.dialect import Answer
 from airflow_provider_analytics.api.rate_limiter import MAX_WAIT, RateLimiter
+from airflow_provider_analytics.api.redaction import is_secret_key
 from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings, is_loopback
 from airflow_provider_analytics.api.stats import Listener, Stats
 from airflow_provider_analytics.api.stopping import STOPPED, Flight, Stopping
@@ -64,6 +65,11 @@ _REFUSALS = frozenset({429, 503})
 _RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504, *range(520, 531)})
 _ERRORS: dict[int, type[AnalyticsApiError]] = {401: AuthenticationError, 404: NotFoundError, 410: NotFoundError}
 _CHUNK = 64 * 1024
+#: Shortest value of a header that counts as a secret in data, unless Airflow masks the name of the header. A shorter
+#: value may be the name of a tenant, which is a part of its domains.
+MIN_UNNAMED_SECRET = 16
+#: Headers with the name of a host or a program, in lower case. Websites may have the same name.
+_PLAIN_HEADERS = frozenset({"accept-language", "host", "origin", "referer", "user-agent", "x-forwarded-host"})
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 #: Maximum length of the reason of a connection error.
 _MAX_REASON = 1000
@@ -155,6 +161,8 @@ class Transport:
         self._headers = _headers(settings)
         for secret in _secrets(settings, self._proxies):
             self.redact.add(secret)
+        for secret in _unnamed_headers(settings):
+            self.redact.add(secret, in_data=False)
         self._open()
 
     def _open(self) -> None:
@@ -365,7 +373,7 @@ class Transport:
     def _read(self, response: urllib3.HTTPResponse, request: _Request) -> Answer:
         """Read the whole body within the limits of size and time."""
         status = response.status
-        answer = Answer(request.method, request.path, status, response.headers, b"", self.settings.api_key)
+        answer = Answer(request.method, request.path, status, response.headers, b"", self.redact)
         if status < 200:
             # The final response follows, so this connection must not be reused: it is closed unread.
             raise answer.unexpected("The status means neither success nor an error.")
@@ -514,14 +522,27 @@ def _headers(settings: Settings) -> dict[str, str]:
 def _secrets(settings: Settings, proxies: Mapping[str, str]) -> Iterator[str]:
     """Yield the secrets of the settings and of the proxies, as they may be repeated in a text."""
     yield settings.api_key
-    for value in settings.headers.values():
-        # A short value, such as a tenant name, is no secret, and occurs in many texts. So does the base URL.
-        parts = (value, value.rpartition(" ")[2])
-        yield from (one for one in parts if len(one) >= MIN_IN_DATA and one not in settings.base_url)
+    for name, value in settings.headers.items():
+        if is_secret_key(name) or (len(value) >= MIN_UNNAMED_SECRET and name.lower() not in _PLAIN_HEADERS):
+            yield from _parts_of_header(value, settings)
     for proxy in proxies.values():
         name, password = requests.utils.get_auth_from_url(proxy)
         if password:
             yield from (password, base64.b64encode(f"{name}:{password}".encode()).decode())
+
+
+def _unnamed_headers(settings: Settings) -> Iterator[str]:
+    """Yield the values of all headers, which are masked in text even if they may be no secrets."""
+    for value in settings.headers.values():
+        yield from _parts_of_header(value, settings)
+
+
+def _parts_of_header(value: str, settings: Settings) -> Iterator[str]:
+    """Yield what may be repeated of a header: its value, and the credentials in it."""
+    for part in (value, value.rpartition(" ")[2]):
+        # A short value, such as a tenant name, is no secret, and occurs in many texts. So does the base URL.
+        if len(part) >= MIN_IN_DATA and part not in settings.base_url:
+            yield part
 
 
 def _environment_proxies(settings: Settings) -> dict[str, str]:

@@ -8,12 +8,14 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, check_password_from
+from airflow_provider_analytics.readable import Redactor
 
 
-def passwords_of(references: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Return the password of each reference, and mask it in logs.
+def passwords_of(references: Mapping[str, Iterable[str]], secrets: Redactor) -> dict[str, str]:
+    """Return the password of each reference, and mask it in logs and in data.
 
     :param references: ``connection:NAME`` or ``variable:NAME`` to the domains that need its password.
+    :param secrets: secrets of the connection; the passwords are added.
     :raises ValueError: if references are not allowed, have no password, or one that a service would change, such as
         with a line break at its end. The message has the references, and no password.
     """
@@ -28,6 +30,7 @@ def passwords_of(references: Mapping[str, Iterable[str]]) -> dict[str, str]:
             missing.append(where)
             continue
         mask_secret(password)
+        secrets.add(password)
         try:
             FIELDS["password"].parse(password)
         except ValueError as error:
