@@ -37,6 +37,7 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import msgspec
 
+from airflow_provider_analytics.api.checks import MAX_DEPTH, is_too_deep
 from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
 from airflow_provider_analytics.readable import EXCERPT_LENGTH, Redactor, is_plain, readable
@@ -171,6 +172,7 @@ def record_or_none(answer: Answer) -> Record | None:
     found = _unwrapped(document(answer))
     if not isinstance(found, dict) or not _is_valid_id(found.get("id")):
         return None
+    _check_depth([found], answer)
     _reject_secrets([str(found["id"]), *_domains([found])], answer)
     return found
 
@@ -180,6 +182,7 @@ def account(answer: Answer) -> Record:
     found = _unwrapped(document(answer))
     if not isinstance(found, dict) or found.keys() <= _MESSAGE_KEYS:
         raise answer.unexpected("The response contains no account record.")
+    _check_depth([found], answer)
     _reject_secrets([account_id(found) or ""], answer)
     return found
 
@@ -212,6 +215,19 @@ def _is_valid_id(value: object) -> bool:
     if isinstance(value, str):
         return 0 < len(value) <= MAX_ID_LENGTH and is_plain(value)
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_depth(rows: list[Record], answer: Answer) -> None:
+    """Raise if a record is nested too deeply: it could be read, but not written, compared or returned."""
+    brackets = answer.body.count(b"[") + answer.body.count(b"{")
+    if brackets - len(rows) <= MAX_DEPTH:  # as nearly always
+        return
+    for row in rows:
+        if is_too_deep(row):
+            raise answer.unexpected(
+                f"The record with the id {readable(str(row.get('id')), 60)} has a field that is nested more than "
+                f"{MAX_DEPTH} levels deep."
+            )
 
 
 def _domains(rows: Iterable[Record]) -> list[str]:
@@ -247,6 +263,7 @@ def page(answer: Answer, list_key: str | None = None) -> Page:
     for row in rows:
         if type(row.get("id")) is not int:  # rare
             _check_id(row, answer)
+    _check_depth(rows, answer)
     _reject_secrets([*(str(row["id"]) for row in rows), *_domains(rows)], answer)
     meta: Record = {}
     for place in around:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2.sandbox import SandboxedEnvironment
 from raw_server import http
-from wire_client import client_of, error_of, served
+from wire_client import client_of, do, error_of, served
 
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.redaction import without_secrets
@@ -107,6 +107,23 @@ def test_no_record_forges_a_log_a_plan_or_a_report(
     assert [shows_as_it_is(text) for text in texts] == [[]] * len(texts)
     assert not [line for text in texts for line in text.splitlines() if line.startswith("ERROR forged")]
     assert any("\\u202e" in text for text in texts)
+
+
+@pytest.mark.parametrize("operation", ["list", "show", "create", "account"])
+@pytest.mark.parametrize("levels", [60, 600, 900])
+def test_record_that_is_nested_too_deeply_is_rejected_with_its_id(operation: str, levels: int) -> None:
+    value = json.loads("[" * levels + "]" * levels)
+    record = {"id": 4711, "domain": "new.example", "privacy": value if levels == 600 else 0, "note": {"a": value}}
+    reply = http(200, {"data": [record] if operation == "list" else record})
+    error = error_of(reply, lambda client: do(client, operation))
+    assert "4711" in str(error)
+    assert "nested more than 50 levels deep" in str(error)
+
+
+def test_record_with_nested_fields_is_read() -> None:
+    records = [{"id": number, "domain": f"{number}.example", "more": [[[{"a": [1]}]]]} for number in range(1, 101)]
+    with served(http(200, {"data": records, "total": 100})) as (client, _):
+        assert client.page({}).rows == records
 
 
 def test_no_page_of_markdown_loads_a_picture_or_links_elsewhere(
