@@ -271,7 +271,7 @@ def _open_regular(path: StoragePath) -> IO[bytes]:
     :raises StorageError: if it is a device or a pipe.
     """
     # Without this flag, opening a pipe waits for a writer.
-    stream = open(path.path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: PTH123, SIM115
+    stream = open(path.path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
         raise StorageError("it is a device or a pipe")

@@ -193,9 +193,12 @@ class Snapshot:
         """
         for file, path in zip(self.manifest.files, self.files, strict=True):
             check_readable(file.name)
-            with storage_errors(f"read {path}"), open_verified(path, file.sha256) as stored:
-                with closing(read_rows(stored, file.name)) as rows:
-                    yield from _checked(rows, path)
+            with (
+                storage_errors(f"read {path}"),
+                open_verified(path, file.sha256) as stored,
+                closing(read_rows(stored, file.name)) as rows,
+            ):
+                yield from _checked(rows, path)
 
     def changes(self) -> list[dict[str, Any]]:
         """Return the changes since the previous snapshot (docs/snapshots.md); empty without a previous one.
