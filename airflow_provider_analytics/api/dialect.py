@@ -135,12 +135,16 @@ class Page:
 
     :param following: selection of the next page; None if there is none, or if the service does not link pages; empty if
         the link does not say how.
+    :param size: number of bytes of the response.
+    :param values: about the number of values in it.
     """
 
     rows: list[Record]
     total: int | None = None
     current_page: int | None = None
     following: Selection | None = None
+    size: int = 0
+    values: int = 0
 
 
 def is_success(answer: Answer) -> bool:
@@ -271,7 +275,8 @@ def page(answer: Answer, list_key: str | None = None) -> Page:
             if isinstance(part, dict):
                 # Without lists: Laravel's ``meta.links`` is a list of labels, and must not hide the object ``links``.
                 meta |= {name: value for name, value in part.items() if not isinstance(value, list)}
-    return Page(rows, number(meta.get("total")), number(meta.get("current_page")), _following(meta, answer.path))
+    found = rows, number(meta.get("total")), number(meta.get("current_page")), _following(meta, answer.path)
+    return Page(*found, len(answer.body), count_values(answer.body))
 
 
 def _find_list(answer: Answer, list_key: str | None) -> tuple[list[Any], list[Record]]:
@@ -418,13 +423,18 @@ def _decode(body: bytes) -> Any:
 
     :raises ValueError: if it is not JSON, or would take too much memory; the message is a sentence.
     """
-    # Each value except the first follows one of these characters. Those within text are counted as well.
-    if len(body) > MAX_VALUES and sum(map(body.count, (b",", b":", b"[", b"{"))) > MAX_VALUES:
+    if len(body) > MAX_VALUES and count_values(body) > MAX_VALUES:
         raise ValueError(f"The response has more than {MAX_VALUES:,} values.")
     try:
         return msgspec.json.decode(body.removeprefix(_BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"The response is not JSON ({error}).") from None
+
+
+def count_values(body: bytes) -> int:
+    """Return about the number of values in JSON; it is not less."""
+    # Each value except the first follows one of these characters. Those within text are counted as well.
+    return sum(map(body.count, (b",", b":", b"[", b"{")))
 
 
 def _unwrapped(found: Any) -> Any:

@@ -49,6 +49,10 @@ from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, readable
 
 #: Maximum size of a response body.
 MAX_BODY_BYTES = 50 * 1024 * 1024
+#: Maximum size, and number of values, of a body that is read at the same time as others: all but a page of a list. A
+#: page that is larger is read again alone. Together, the bodies read at once take at most some hundred MB.
+MAX_SHARED_BYTES = 4 * 1024 * 1024
+MAX_SHARED_VALUES = 100_000
 #: Maximum duration of a request, as a multiple of ``timeout``, which limits each single read.
 MAX_TIMEOUTS = 10
 #: Upper bound of the first backoff, in seconds; it doubles with every attempt, up to MAX_BACKOFF. A service that is
@@ -119,14 +123,19 @@ Texts = Mapping[str, str]
 log = logging.getLogger(__name__)
 
 
+class BodyTooLargeError(UnexpectedResponseError):
+    """A response that exceeds a limit."""
+
+
 @dataclass(frozen=True)
 class _Request:
-    """A request, with the path below the base URL."""
+    """A request, with the path below the base URL; alone if no other response is read at the same time."""
 
     method: str
     path: str
     query: Texts | None = None
     form: Texts | None = None
+    is_alone: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -219,6 +228,7 @@ class Transport:
         query: Texts | None = None,
         form: Texts | None = None,
         unwanted: Event | None = None,
+        is_alone: bool = False,
     ) -> Answer:
         """Send a request, retry it if that is safe, and return a response with a success status.
 
@@ -231,12 +241,15 @@ class Transport:
         :param query: query parameters.
         :param form: form fields, sent as ``application/x-www-form-urlencoded``.
         :param unwanted: set when the response is no longer needed: the request is neither sent nor retried.
+        :param is_alone: whether no other response is read at the same time, so that this one may be large.
         :raises AnalyticsApiError: for an error status; a subclass for each that a caller can act on.
         :raises AnalyticsConnectionError: if no complete response arrived.
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
         :raises StoppedError: because of :meth:`stop` or ``unwanted``. If it was a write, it was not sent.
         """
-        return self.retried(lambda: self.once(method, path, query=query, form=form), method, unwanted=unwanted)
+        return self.retried(
+            lambda: self.once(method, path, query=query, form=form, is_alone=is_alone), method, unwanted=unwanted
+        )
 
     def once(
         self,
@@ -245,11 +258,12 @@ class Transport:
         *,
         query: Texts | None = None,
         form: Texts | None = None,
+        is_alone: bool = False,
     ) -> Answer:
         """Send a request without retries, as within :meth:`retried`; it waits only for the pace of the service."""
         self._limiter.take_turn(is_write=method != "GET")
         began = self._clock()
-        answer = self._answer(_Request(method, dialect.API_PREFIX + path, query, form))
+        answer = self._answer(_Request(method, dialect.API_PREFIX + path, query, form, is_alone))
         if dialect.is_success(answer):
             self._limiter.passed()
             return answer
@@ -377,11 +391,12 @@ class Transport:
         if status < 200:
             # The final response follows, so this connection must not be reused: it is closed unread.
             raise answer.unexpected("The status means neither success nor an error.")
+        limit = MAX_BODY_BYTES if request.is_alone else min(MAX_BODY_BYTES, MAX_SHARED_BYTES)
         body = bytearray()
         why = ""
         try:
             # read1 returns the bytes that have arrived; read would wait for a full chunk of a slow body.
-            while len(body) <= MAX_BODY_BYTES and (chunk := response.read1(_CHUNK)):
+            while len(body) <= limit and (chunk := response.read1(_CHUNK)):
                 body += chunk
         except exceptions.ReadTimeoutError:
             why = f"The response stalled for {self.settings.timeout:g} s."
@@ -390,8 +405,11 @@ class Transport:
         except (exceptions.HTTPError, OSError) as error:
             why = f"The response was cut off: {_describe(error)}."
         answer = replace(answer, body=bytes(body))
-        if len(body) > MAX_BODY_BYTES:
-            raise answer.unexpected(f"The response is larger than {MAX_BODY_BYTES} bytes.")
+        too_large = f"The response is larger than {limit} bytes." if len(body) > limit else ""
+        if not request.is_alone and dialect.count_values(body) > MAX_SHARED_VALUES:
+            too_large = too_large or f"The response has more than {MAX_SHARED_VALUES:,} values."
+        if too_large:
+            raise BodyTooLargeError(too_large, status, request.method, request.path, answer.excerpt())
         if why:
             raise AnalyticsConnectionError(why, request.method, request.path, status, answer.excerpt())
         return answer
