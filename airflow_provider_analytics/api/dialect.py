@@ -431,7 +431,7 @@ def _decode(body: bytes) -> Any:
         raise ValueError(f"The response is not JSON ({error}).") from None
 
 
-def count_values(body: bytes) -> int:
+def count_values(body: bytes | bytearray) -> int:
     """Return about the number of values in JSON; it is not less."""
     # Each value except the first follows one of these characters. Those within text are counted as well.
     return sum(map(body.count, (b",", b":", b"[", b"{")))

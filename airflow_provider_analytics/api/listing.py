@@ -297,7 +297,7 @@ class Listing(Iterable[Record]):
             return
         unwanted = Event()
         pool = ThreadPoolExecutor(max_workers=self._parallel, thread_name_prefix="analytics-list")
-        pages: deque[tuple[int, Future[Page]]] = deque()
+        pages: deque[tuple[int, Future[Page | None]]] = deque()
         try:
             while left or pages:
                 # The pool queues as many again, so that no thread waits for the consumer.

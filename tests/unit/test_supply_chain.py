@@ -46,7 +46,7 @@ def floors() -> dict[str, str]:
     for text in project["dependencies"]:
         requirement = Requirement(text)
         [lowest] = [one.version for one in requirement.specifier if one.operator == ">="]
-        found[canonicalize_name(requirement.name)] = lowest
+        found[str(canonicalize_name(requirement.name))] = lowest
     return found
 
 

@@ -290,7 +290,7 @@ def large_page(request: Request, rows: int, size: int) -> bytes:
     ids = range(1700 - (number - 1) * 100, 1700 - number * 100, -1)
     if request.query["sort"] == "asc":
         ids = range(1, 11)
-    note = [[]] * size if number > 1 else []
+    note: list[object] = [[]] * size if number > 1 else []
     records = [{"id": one, "domain": f"{one}.example", "note": note if at < rows else []} for at, one in enumerate(ids)]
     return http(200, {"data": records, "total": 1700, "current_page": number})
 
