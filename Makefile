@@ -23,7 +23,7 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: bench generate docs help install soak test test-all test-rest test-fast test-oldest test-matrix test-distributed lint fault-matrix \
+.PHONY: bench generate docs help install soak test test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
 	formats requests partitions coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List the targets
@@ -73,6 +73,15 @@ coverage: install  ## Measure which branches the tests of test-fast take; fails 
 test-oldest:  ## Run the whole test suite on the oldest supported Airflow
 	@$(MAKE) --no-print-directory install AIRFLOW=$(OLDEST)
 	@.venv-$(OLDEST)/bin/python -m pytest $(PYTEST_FLAGS)
+
+# The oldest versions that pyproject.toml allows, on the oldest Python: of what is installed, nothing may be older.
+test-floors: .tools/bin/uv  ## Run the wire tests on the lowest versions of all dependencies that pyproject.toml allows
+	@test -x .venv-floors/bin/python || $(UV) venv --allow-existing \
+		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv-floors
+	@$(UV) pip sync --python .venv-floors/bin/python constraints/floors.txt
+	@$(UV) pip install --python .venv-floors/bin/python --no-deps --editable .
+	@.venv-floors/bin/python -m pytest -q -m "not (kill or browser or system or slow)" \
+		-W "ignore:ObjectStoragePath._protocol_dispatch:DeprecationWarning" tests/integration/api
 
 test-matrix: install  ## Run all suites on every supported Airflow and Python from the wheel, write docs/reference/compatibility.md
 	@$(PY) scripts/matrix.py
@@ -158,6 +167,9 @@ constraints: .tools/bin/uv  ## Pin the newest versions of everything, per suppor
 			--group dev --no-emit-package airflow-provider-analytics pyproject.toml $$pins.in \
 			--output-file $$pins.txt > /dev/null || exit 1; \
 	done
+	@$(UV) pip compile --python-version 3.11 --no-header --no-annotate --upgrade --resolution lowest-direct \
+		--extra sandbox --no-emit-package airflow-provider-analytics pyproject.toml constraints/floors.in \
+		--output-file constraints/floors.txt > /dev/null
 
 clean:  ## Remove what the other targets made, the virtual environments too
 	@rm -rf .tools .venv .venv-* .matrix .mypy_cache .pytest_cache .ruff_cache .hypothesis .demo .ui build dist site

@@ -46,13 +46,16 @@ class Redactor:
         self._in_data: dict[str, bytes] = {}
         _redactors[id(self)] = self
 
-    def add(self, secret: str) -> None:
-        """Mask this text from now on; ignore it if it is shorter than :data:`MIN_IN_TEXT`."""
+    def add(self, secret: str, *, in_data: bool = True) -> None:
+        """Mask this text from now on; ignore it if it is shorter than :data:`MIN_IN_TEXT`.
+
+        :param in_data: also find it in data, if it has at least :data:`MIN_IN_DATA` characters.
+        """
         if len(secret) < MIN_IN_TEXT or secret in self._secrets:
             return
         for form in _forms(secret):
             self._in_text[form] = None
-            if len(secret) >= MIN_IN_DATA:
+            if in_data and len(secret) >= MIN_IN_DATA:
                 self._in_data[form] = json.dumps(form, ensure_ascii=False)[1:-1].encode("utf-8", "replace")
         self._secrets[secret] = None
 
@@ -66,7 +69,10 @@ class Redactor:
         return tuple(self._secrets)
 
     def finds(self, text: str) -> bool:
-        """Return whether a value of data contains a secret of at least :data:`MIN_IN_DATA` characters."""
+        """Return whether a value of data, a key, an id or a domain contains a secret, in any of its forms.
+
+        Only secrets of at least :data:`MIN_IN_DATA` characters count.
+        """
         return any(map(text.__contains__, tuple(self._in_data)))
 
     def may_be_in(self, document: bytes) -> bool:

@@ -215,9 +215,15 @@ def exists(path: StoragePath) -> bool:
 
 
 def read_bytes(path: StoragePath) -> bytes | None:
-    """Return the content of a small file, or None if it does not exist."""
+    """Return the content of a small file, or None if it does not exist.
+
+    :raises StorageError: if it is no regular file.
+    """
     try:
-        return cast(bytes, path.fs.cat_file(path.path))
+        if not is_local(path):
+            return cast(bytes, path.fs.cat_file(path.path))
+        with _open_regular(path) as stream:
+            return stream.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -266,11 +272,11 @@ def _read_at_most(path: StoragePath, limit: int) -> bytes:
         # Otherwise the author of a link chooses a file whose content is shown in messages.
         if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent)):
             raise ValueError("it is a link that leads outside its folder")
-        # Without this flag, opening a FIFO waits for a writer.
-        with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise ValueError("it is a device or a pipe")
-            content = stream.read(limit + 1)
+        try:
+            with _open_regular(path) as stream:
+                content = stream.read(limit + 1)
+        except StorageError as error:
+            raise ValueError(error.text) from error
     else:
         path.fs.invalidate_cache()
         # A storage may refuse to return a part of an empty file.
@@ -278,6 +284,19 @@ def _read_at_most(path: StoragePath, limit: int) -> bytes:
     if len(content) > limit:
         raise ValueError(f"it is too large: all files of a folder together may have {MAX_TEXT_BYTES:,} bytes")
     return content
+
+
+def _open_regular(path: StoragePath) -> IO[bytes]:
+    """Open a local file for reading.
+
+    :raises StorageError: if it is a device or a pipe.
+    """
+    # Without this flag, opening a pipe waits for a writer.
+    stream = open(path.path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise StorageError("it is a device or a pipe")
+    return stream
 
 
 def size_of(path: StoragePath) -> int | None:
@@ -309,9 +328,9 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
 
     The file is read twice: this reveals accidents, and not someone who replaces it in between.
 
-    :raises StorageError: if the content has another SHA-256.
+    :raises StorageError: if the content has another SHA-256, or it is no regular file.
     """
-    with path.fs.open(path.path, "rb") as stored:
+    with _open_regular(path) if is_local(path) else path.fs.open(path.path, "rb") as stored:
         digest = hashlib.sha256()
         while block := stored.read(1 << 20):
             digest.update(block)

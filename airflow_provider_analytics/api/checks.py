@@ -20,6 +20,8 @@ _PYTHON = re.compile(r"None|[\[({].*('|None).*[\])}]", re.DOTALL)
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 #: Placeholder for a value that may be a secret.
 NOT_SHOWN = object()
+#: Maximum number of levels of a website record. Python cannot write, compare or copy much deeper data.
+MAX_DEPTH = 50
 
 
 def refused(name: str, value: object, allowed: str) -> ValueError:
@@ -149,3 +151,19 @@ def names(name: str, value: object) -> tuple[str, ...]:
         if all(isinstance(part, str) and part.strip() for part in found):
             return found
     raise refused(name, value, "a list of names, or names separated by commas")
+
+
+def is_too_deep(value: object) -> bool:
+    """Return whether JSON data is nested more than :data:`MAX_DEPTH` levels deep."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        found: list[object] = []
+        for part in level:
+            if isinstance(part, dict):
+                found += part.values()
+            elif isinstance(part, list):
+                found += part
+        if not found:
+            return False
+        level = found
+    return True

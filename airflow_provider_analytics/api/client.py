@@ -185,7 +185,7 @@ class AnalyticsClient:
 
         :param unwanted: set when the page is no longer needed: the request is neither sent nor retried.
         """
-        answer = self.transport.request("GET", WEBSITES, query=query, unwanted=unwanted)
+        answer = self.transport.request("GET", WEBSITES, query=query, unwanted=unwanted, is_alone=unwanted is None)
         self.stats.count("pages")
         page = dialect.page(answer, self.settings.list_key)
         for row in page.rows:

@@ -37,9 +37,10 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import msgspec
 
+from airflow_provider_analytics.api.checks import MAX_DEPTH, is_too_deep
 from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
-from airflow_provider_analytics.readable import EXCERPT_LENGTH, MIN_IN_DATA, is_plain, readable
+from airflow_provider_analytics.readable import EXCERPT_LENGTH, Redactor, is_plain, readable
 
 API_PREFIX = "/api/v1"
 #: Query parameter that selects a page, if no link contains another one.
@@ -94,7 +95,7 @@ Record = dict[str, Any]
 class Answer:
     """A complete response of the service.
 
-    :param key: the API key, which no id and no domain may contain.
+    :param secrets: the known secrets, which no id and no domain may contain.
     """
 
     method: str
@@ -102,7 +103,7 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
-    key: str = field(repr=False)
+    secrets: Redactor = field(repr=False)
 
     def excerpt(self, limit: int = EXCERPT_LENGTH) -> str:
         """Return the beginning of the body as one readable line."""
@@ -134,12 +135,16 @@ class Page:
 
     :param following: selection of the next page; None if there is none, or if the service does not link pages; empty if
         the link does not say how.
+    :param size: number of bytes of the response.
+    :param values: about the number of values in it.
     """
 
     rows: list[Record]
     total: int | None = None
     current_page: int | None = None
     following: Selection | None = None
+    size: int = 0
+    values: int = 0
 
 
 def is_success(answer: Answer) -> bool:
@@ -171,7 +176,8 @@ def record_or_none(answer: Answer) -> Record | None:
     found = _unwrapped(document(answer))
     if not isinstance(found, dict) or not _is_valid_id(found.get("id")):
         return None
-    _reject_api_key([str(found["id"]), *_domains([found])], answer)
+    _check_depth([found], answer)
+    _reject_secrets([str(found["id"]), *_domains([found])], answer)
     return found
 
 
@@ -180,7 +186,8 @@ def account(answer: Answer) -> Record:
     found = _unwrapped(document(answer))
     if not isinstance(found, dict) or found.keys() <= _MESSAGE_KEYS:
         raise answer.unexpected("The response contains no account record.")
-    _reject_api_key([account_id(found) or ""], answer)
+    _check_depth([found], answer)
+    _reject_secrets([account_id(found) or ""], answer)
     return found
 
 
@@ -205,7 +212,6 @@ def _check_id(row: Record, answer: Answer) -> None:
     if not _is_valid_id(found):
         value = f": {readable(repr(found), 60)}" if "id" in row else ""
         raise answer.unexpected(f"A website record has no usable id{value}.")
-    _reject_api_key([str(found)], answer)
 
 
 def _is_valid_id(value: object) -> bool:
@@ -215,18 +221,32 @@ def _is_valid_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _check_depth(rows: list[Record], answer: Answer) -> None:
+    """Raise if a record is nested too deeply: it could be read, but not written, compared or returned."""
+    brackets = answer.body.count(b"[") + answer.body.count(b"{")
+    if brackets - len(rows) <= MAX_DEPTH:  # as nearly always
+        return
+    for row in rows:
+        if is_too_deep(row):
+            raise answer.unexpected(
+                f"The record with the id {readable(str(row.get('id')), 60)} has a field that is nested more than "
+                f"{MAX_DEPTH} levels deep."
+            )
+
+
 def _domains(rows: Iterable[Record]) -> list[str]:
     return [domain for row in rows if type(domain := row.get("domain")) is str]
 
 
-def _reject_api_key(names: list[str], answer: Answer) -> None:
-    """Raise if the id or the domain of a website, or the id of an account, contains the API key.
+def _reject_secrets(names: list[str], answer: Answer) -> None:
+    """Raise if the id or the domain of a website, or the id of an account, contains a secret.
 
     Ids and domains are not redacted, and appear in files, logs and paths.
     """
-    if len(answer.key) >= MIN_IN_DATA and answer.key in "\n".join(names):
+    if answer.secrets.finds("\n".join(names)):
         raise answer.unexpected(
-            "The service shows the API key in an id or in a domain. Rename the website, and replace the key."
+            "The service shows a secret in an id or in a domain: the API key, a password, or a header of the "
+            "connection. Rename the website, and replace the secret."
         )
 
 
@@ -247,14 +267,16 @@ def page(answer: Answer, list_key: str | None = None) -> Page:
     for row in rows:
         if type(row.get("id")) is not int:  # rare
             _check_id(row, answer)
-    _reject_api_key(_domains(rows), answer)
+    _check_depth(rows, answer)
+    _reject_secrets([*(str(row["id"]) for row in rows), *_domains(rows)], answer)
     meta: Record = {}
     for place in around:
         for part in (place, place.get("meta")):
             if isinstance(part, dict):
                 # Without lists: Laravel's ``meta.links`` is a list of labels, and must not hide the object ``links``.
                 meta |= {name: value for name, value in part.items() if not isinstance(value, list)}
-    return Page(rows, number(meta.get("total")), number(meta.get("current_page")), _following(meta, answer.path))
+    found = rows, number(meta.get("total")), number(meta.get("current_page")), _following(meta, answer.path)
+    return Page(*found, len(answer.body), count_values(answer.body))
 
 
 def _find_list(answer: Answer, list_key: str | None) -> tuple[list[Any], list[Record]]:
@@ -401,13 +423,18 @@ def _decode(body: bytes) -> Any:
 
     :raises ValueError: if it is not JSON, or would take too much memory; the message is a sentence.
     """
-    # Each value except the first follows one of these characters. Those within text are counted as well.
-    if len(body) > MAX_VALUES and sum(map(body.count, (b",", b":", b"[", b"{"))) > MAX_VALUES:
+    if len(body) > MAX_VALUES and count_values(body) > MAX_VALUES:
         raise ValueError(f"The response has more than {MAX_VALUES:,} values.")
     try:
         return msgspec.json.decode(body.removeprefix(_BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"The response is not JSON ({error}).") from None
+
+
+def count_values(body: bytes | bytearray) -> int:
+    """Return about the number of values in JSON; it is not less."""
+    # Each value except the first follows one of these characters. Those within text are counted as well.
+    return sum(map(body.count, (b",", b":", b"[", b"{")))
 
 
 def _unwrapped(found: Any) -> Any:

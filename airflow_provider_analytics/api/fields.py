@@ -26,6 +26,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, nearest, one_of, refused
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import Addresses, EntryType, each_line, stripped
+from airflow_provider_analytics.readable import is_plain
 
 #: Setting of files and operators with the location of a password, and its allowed form.
 PASSWORD_FROM = "password_from"  # noqa: S105 - the name of a setting
@@ -268,10 +269,13 @@ class Secret(Field):
     def parse(self, value: object) -> str:
         """Return the secret.
 
+        A service may trim a secret. The trimmed text would not be masked where the service quotes it.
+
         :raises ValueError: if it is invalid; the message, which may be logged, omits the value.
         """
-        if not isinstance(value, str) or not value or len(value.splitlines()) != 1:
-            raise refused(self.name, NOT_SHOWN, "one line of text, not empty")
+        if not isinstance(value, str) or not value or value != value.strip() or not is_plain(value):
+            allowed = "one line of visible text, not empty, without blanks around it"
+            raise refused(self.name, NOT_SHOWN, allowed)
         if value == "***":
             raise ValueError(f"{self.name} is '***', Airflow's mask for a secret; give the {self.name} itself")
         return value

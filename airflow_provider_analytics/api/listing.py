@@ -85,6 +85,7 @@ from airflow_provider_analytics.api.checks import flag
 from airflow_provider_analytics.api.dialect import Page, Record, Selection
 from airflow_provider_analytics.api.fields import normalise
 from airflow_provider_analytics.api.stats import Stats
+from airflow_provider_analytics.api.transport import BodyTooLargeError
 from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError
 
 #: Seconds before a list that changed during its reading is read again. Readings without a wait would all
@@ -95,6 +96,12 @@ PROGRESS_SECONDS = 10.0
 #: If a page takes fewer seconds on average, the same thread reads the next one. Other threads would not save time:
 #: passing pages between threads costs up to half of the CPU time of a page.
 AT_ONCE = 0.005
+
+#: Limits of a list, for a service that never ends it. A service with 100,000 websites needs a tenth of them.
+MAX_LIST_PAGES = 100_000
+MAX_LIST_WEBSITES = 1_000_000
+MAX_LIST_BYTES = 1024**3
+MAX_LIST_VALUES = 20_000_000
 
 #: Order of a head.
 NEWEST_FIRST = {"sort_by": "id", "sort": "desc"}
@@ -205,9 +212,12 @@ class Listing(Iterable[Record]):
         #: Number of pages read, including heads, the other end and the second direction.
         self._fetched = 0
         self._shows_favorites = True
+        pages = size = values = 0
         logged_at = time.monotonic()
         for number, page in enumerate(self._pages(), 1):
             self._fetched += 1
+            pages, size, values = pages + 1, size + page.size, values + page.values
+            _check_budget(pages, len(self._ids) + len(page.rows), size, values)
             yield self._take(page, number)
             if time.monotonic() - logged_at >= PROGRESS_SECONDS:
                 logged_at = time.monotonic()
@@ -287,16 +297,20 @@ class Listing(Iterable[Record]):
             return
         unwanted = Event()
         pool = ThreadPoolExecutor(max_workers=self._parallel, thread_name_prefix="analytics-list")
-        pages: deque[tuple[int, Future[Page]]] = deque()
+        pages: deque[tuple[int, Future[Page | None]]] = deque()
         try:
             while left or pages:
                 # The pool queues as many again, so that no thread waits for the consumer.
                 while left and len(pages) < 2 * self._parallel:
                     number = left.popleft()
-                    pages.append((number, pool.submit(self._page, number, unwanted)))
+                    pages.append((number, pool.submit(self._page_ahead, number, unwanted)))
                 number, future = pages.popleft()
-                page = future.result()
-                yield self._page(number) if self._growth(page) < 0 else page
+                page_ahead = future.result()
+                if page_ahead is None:
+                    self._parallel = 1  # the other pages may be as large
+                if page_ahead is None or self._growth(page_ahead) < 0:
+                    page_ahead = self._page(number)
+                yield page_ahead
         finally:
             unwanted.set()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -310,6 +324,13 @@ class Listing(Iterable[Record]):
                 raise
             self._end = f"Page {number} was refused: {error.text}"
             return Page([], self._last_total)
+
+    def _page_ahead(self, number: int, unwanted: Event) -> Page | None:
+        """Return a page that is read beside others; None if it is too large for that."""
+        try:
+            return self._page(number, unwanted)
+        except BodyTooLargeError:
+            return None
 
     @property
     def _page_parameter(self) -> str:
@@ -490,6 +511,19 @@ def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[]
     how = "The list changed during each reading." if len(all_seen) > 1 else "The same was seen each time."
     seen = f"{last.seen} Gave up after {len(WAITS_BETWEEN_READINGS) + 1} attempts. {how}"
     raise IncompleteListError(last.check, seen, True)
+
+
+def _check_budget(pages: int, websites: int, size: int, values: int) -> None:
+    """Raise an error if a list exceeds a limit."""
+    for number, limit, what in (
+        (pages, MAX_LIST_PAGES, "pages"),
+        (websites, MAX_LIST_WEBSITES, "websites"),
+        (size, MAX_LIST_BYTES, "bytes"),
+        (values, MAX_LIST_VALUES, "values"),
+    ):
+        if number > limit:
+            seen = f"the list has more than {limit:,} {what}, the limit of this package: the service may never end it."
+            raise IncompleteListError("size", seen)
 
 
 def _list_changed(check: str, seen: str) -> IncompleteListError:

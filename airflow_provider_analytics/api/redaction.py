@@ -16,10 +16,6 @@ import msgspec
 
 from airflow_provider_analytics.readable import MASK, Redactor
 
-#: Keys of a website record whose values identify it, and are never replaced. ``dialect`` refuses a record that contains
-#: the API key in one of them.
-IDENTITY = ("id", "domain")
-
 #: Parts of the names that Airflow masks, its ``DEFAULT_SENSITIVE_FIELDS``.
 SENSITIVE_NAMES = frozenset({
     "access_key", "access_token", "api_key", "apikey", "auth_header", "authorization", "bearer", "connection_string",
@@ -45,8 +41,8 @@ def is_secret_key(name: str) -> bool:
 def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
     """Return JSON data without keys that name a secret, at any depth, and with :data:`MASK` for values with a secret.
 
-    Flags are kept, whatever their names: true and false are no secrets. The id and the domain of a record are
-    unchanged.
+    Flags are kept, whatever their names: true and false are no secrets. ``dialect`` rejects a record that contains a
+    secret in its id or domain.
 
     :param data: a record, a list of records, or any other JSON data.
     :param secrets: secrets of the connection; None: only the keys are checked.
@@ -54,7 +50,7 @@ def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
     with suppress(TypeError, ValueError, OverflowError, RecursionError):  # not JSON data
         if not may_hold_a_secret(_encode(data), names_in(data), secrets):  # as nearly always
             return data
-    cleaned: Data = _redact(data, secrets or _NO_SECRETS, IDENTITY)
+    cleaned: Data = _redact(data, secrets or _NO_SECRETS)
     return cleaned
 
 
@@ -80,15 +76,15 @@ def names_in(data: Any) -> set[str]:
     return found
 
 
-def _redact(value: Any, secrets: Redactor, kept: tuple[str, ...] = ()) -> Any:
+def _redact(value: Any, secrets: Redactor) -> Any:
     if isinstance(value, Mapping):
         return {
-            name: inner if name in kept and not isinstance(inner, (Mapping, list)) else _redact(inner, secrets)
+            name: _redact(inner, secrets)
             for name, inner in value.items()
             if (isinstance(inner, bool) or not is_secret_key(name)) and not secrets.finds(name)
         }
     if isinstance(value, (list, tuple)):
-        return [_redact(inner, secrets, kept) for inner in value]
+        return [_redact(inner, secrets) for inner in value]
     is_scalar = isinstance(value, (str, int, float)) and not isinstance(value, bool)
     return MASK if is_scalar and secrets.finds(str(value)) else value
 

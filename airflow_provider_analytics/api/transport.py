@@ -31,6 +31,7 @@ from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.dialect import Answer
 from airflow_provider_analytics.api.rate_limiter import MAX_WAIT, RateLimiter
+from airflow_provider_analytics.api.redaction import is_secret_key
 from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings, is_loopback
 from airflow_provider_analytics.api.stats import Listener, Stats
 from airflow_provider_analytics.api.stopping import STOPPED, Flight, Stopping
@@ -48,6 +49,10 @@ from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, readable
 
 #: Maximum size of a response body.
 MAX_BODY_BYTES = 50 * 1024 * 1024
+#: Maximum size, and number of values, of a body that is read at the same time as others: all but a page of a list. A
+#: page that is larger is read again alone. Together, the bodies read at once take at most some hundred MB.
+MAX_SHARED_BYTES = 4 * 1024 * 1024
+MAX_SHARED_VALUES = 100_000
 #: Maximum duration of a request, as a multiple of ``timeout``, which limits each single read.
 MAX_TIMEOUTS = 10
 #: Upper bound of the first backoff, in seconds; it doubles with every attempt, up to MAX_BACKOFF. A service that is
@@ -64,6 +69,11 @@ _REFUSALS = frozenset({429, 503})
 _RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504, *range(520, 531)})
 _ERRORS: dict[int, type[AnalyticsApiError]] = {401: AuthenticationError, 404: NotFoundError, 410: NotFoundError}
 _CHUNK = 64 * 1024
+#: Shortest value of a header that counts as a secret in data, unless Airflow masks the name of the header. A shorter
+#: value may be the name of a tenant, which is a part of its domains.
+MIN_UNNAMED_SECRET = 16
+#: Headers with the name of a host or a program, in lower case. Websites may have the same name.
+_PLAIN_HEADERS = frozenset({"accept-language", "host", "origin", "referer", "user-agent", "x-forwarded-host"})
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 #: Maximum length of the reason of a connection error.
 _MAX_REASON = 1000
@@ -113,14 +123,19 @@ Texts = Mapping[str, str]
 log = logging.getLogger(__name__)
 
 
+class BodyTooLargeError(UnexpectedResponseError):
+    """A response that exceeds a limit."""
+
+
 @dataclass(frozen=True)
 class _Request:
-    """A request, with the path below the base URL."""
+    """A request, with the path below the base URL; alone if no other response is read at the same time."""
 
     method: str
     path: str
     query: Texts | None = None
     form: Texts | None = None
+    is_alone: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -155,6 +170,8 @@ class Transport:
         self._headers = _headers(settings)
         for secret in _secrets(settings, self._proxies):
             self.redact.add(secret)
+        for secret in _unnamed_headers(settings):
+            self.redact.add(secret, in_data=False)
         self._open()
 
     def _open(self) -> None:
@@ -211,6 +228,7 @@ class Transport:
         query: Texts | None = None,
         form: Texts | None = None,
         unwanted: Event | None = None,
+        is_alone: bool = False,
     ) -> Answer:
         """Send a request, retry it if that is safe, and return a response with a success status.
 
@@ -223,12 +241,15 @@ class Transport:
         :param query: query parameters.
         :param form: form fields, sent as ``application/x-www-form-urlencoded``.
         :param unwanted: set when the response is no longer needed: the request is neither sent nor retried.
+        :param is_alone: whether no other response is read at the same time, so that this one may be large.
         :raises AnalyticsApiError: for an error status; a subclass for each that a caller can act on.
         :raises AnalyticsConnectionError: if no complete response arrived.
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
         :raises StoppedError: because of :meth:`stop` or ``unwanted``. If it was a write, it was not sent.
         """
-        return self.retried(lambda: self.once(method, path, query=query, form=form), method, unwanted=unwanted)
+        return self.retried(
+            lambda: self.once(method, path, query=query, form=form, is_alone=is_alone), method, unwanted=unwanted
+        )
 
     def once(
         self,
@@ -237,11 +258,12 @@ class Transport:
         *,
         query: Texts | None = None,
         form: Texts | None = None,
+        is_alone: bool = False,
     ) -> Answer:
         """Send a request without retries, as within :meth:`retried`; it waits only for the pace of the service."""
         self._limiter.take_turn(is_write=method != "GET")
         began = self._clock()
-        answer = self._answer(_Request(method, dialect.API_PREFIX + path, query, form))
+        answer = self._answer(_Request(method, dialect.API_PREFIX + path, query, form, is_alone))
         if dialect.is_success(answer):
             self._limiter.passed()
             return answer
@@ -365,15 +387,16 @@ class Transport:
     def _read(self, response: urllib3.HTTPResponse, request: _Request) -> Answer:
         """Read the whole body within the limits of size and time."""
         status = response.status
-        answer = Answer(request.method, request.path, status, response.headers, b"", self.settings.api_key)
+        answer = Answer(request.method, request.path, status, response.headers, b"", self.redact)
         if status < 200:
             # The final response follows, so this connection must not be reused: it is closed unread.
             raise answer.unexpected("The status means neither success nor an error.")
+        limit = MAX_BODY_BYTES if request.is_alone else min(MAX_BODY_BYTES, MAX_SHARED_BYTES)
         body = bytearray()
         why = ""
         try:
             # read1 returns the bytes that have arrived; read would wait for a full chunk of a slow body.
-            while len(body) <= MAX_BODY_BYTES and (chunk := response.read1(_CHUNK)):
+            while len(body) <= limit and (chunk := response.read1(_CHUNK)):
                 body += chunk
         except exceptions.ReadTimeoutError:
             why = f"The response stalled for {self.settings.timeout:g} s."
@@ -382,8 +405,11 @@ class Transport:
         except (exceptions.HTTPError, OSError) as error:
             why = f"The response was cut off: {_describe(error)}."
         answer = replace(answer, body=bytes(body))
-        if len(body) > MAX_BODY_BYTES:
-            raise answer.unexpected(f"The response is larger than {MAX_BODY_BYTES} bytes.")
+        too_large = f"The response is larger than {limit} bytes." if len(body) > limit else ""
+        if not request.is_alone and dialect.count_values(body) > MAX_SHARED_VALUES:
+            too_large = too_large or f"The response has more than {MAX_SHARED_VALUES:,} values."
+        if too_large:
+            raise BodyTooLargeError(too_large, status, request.method, request.path, answer.excerpt())
         if why:
             raise AnalyticsConnectionError(why, request.method, request.path, status, answer.excerpt())
         return answer
@@ -514,14 +540,27 @@ def _headers(settings: Settings) -> dict[str, str]:
 def _secrets(settings: Settings, proxies: Mapping[str, str]) -> Iterator[str]:
     """Yield the secrets of the settings and of the proxies, as they may be repeated in a text."""
     yield settings.api_key
-    for value in settings.headers.values():
-        # A short value, such as a tenant name, is no secret, and occurs in many texts. So does the base URL.
-        parts = (value, value.rpartition(" ")[2])
-        yield from (one for one in parts if len(one) >= MIN_IN_DATA and one not in settings.base_url)
+    for name, value in settings.headers.items():
+        if is_secret_key(name) or (len(value) >= MIN_UNNAMED_SECRET and name.lower() not in _PLAIN_HEADERS):
+            yield from _parts_of_header(value, settings)
     for proxy in proxies.values():
         name, password = requests.utils.get_auth_from_url(proxy)
         if password:
             yield from (password, base64.b64encode(f"{name}:{password}".encode()).decode())
+
+
+def _unnamed_headers(settings: Settings) -> Iterator[str]:
+    """Yield the values of all headers, which are masked in text even if they may be no secrets."""
+    for value in settings.headers.values():
+        yield from _parts_of_header(value, settings)
+
+
+def _parts_of_header(value: str, settings: Settings) -> Iterator[str]:
+    """Yield what may be repeated of a header: its value, and the credentials in it."""
+    for part in (value, value.rpartition(" ")[2]):
+        # A short value, such as a tenant name, is no secret, and occurs in many texts. So does the base URL.
+        if len(part) >= MIN_IN_DATA and part not in settings.base_url:
+            yield part
 
 
 def _environment_proxies(settings: Settings) -> dict[str, str]:

@@ -150,9 +150,7 @@ class AuditTrail:
         head = {"time": datetime.now(UTC).isoformat(), **self._who}
         text = ""
         for line in lines:
-            # The id and the domain identify a website and are always written.
-            names_of = {name: line[name] for name in ("website_id", "domain") if name in line}
-            text += json.dumps({**head, **without_secrets(line, self._secrets), **names_of}) + "\n"
+            text += json.dumps({**head, **without_secrets(line, self._secrets)}) + "\n"
         try:
             with writing(self._url, "state_path"):
                 self._file.write(text.encode())

@@ -7,26 +7,38 @@ from collections.abc import Iterable, Mapping
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Variable, mask_secret
 
 from airflow_provider_analytics.api.checks import refused
-from airflow_provider_analytics.api.fields import PASSWORD_FROM, check_password_from
+from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, check_password_from
+from airflow_provider_analytics.readable import Redactor
 
 
-def passwords_of(references: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Return the password of each reference, and mask it in logs.
+def passwords_of(references: Mapping[str, Iterable[str]], secrets: Redactor) -> dict[str, str]:
+    """Return the password of each reference, and mask it in logs and in data.
 
     :param references: ``connection:NAME`` or ``variable:NAME`` to the domains that need its password.
-    :raises ValueError: if references are not allowed or have no password; the message lists those without a password.
+    :param secrets: secrets of the connection; the passwords are added.
+    :raises ValueError: if references are not allowed, have no password, or one that a service would change, such as
+        with a line break at its end. The message has the references, and no password.
     """
     passwords = {reference: _password(check_password_from(reference)) for reference in references}
-    missing = []
+    missing, unusable = [], []
     for reference, domains in references.items():
-        if not passwords[reference]:
-            named = list(domains)
-            more = " and others" if len(named) > 3 else ""
-            missing.append(f"{PASSWORD_FROM}={reference!r} of {', '.join(named[:3])}{more}")
+        password = passwords[reference]
+        named = list(domains)
+        more = " and others" if len(named) > 3 else ""
+        where = f"{PASSWORD_FROM}={reference!r} of {', '.join(named[:3])}{more}"
+        if not password:
+            missing.append(where)
+            continue
+        mask_secret(password)
+        secrets.add(password)
+        try:
+            FIELDS["password"].parse(password)
+        except ValueError as error:
+            unusable.append(f"{where}: {error}")
     if missing:
         raise ValueError(f"there is no password in {'; '.join(missing)}: set it in Airflow. Nothing was sent")
-    for password in passwords.values():
-        mask_secret(password)
+    if unusable:
+        raise ValueError(f"{'; '.join(unusable)}. Correct the password in Airflow. Nothing was sent")
     return {reference: str(password) for reference, password in passwords.items()}
 
 

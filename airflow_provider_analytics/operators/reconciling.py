@@ -182,7 +182,7 @@ class ReconcilingOperator(AnalyticsOperator):
             file.write(lists)
             if others != [one.rows for one in lists.others]:  # another list changed while the websites were read
                 planned = plan()
-        passwords = passwords_of(planned.plan.password_sources)
+        passwords = passwords_of(planned.plan.password_sources, hook.client.redact)
         url = folder if planned.plan.changes else None
 
         def read_tables() -> None:

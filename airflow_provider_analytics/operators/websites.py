@@ -140,13 +140,13 @@ class _SettingsOperator(AnalyticsOperator):
             )
         super().__init__(**kwargs)
 
-    def _settings(self, names: Iterable[str]) -> dict[str, Any]:
+    def _settings(self, hook: AnalyticsHook, names: Iterable[str]) -> dict[str, Any]:
         """Return the given settings, with the password from ``password_from``."""
         from airflow_provider_analytics.operators.passwords import passwords_of
 
         settings = {name: getattr(self, ARGUMENTS.get(name, name)) for name in names}
         if (reference := settings.get("password")) is not None:
-            settings["password"] = passwords_of({reference: ["the website"]})[reference]
+            settings["password"] = passwords_of({reference: ["the website"]}, hook.client.redact)[reference]
         return {name: value for name, value in settings.items() if value is not None}
 
 
@@ -213,7 +213,7 @@ class CreateWebsiteOperator(_SettingsOperator):
 
         with self.connected(context) as hook:
             one_of("if_exists", self.if_exists, IF_EXISTS)
-            settings = check_create(**self._settings(CREATE_FIELDS))
+            settings = check_create(**self._settings(hook, CREATE_FIELDS))
             try:
                 written = hook.client.ensure_website(self.domain, **settings)
             except AnalyticsError as error:
@@ -307,7 +307,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
         from airflow_provider_analytics.api.fields import UPDATE_FIELDS, check_update
 
         with self.connected(context) as hook:
-            settings = self._settings(UPDATE_FIELDS)
+            settings = self._settings(hook, UPDATE_FIELDS)
             if not settings:
                 names = ", ".join(ARGUMENTS.get(name, name) for name in UPDATE_FIELDS)
                 raise ValueError(f"Nothing to update: give at least one of {names}")

@@ -312,7 +312,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
                 allowed = "both, or neither for the current state"
                 raise refused_together(allowed, base_path=self.base_path, snapshot_date=self.snapshot_date)
             selectors = None if self.websites is None else parse_selectors("websites", self.websites)
-            records, origin = self._read_snapshot() if self.base_path else self._read_current(hook)
+            records, origin = self._read_snapshot(hook) if self.base_path else self._read_current(hook)
             if selectors is not None:
                 chosen, unmatched = select(records, selectors)
                 raise_unmatched([f"websites: {one!r}" for one in unmatched])
@@ -341,7 +341,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
             raise BulkError(unread)
         return hook.client.for_output(records), hook.client.base_url
 
-    def _read_snapshot(self) -> tuple[list[Mapping[str, Any]], str]:
+    def _read_snapshot(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.catalog import read_snapshot
 
@@ -349,4 +349,11 @@ class ExportWebsitesOperator(AnalyticsOperator):
         snapshot = read_snapshot(base, str(self.snapshot_date), self.dataset)
         if snapshot is None:
             raise StorageError(f"no snapshot of {self.snapshot_date} is published under {self.base_path}")
-        return [json.loads(row["record"]) for row in snapshot.rows()], f"the snapshot of {self.snapshot_date}"
+        records = [json.loads(row["record"]) for row in snapshot.rows()]
+        for record in records:
+            if hook.client.redact.finds(f"{record.get('id')}\n{record.get('domain')}"):
+                raise ValueError(
+                    f"The snapshot of {self.snapshot_date} contains a secret in the id or domain of a website. It was "
+                    "not exported; replace the secret"
+                )
+        return hook.client.for_output(records), f"the snapshot of {self.snapshot_date}"

@@ -129,12 +129,13 @@ class LimitedTransport(Transport):
         query: Mapping[str, str] | None = None,
         form: Mapping[str, str] | None = None,
         unwanted: Event | None = None,
+        is_alone: bool = False,
     ) -> Answer:
         """Send a read, unless the requests are used up."""
         if method != "GET":
             raise ValueError(f"The probe sends no {method}.")
         self.last = None
-        answer = super().request(method, path, query=query, unwanted=self._used_up)
+        answer = super().request(method, path, query=query, unwanted=self._used_up, is_alone=is_alone)
         self.header_names.update(answer.headers)
         self.last = answer
         return answer

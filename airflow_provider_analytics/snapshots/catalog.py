@@ -14,15 +14,15 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.snapshots.formats import read_rows
+from airflow_provider_analytics.snapshots.formats import check_readable, read_rows
 from airflow_provider_analytics.snapshots.manifest import VERSION, Latest, Manifest, decode, digest, encode
 from airflow_provider_analytics.snapshots.rows import Row
 from airflow_provider_analytics.snapshots.run_day import parse_day
@@ -189,10 +189,16 @@ class Snapshot:
 
         :raises StorageError: if a file is missing or damaged. A run that replaces the snapshot during the reading
             removes the old files; in this case, read the manifest again.
+        :raises ValueError: if the format needs an extra that is not installed.
         """
         for file, path in zip(self.manifest.files, self.files, strict=True):
-            with storage_errors(f"read {path}"), open_verified(path, file.sha256) as stored:
-                yield from read_rows(stored, file.name)
+            check_readable(file.name)
+            with (
+                storage_errors(f"read {path}"),
+                open_verified(path, file.sha256) as stored,
+                closing(read_rows(stored, file.name)) as rows,
+            ):
+                yield from _checked(rows, path)
 
     def changes(self) -> list[dict[str, Any]]:
         """Return the changes since the previous snapshot (docs/snapshots.md); empty without a previous one.
@@ -206,7 +212,10 @@ class Snapshot:
             content = read_bytes(path)
         if content is None:
             raise StorageError(f"{path} is missing. Restore it, or take the snapshot again.")
-        return [json.loads(line) for line in content.splitlines()]
+        try:
+            return [json.loads(line) for line in content.splitlines()]
+        except (ValueError, RecursionError) as error:
+            raise StorageError(f"{path} is damaged ({error}). Restore it, or take the snapshot again.") from error
 
     def problems(self, *, verify: bool = True) -> list[str]:
         """Return the problems of the data files; empty if the snapshot is whole.
@@ -229,6 +238,27 @@ class Snapshot:
                 except StorageError as error:
                     found.append(str(error))
         return found
+
+
+def _checked(rows: Iterable[Row], path: StoragePath) -> Iterator[Row]:
+    """Yield the rows of a file.
+
+    :raises StorageError: if a row cannot be read, or is damaged.
+    """
+    number = 0
+    try:
+        for row in rows:
+            number += 1
+            if not _is_row(row):
+                raise StorageError(f"{path} is damaged: row {number:,} has no id, record or record_hash")
+            yield row
+    except (ValueError, RecursionError) as error:
+        raise StorageError(f"{path} is damaged after {number:,} rows: {error}") from error
+
+
+def _is_row(row: object) -> bool:
+    """Return whether a stored row has what every reader needs: other software may have written it."""
+    return isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("id", "record", "record_hash"))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_analytics.api.checks import refused
+from airflow_provider_analytics.api.checks import MAX_DEPTH, is_too_deep, refused
 from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same_setting
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import StorageError
@@ -57,7 +57,7 @@ def diff(before: Iterable[Row], after: Iterable[Row], ignored: Collection[str] =
     are compared as settings: ``"1"`` equals ``1``, and exclusion lists are compared as sets.
 
     :param ignored: names of documented fields that do not count.
-    :raises StorageError: if the earlier snapshot contains a website twice.
+    :raises StorageError: if the earlier snapshot contains a website twice, or a record of a snapshot is damaged.
     """
     # Privacy first, as the most serious change.
     names = [name for name in dict.fromkeys(("privacy", *sorted(RECORD_FIELDS))) if name not in ignored]
@@ -71,18 +71,20 @@ def diff(before: Iterable[Row], after: Iterable[Row], ignored: Collection[str] =
             )
         except sqlite3.IntegrityError:
             raise StorageError("the earlier snapshot contains a website twice") from None
+        except UnicodeEncodeError as error:
+            raise StorageError(f"the earlier snapshot is damaged: it has text that is not UTF-8 ({error})") from error
         for row in after:
             found = database.execute("SELECT place, hash, record FROM earlier WHERE id = ?", (row["id"],)).fetchone()
             if found is None:
-                yield _change("added", row["id"], {}, _record(row["record"]), names)
+                yield _change("added", row["id"], {}, _record(row), names)
                 continue
             database.execute("DELETE FROM earlier WHERE place = ?", found[:1])
             if found[1] != row["record_hash"]:
-                change = _change("changed", row["id"], _record(found[2]), _record(row["record"]), names)
+                change = _change("changed", row["id"], _record(row | {"record": found[2]}), _record(row), names)
                 if change["fields"]:
                     yield change
         for website_id, record in database.execute("SELECT id, record FROM earlier ORDER BY place"):
-            yield _change("removed", website_id, _record(record), {}, names)
+            yield _change("removed", website_id, _record({"id": website_id, "record": record}), {}, names)
 
 
 def write_changes(changes: Iterable[WebsiteChange], path: Path) -> dict[str, int]:
@@ -99,7 +101,9 @@ def write_changes(changes: Iterable[WebsiteChange], path: Path) -> dict[str, int
             counts[change["change"]] += 1
             counts["privacy_changed"] += is_privacy
             rank = COUNTS.index("privacy_changed" if is_privacy else change["change"])
-            by_rank[rank].write(json.dumps(change, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+            by_rank[rank].write(
+                json.dumps(change, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+            )
         for part in by_rank:
             part.seek(0)
             shutil.copyfileobj(part, file)
@@ -231,9 +235,19 @@ def _display(value: object) -> str:
     return "not shown" if value is None else readable(str(value), _MAX_LINE_CHARACTERS)
 
 
-def _record(text: str) -> dict[str, Any]:
-    record: dict[str, Any] = without_secrets(json.loads(text))  # other software may have written the snapshot
-    return record
+def _record(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a row; other software may have written it.
+
+    :raises StorageError: if it is no JSON object, or nested too deeply.
+    """
+    website = f"the record of website {readable(row['id'])} is damaged"
+    try:
+        record = json.loads(row["record"])
+    except (ValueError, RecursionError) as error:
+        raise StorageError(f"{website}: {error}") from error
+    if not isinstance(record, dict) or is_too_deep(record):
+        raise StorageError(f"{website}: it is no JSON object of at most {MAX_DEPTH} levels")
+    return without_secrets(record)
 
 
 def _change(

@@ -11,7 +11,7 @@ import io
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime, timedelta
 from importlib import import_module
@@ -144,7 +144,6 @@ class Parquet(Format):
 
     def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
         """Yield the rows, one row group at a time."""
-        need_extra("pyarrow", "parquet", f"reading {name}")
         for batch in import_module("pyarrow.parquet").ParquetFile(file).iter_batches(batch_size=_ROW_GROUP):
             for row in batch.to_pylist():
                 yield row | {
@@ -186,7 +185,19 @@ def write_columns(blocks: Iterable[Columns], path: Path, file_format: str, compr
     return FORMATS[file_format].write(blocks, path, compression)
 
 
-def read_rows(file: IO[bytes], name: str) -> Iterator[Row]:
+def check_readable(name: str) -> None:
+    """Raise :class:`ValueError` if reading a file needs an extra that is not installed.
+
+    :param name: name of the file.
+    """
+    suffixes = name.split(".")[1:]
+    if "zst" in suffixes:
+        need_extra("zstandard", "zstd", f"reading {name}")
+    if Parquet.name in suffixes:
+        need_extra("pyarrow", "parquet", f"reading {name}")
+
+
+def read_rows(file: IO[bytes], name: str) -> Generator[Row, None, None]:
     """Yield the rows of a file written by :func:`write_columns`; the name determines the format.
 
     :raises StorageError: if the format is unknown.
@@ -195,7 +206,6 @@ def read_rows(file: IO[bytes], name: str) -> Iterator[Row]:
     if f".{suffix}" == COMPRESSIONS["gzip"]:
         yield from read_rows(cast("IO[bytes]", gzip.GzipFile(fileobj=file)), stem)
     elif f".{suffix}" == COMPRESSIONS["zstd"]:
-        need_extra("zstandard", "zstd", f"reading {name}")
         yield from read_rows(import_module("zstandard").ZstdDecompressor().stream_reader(file), stem)
     elif suffix in FORMATS:
         yield from FORMATS[suffix].read(file, name)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import loses_too_much
-from airflow_provider_analytics.readable import counted
+from airflow_provider_analytics.readable import counted, readable
 from airflow_provider_analytics.snapshots.manifest import Fields, ListSource, Manifest
 from airflow_provider_analytics.snapshots.run_day import CLOCK_SKEW
 
@@ -38,7 +38,9 @@ def check_count(count: int, last_good: Manifest, max_loss_fraction: float) -> No
 def check_source(source: ListSource, filters: dict[str, Any], last_good: Manifest) -> None:
     """Raise :class:`GuardError` if the last snapshot has another service, account or filters."""
     now, then = _identity(source, filters), _identity(last_good.source, last_good.filters)
-    differing = [f"{name} was {then[name]!r}, is {now[name]!r}" for name in now if now[name] != then[name]]
+    differing = [
+        f"{name} was {readable(repr(then.get(name)))}, is {now[name]!r}" for name in now if now[name] != then.get(name)
+    ]
     if differing:
         raise refused(
             "source",
@@ -99,11 +101,15 @@ def _unusable(name: str, websites: int, fields: Fields) -> float:
 
 
 def _identity(source: ListSource, filters: dict[str, Any]) -> dict[str, object]:
-    parts = urlsplit(source.url)
+    try:
+        parts = urlsplit(source.url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:  # a stored manifest may contain anything
+        return {"scheme": source.url, "account": source.account_id, "filters": filters}
     return {
         "scheme": parts.scheme,
         "host": parts.hostname,
-        "port": parts.port or {"http": 80, "https": 443}.get(parts.scheme),
+        "port": port,
         "sub-path": parts.path.rstrip("/"),
         "account": source.account_id,
         "filters": filters,

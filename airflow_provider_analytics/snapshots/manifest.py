@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 
 from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.readable import is_plain, readable
 from airflow_provider_analytics.storage import PRIVATE, SHARED
 
 #: Incremented if a reader of the previous version could misread a manifest; not for new keys alone.
@@ -226,13 +227,26 @@ def decode(content: bytes, where: str) -> Manifest:
     try:
         version = msgspec.json.decode(content, type=_Version).version
         if version <= VERSION:
-            return msgspec.json.decode(content, type=Manifest)
-    except msgspec.DecodeError as error:
+            manifest = msgspec.json.decode(content, type=Manifest)
+            _check_names(manifest)
+            return manifest
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise StorageError(f"{where} is damaged ({error}). Restore it, or take the snapshot again.") from error
     raise NewerVersionError(
         f"{where} has version {version}; supported: up to {VERSION}. A newer airflow-provider-analytics wrote it: "
         "upgrade this one."
     )
+
+
+def _check_names(manifest: Manifest) -> None:
+    """Raise :class:`ValueError` if a name in the manifest leads out of the folders of its day."""
+    folder = f"{manifest.dataset}/dt={manifest.snapshot_date.isoformat()}"
+    for file in manifest.files:
+        if file.path != f"{folder}/{file.name}":
+            raise ValueError(f"the path {readable(file.path)!r} is not in the folder {folder}")
+    for name in manifest.file_names:
+        if name in ("", ".", "..") or not is_plain(name) or set(name) & {"/", "\\"}:
+            raise ValueError(f"{readable(name)!r} is not the name of a file")
 
 
 def json_schema() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -46,6 +46,8 @@ from airflow_provider_analytics.snapshots.manifest import (
 from airflow_provider_analytics.snapshots.publish import publish
 from airflow_provider_analytics.storage import new_token, temporary_folder
 
+#: Maximum size of the data file of a snapshot.
+MAX_FILE_BYTES = 2 * 1024**3
 #: Maximum number of snapshots in a chart, including the current one.
 MAX_HISTORY = 60
 #: Maximum number of undocumented fields in a log line.
@@ -224,7 +226,7 @@ def read(
             secrets=origin.secrets,
         )
         try:
-            count = formats.write_columns(typed, data, options.format, options.compression)
+            count = formats.write_columns(_within_limit(typed, data), data, options.format, options.compression)
         except OSError as error:
             raise StorageError(f"cannot write the list to the temporary folder {directory}: {error}") from error
         if listing.proof is None or listing.proof.websites != count:
@@ -233,6 +235,17 @@ def read(
         return Reading(data, count, listing.proof, fields, observed_at, clock())
 
     return read_again(write, origin.make_listing)
+
+
+def _within_limit(blocks: Iterable[rows.Columns], data: Path) -> Iterator[rows.Columns]:
+    """Yield the blocks of a list that is written to a file, as long as the file is not too large."""
+    for block in blocks:
+        yield block
+        if data.stat().st_size > MAX_FILE_BYTES:
+            raise StorageError(
+                f"The list takes more than {MAX_FILE_BYTES:,} bytes on the disk, the limit of this package: the "
+                "service may never end it. Nothing was published."
+            )
 
 
 def check(reading: Reading, earlier: Earlier, options: SnapshotOptions) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.readable import Redactor
 
 SIZES = (0, 1, 2, 10, 75, 99, 100, 101, 125, 200, 250, 300)
 CAPPED_TOTAL = 100
@@ -231,7 +232,7 @@ def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[..., 
 
     def fetch(query: dict[str, str], unwanted: Event | None = None) -> dialect.Page:
         head = {"Content-Type": "application/json"}
-        return dialect.page(dialect.Answer("GET", "/api/v1/websites", 200, head, serve(query), ""))
+        return dialect.page(dialect.Answer("GET", "/api/v1/websites", 200, head, serve(query), Redactor()))
 
     return fetch
 

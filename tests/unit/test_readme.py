@@ -43,7 +43,7 @@ RUN_BY: dict[str, dict[str, str]] = {
         "integration/reconcile/test_reconcile_dag_runs": "python yaml",
         "integration/docs/test_rehearsal": "sh text",
     },
-    "docs/websites_in_git.md": {"integration/docs/test_websites_in_git": "python text yaml"},
+    "docs/websites_in_git.md": {"integration/docs/test_websites_in_git": "console python text yaml"},
     "docs/guarantees.md": {},
     "docs/interface.md": {},
     "docs/security.md": {},

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 import release_check
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
+#: The first versions without a known way to take the memory or the time of a worker by a response.
+SAFE = {"urllib3": "2.6.3", "requests": "2.32.4", "idna": "3.7"}
 REPOSITORY = Path(release_check.__file__).resolve().parent.parent
 
 
@@ -27,7 +32,35 @@ def test_every_pin_of_a_tool_has_hashes(tools: str) -> None:
 def test_no_tool_is_installed_without_its_hash() -> None:
     recipes = (REPOSITORY / "Makefile").read_text().replace("\\\n", " ")
     installs = [line for line in recipes.splitlines() if re.search(r"pip (install|sync)", line)]
-    tools = [line for line in installs if "--python $(PY)" not in line]
+    # The environments of the tests have pins without hashes.
+    tools = [line for line in installs if "--python $(PY)" not in line and "--python .venv" not in line]
     assert len(tools) == 2
     assert all("--require-hashes" in line for line in tools)
     assert not re.search(r"pip install(?!.*--requirement).* uv\b", recipes)
+
+
+def floors() -> dict[str, str]:
+    """Return the lowest version of each dependency that pyproject.toml allows."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    found = {}
+    for text in project["dependencies"]:
+        requirement = Requirement(text)
+        [lowest] = [one.version for one in requirement.specifier if one.operator == ">="]
+        found[str(canonicalize_name(requirement.name))] = lowest
+    return found
+
+
+def test_lowest_version_of_each_dependency_is_declared_and_safe() -> None:
+    assert floors().items() >= SAFE.items()
+
+
+def test_wire_tests_run_on_the_lowest_versions() -> None:
+    pinned = dict(
+        re.findall(r"^([\w.-]+)==(\S+)$", (REPOSITORY / "constraints" / "floors.txt").read_text(), re.MULTILINE)
+    )
+    declared = floors()
+    assert {name: pinned[name] for name in SAFE} == SAFE
+    assert declared.keys() <= pinned.keys()
+    older = [name for name, version in declared.items() if Version(pinned[name]) < Version(version)]
+    assert older == []
+    assert "run: make test-floors" in (REPOSITORY / ".github" / "workflows" / "ci.yml").read_text()

@@ -28,7 +28,7 @@ from airflow_provider_analytics.readable import Redactor, readable
 PASSWORD = "pä ss\"w'o\\r/d&<+>%41\U0001f511"
 #: Longer than what is shown of a header, so that each cut is within it.
 LONG_KEY = "sk_live_" + "".join(f"{number:03}x" for number in range(60))
-SHOWN_IN_A_NAME = "shows the API key in an id or in a domain"
+SHOWN_IN_A_NAME = "shows a secret in an id or in a domain"
 
 
 def everything_about(error: BaseException) -> str:
@@ -104,6 +104,30 @@ def test_a_record_whose_id_or_domain_contains_it_is_an_error(
     reply = http(200, {"data": [record] if operation == "list" else record})
     error = error_of(reply, lambda client: do(client, operation), match=SHOWN_IN_A_NAME, api_key=LONG_KEY)
     assert parts_in(f"{everything_about(error)}{caplog.text}", LONG_KEY) == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("secret", ["the key", "a header", "a page password"])
+@pytest.mark.parametrize("place", ["id of a website", "domain", "id of the account"])
+def test_no_form_of_a_secret_passes_in_an_id_or_domain(form: str, secret: str, place: str) -> None:
+    values = {"the key": KEY, "a header": "t0k/en+of a=header", "a page password": PASSWORD}
+    shown = f"x{FORMS[form](values[secret])}"
+    record = {"id": 1, "domain": "new.example", "domain" if place == "domain" else "id": shown}
+
+    def read(client: AnalyticsClient) -> Any:
+        client.redact.add(PASSWORD)
+        return do(client, "account" if place == "id of the account" else "show")
+
+    reply = http(200, {"data": record})
+    error = error_of(reply, read, match=SHOWN_IN_A_NAME, headers={"X-Token": values["a header"]})
+    assert leaked(everything_about(error), values[secret]) == []
+
+
+def test_ids_and_domains_may_contain_a_short_header_that_is_named_as_no_secret() -> None:
+    # The only website of a tenant could otherwise not be read at all.
+    record = {"id": 7, "domain": "www.acme-corp.example"}
+    with served(http(200, record), headers={"X-Tenant": "acme-corp", "Host": "www.acme-corp.example"}) as (client, _):
+        assert client.for_output(client.get_website(7)) == record
 
 
 secrets = (

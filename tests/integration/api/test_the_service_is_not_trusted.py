@@ -16,18 +16,20 @@ from fixture_types import Execute, Serving
 from hypothesis import given
 from hypothesis import strategies as st
 from jinja2.sandbox import SandboxedEnvironment
-from raw_server import http
-from wire_client import client_of, error_of, served
+from raw_server import Request, http
+from wire_client import client_of, do, error_of, served
 
-from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.api import dialect, listing
+from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.redaction import without_secrets
-from airflow_provider_analytics.exceptions import AnalyticsError
+from airflow_provider_analytics.exceptions import AnalyticsError, IncompleteListError
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import GetWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator, PlanWebsitesOperator
 from airflow_provider_analytics.readable import Redactor, code_span, readable
+from airflow_provider_analytics.snapshots import take
 
 #: What nothing may show as it is: line breaks, escape codes, marks that turn a line, characters without a glyph.
 FORGED = "a\nERROR forged\r\x1b[31m\u202egpj\u200b\u2066\xad\x00\u2028b"
@@ -107,6 +109,23 @@ def test_no_record_forges_a_log_a_plan_or_a_report(
     assert [shows_as_it_is(text) for text in texts] == [[]] * len(texts)
     assert not [line for text in texts for line in text.splitlines() if line.startswith("ERROR forged")]
     assert any("\\u202e" in text for text in texts)
+
+
+@pytest.mark.parametrize("operation", ["list", "show", "create", "account"])
+@pytest.mark.parametrize("levels", [60, 600, 900])
+def test_record_that_is_nested_too_deeply_is_rejected_with_its_id(operation: str, levels: int) -> None:
+    value = json.loads("[" * levels + "]" * levels)
+    record = {"id": 4711, "domain": "new.example", "privacy": value if levels == 600 else 0, "note": {"a": value}}
+    reply = http(200, {"data": [record] if operation == "list" else record})
+    error = error_of(reply, lambda client: do(client, operation))
+    assert "4711" in str(error)
+    assert "nested more than 50 levels deep" in str(error)
+
+
+def test_record_with_nested_fields_is_read() -> None:
+    records = [{"id": number, "domain": f"{number}.example", "more": [[[{"a": [1]}]]]} for number in range(1, 101)]
+    with served(http(200, {"data": records, "total": 100})) as (client, _):
+        assert client.page({}).rows == records
 
 
 def test_no_page_of_markdown_loads_a_picture_or_links_elsewhere(
@@ -251,12 +270,94 @@ def test_a_body_of_very_many_values_takes_no_memory(unit: bytes, status: int) ->
     answer = http(status, gzip.compress(body, 1), headers=[("Content-Encoding", "gzip")])
     message = "more than 2,000,000 values" if status == 200 else "service failed"
     # The body itself, twice while it grows; nothing of what it holds.
-    assert peak_of(lambda: error_of(answer, match=message)) < 4 * len(body) + 10_000_000
+    assert peak_of(lambda: error_of(answer, lambda client: client.page({}), match=message)) < 4 * len(body) + 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("unit", "number", "message"),
+    [(b"[],", 200_000, "more than 100,000 values"), (b" ", 4_200_000, "larger than 4194304")],
+)
+def test_record_of_one_website_has_lower_limits_because_several_are_read_at_once(
+    unit: bytes, number: int, message: str
+) -> None:
+    body = b'{"id": 7, "note": [' + unit * number + b"0]}"
+    error_of(http(200, body), lambda client: client.get_website(7), match=message)
+
+
+def large_page(request: Request, rows: int, size: int) -> bytes:
+    """Return a page of a list of 1,700 websites, of so many large records from the second page on."""
+    number = int(request.query.get("page", 1))
+    ids = range(1700 - (number - 1) * 100, 1700 - number * 100, -1)
+    if request.query["sort"] == "asc":
+        ids = range(1, 11)
+    note: list[object] = [[]] * size if number > 1 else []
+    records = [{"id": one, "domain": f"{one}.example", "note": note if at < rows else []} for at, one in enumerate(ids)]
+    return http(200, {"data": records, "total": 1700, "current_page": number})
+
+
+def test_large_pages_are_read_one_after_the_other_and_not_beside_others() -> None:
+    """17 bodies at once, of 50 MiB each, took 5.3 GB."""
+
+    def respond(request: Request) -> bytes:
+        return large_page(request, rows=10, size=15_000)
+
+    with served(respond, parallel_requests=16) as (client, _):
+        websites: list[int] = []
+        peak = peak_of(lambda: websites.extend(row["id"] for row in client.iter_websites()))
+    assert websites == list(range(1700, 0, -1))
+    # A page takes 10 MB; 16 were under way at once.
+    assert peak < 60_000_000
+
+
+def test_small_pages_are_read_beside_each_other() -> None:
+    def respond(request: Request) -> bytes:
+        return large_page(request, rows=1, size=20)
+
+    with served(respond, parallel_requests=4) as (client, server):
+        assert len(list(client.iter_websites())) == 1700
+    assert server.connections > 1
+
+
+def endless(request: Request) -> bytes:
+    """Answer as a service whose list never ends."""
+    first = int(request.query.get("page", 1)) * 100
+    rows = [{"id": f"a{first + at}", "domain": f"{first + at}.example", "note": "x" * 1000} for at in range(100)]
+    return http(200, {"data": rows})
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "message"),
+    [
+        ("MAX_LIST_PAGES", 50, "more than 50 pages"),
+        ("MAX_LIST_WEBSITES", 5_000, "more than 5,000 websites"),
+        ("MAX_LIST_BYTES", 5_000_000, "more than 5,000,000 bytes"),
+        ("MAX_LIST_VALUES", 20_000, "more than 20,000 values"),
+    ],
+)
+def test_list_that_never_ends_is_left_at_each_limit(
+    limit: str, value: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, limit, value)
+    error_of(endless, AnalyticsClient.list_websites, IncompleteListError, match=message)
+    with served(endless) as (client, server):
+        with pytest.raises(IncompleteListError):
+            client.list_websites()
+        assert len(server.requests) <= 60
+
+
+def test_snapshot_of_a_list_that_never_ends_does_not_fill_the_disk(
+    serving: Serving, execute: Execute, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(take, "MAX_FILE_BYTES", 500_000)
+    websites = [{"id": number, "domain": f"{number}.example", "note": "x" * 1000} for number in range(2000, 0, -1)]
+    with serving(*websites), pytest.raises(AnalyticsError, match="more than 500,000 bytes"):
+        execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_body_of_as_many_values_as_allowed_is_read() -> None:
     rows = [{"id": number, "domain": "a.example", "list": ["x"] * 90} for number in range(20_000)]
-    assert dialect.page(dialect.Answer("GET", "/", 200, {}, json.dumps(rows).encode(), "")).rows == rows
+    assert dialect.page(dialect.Answer("GET", "/", 200, {}, json.dumps(rows).encode(), Redactor())).rows == rows
 
 
 @pytest.mark.parametrize("name", ["id", "domain", "privacy", "message"])

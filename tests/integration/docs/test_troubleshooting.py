@@ -278,7 +278,7 @@ CASES: dict[str, Callable[[World], Any]] = {
     "Airflow has no file system for": lambda world: world.snapshot(base_path="gs://my-bucket/analytics"),
     "cannot write the snapshot to": no_folder,
     "has no manifest of any of them": foreign_table,
-    "shows the API key in an id or in a domain": named_like_the_key,
+    "shows a secret in an id or in a domain": named_like_the_key,
     "entries would be lost": list_cut,
     "is empty. Does its source exist": lambda world: world.sync(""),
     "unusable entries": lambda world: world.sync("vpn.example.com"),

@@ -43,11 +43,13 @@ elif "/status --jq" in text:
     print((state / "digest").read_text())
 elif "/statuses?name=" in text:
     print(json.dumps([{{"description": (state / "digest").read_text()}}]))
+if name == "pip-of-the-test":
+    (state / "environment of pip").write_text("\\n".join(os.environ))
 """
-INSTALL = re.compile(
-    r'"\S+/bin/pip" install --quiet airflow-provider-analytics==\S+ apache-airflow==[\d.]+'
-    "|pip --isolated install --quiet awscli"
-)
+#: An installation: the programs that run it, and its arguments.
+INSTALL = re.compile(r'("[^"]+/bin/pip"|/\S+/bin/pip|pip\b)(?= (?:--\S+ )*install)')
+#: What only the step that needs it gets.
+KEY = "AIRFLOW_CONN_ANALYTICS_DEFAULT"
 #: Modules that Python, pip, Airflow or this package imports. ``-m`` and ``-c`` take them from the current folder first.
 MODULES = (
     "airflow", "airflow_provider_analytics", "ensurepip", "json", "logging", "msgspec", "pip", "pydantic", "requests",
@@ -67,7 +69,7 @@ class Repository:
         self.folder, self.state = folder, state
         programs = state / "bin"
         programs.mkdir(parents=True)
-        for name in ("gh", "aws", "curl"):
+        for name in ("gh", "aws", "curl", "pip-of-the-test"):
             program = programs / name
             program.write_text(PROGRAM.format(python=sys.executable, state=str(state), name=name))
             program.chmod(0o755)
@@ -124,16 +126,25 @@ class Repository:
         )
 
 
-def script_of(host: str, job: str, blocks: list[str]) -> str:
-    """Return what a job runs, without the installation of packages. Each step of GitHub begins in the checkout."""
+def script_of(host: str, job: str, blocks: list[str], state: Path) -> str:
+    """Return what a job runs, with a stand-in for pip. Each step of GitHub begins in the checkout."""
     workflow = yaml.safe_load(blocks[["github", "gitlab"].index(host)])
     if host == "github":
-        script = "\n".join(f"({step['run']})" for step in workflow["jobs"][job]["steps"] if "run" in step)
+        steps = [step for step in workflow["jobs"][job]["steps"] if "run" in step]
+        script = "\n".join(
+            f"({step['run']})" if KEY in step.get("env", {}) else f"(unset {KEY}\n{step['run']})" for step in steps
+        )
     else:
         script = "\n".join(workflow[job]["script"])
-    script = INSTALL.sub("true", script)
-    assert "pip" not in script
-    return script
+        if "environment" not in workflow[job]:
+            script = f"unset {KEY}\n{script}"
+        script = script.replace("/opt", str(state / "opt"))
+    return INSTALL.sub("pip-of-the-test", script)
+
+
+def jobs_before(host: str, job: str) -> list[str]:
+    """Return a job with those that it needs."""
+    return [job] if host == "github" else ["install", job]
 
 
 @pytest.fixture
@@ -177,16 +188,19 @@ def test_what_was_reviewed_is_applied_and_no_code_of_the_checkout_runs(
 ) -> None:
     workflows = blocks("websites_in_git", "yaml")
     head = repository.commit(FILES)
-    planned = repository.run(script_of(host, "plan", workflows), **variables(head, ""))
-    assert planned.returncode == 0, planned.stderr
+    for job in jobs_before(host, "plan"):
+        planned = repository.run(script_of(host, job, workflows, repository.state), **variables(head, ""))
+        assert planned.returncode == 0, planned.stderr
     digest = (repository.state / "digest").read_text()
     [markdown] = repository.state.rglob("plan.md")
     assert digest in markdown.read_text()
     assert len(analytics_sandbox.websites()) == 1
 
-    started = repository.run(script_of(host, "apply", workflows), **variables(head, repository.merge()))
+    merged = repository.merge()
+    for job in jobs_before(host, "apply"):
+        started = repository.run(script_of(host, job, workflows, repository.state), **variables(head, merged))
+        assert started.returncode == 0, started.stderr
     assert not (repository.state / "stolen").exists()
-    assert started.returncode == 0, started.stderr
     assert not (repository.state / "overwritten").exists()
     if world == "changes":
         analytics_sandbox.add_website("www.client-b.example", privacy="public")
@@ -206,7 +220,59 @@ def test_a_file_with_a_problem_stops_the_request(
     host: str, repository: Repository, blocks: Callable[[str, str], list[str]], analytics_sandbox: SandboxServer
 ) -> None:
     head = repository.commit({**FILES, "client_c.yaml": "websites:\n  www.client-a.example: {privcy: 1}\n"})
-    planned = repository.run(script_of(host, "plan", blocks("websites_in_git", "yaml")), **variables(head, ""))
-    assert planned.returncode == 1
-    assert not (repository.state / "calls").exists()
+    workflows = blocks("websites_in_git", "yaml")
+    results = [
+        repository.run(script_of(host, job, workflows, repository.state), **variables(head, ""))
+        for job in jobs_before(host, "plan")
+    ]
+    assert results[-1].returncode == 1
+    assert '["pip-of-the-test"' in (repository.state / "calls").read_text()
+    assert len((repository.state / "calls").read_text().splitlines()) == 1
     assert not analytics_sandbox.requests
+
+
+@pytest.mark.parametrize("host", ["github", "gitlab"])
+def test_packages_are_installed_by_hashes_from_your_index_where_there_is_no_key(
+    host: str, repository: Repository, blocks: Callable[[str, str], list[str]]
+) -> None:
+    workflows = blocks("websites_in_git", "yaml")
+    head = repository.commit(FILES)
+    for job in jobs_before(host, "plan"):
+        done = repository.run(script_of(host, job, workflows, repository.state), **variables(head, ""))
+        assert done.returncode == 0, done.stderr
+    calls = [json.loads(line) for line in (repository.state / "calls").read_text().splitlines()]
+    [install] = [call for call in calls if call[0] == "pip-of-the-test"]
+    assert {"--require-hashes", "--only-binary=:all:", "--index-url=https://pypi.example.com/simple"} <= set(install)
+    assert [one for one in install[1:] if not one.startswith("--")] == ["install"]
+    assert "--requirement=ci/requirements.txt" in install
+    environment = (repository.state / "environment of pip").read_text().splitlines()
+    assert "PATH" in environment
+    assert KEY not in environment
+
+
+def test_workflows_install_nothing_beside_a_secret_and_pin_their_images(
+    blocks: Callable[[str, str], list[str]],
+) -> None:
+    github, gitlab = map(yaml.safe_load, blocks("websites_in_git", "yaml"))
+    for job in github["jobs"].values():
+        assert "env" not in job
+        for step in job["steps"]:
+            assert not ("pip" in step.get("run", "") and "secrets." in str(step.get("env", {})))
+    jobs = [job for job in gitlab.values() if isinstance(job, dict) and "script" in job]
+    assert len(jobs) == 3
+    for job in jobs:
+        assert not ("environment" in job and "pip" in " ".join(job["script"]))
+    images = re.findall(r"image: (\S+)", "\n".join(blocks("websites_in_git", "yaml")))
+    assert images
+    assert all("@sha256:" in image for image in images)
+
+
+def test_requirements_of_the_page_name_every_program_with_its_version(
+    page: Callable[[str], str], blocks: Callable[[str, str], list[str]]
+) -> None:
+    [command] = blocks("websites_in_git", "console")
+    assert {"--generate-hashes", "--only-binary", "--default-index"} <= set(command.split())
+    [requirements] = re.findall(r"```text\n# ci/requirements\.in\n(.*?)```", page("websites_in_git"), re.DOTALL)
+    named = [line for line in requirements.splitlines() if line]
+    assert {line.partition("==")[0] for line in named} == {"airflow-provider-analytics", "apache-airflow", "awscli"}
+    assert all(re.fullmatch(r"[a-z-]+==[0-9][0-9a-z.]+", line) for line in named)

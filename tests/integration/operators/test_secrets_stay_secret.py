@@ -18,6 +18,7 @@ from fixture_types import Execute, Serving
 from secret_forms import parts_in
 from wire_client import KEY
 
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
@@ -27,6 +28,7 @@ from airflow_provider_analytics.operators.websites import (
     ListWebsitesOperator,
     UpdateWebsiteOperator,
 )
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, ExportWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.catalog import read_snapshot
 
@@ -101,7 +103,70 @@ def test_a_short_password_of_a_website_alters_no_record(
         assert execute(UpdateWebsiteOperator, website_id=2222, **PAGE)["website"] == website
 
 
-#: A credential of an extra header. Unlike the key, records may have it in an id or a domain.
+@pytest.mark.parametrize(
+    "password", ["p4ge-s3cret\n", "p4ge-s3cret\r\n", " p4ge-s3cret", "p4ge\ns3cret", "p4ge\x85s3cret"]
+)
+@pytest.mark.parametrize("reference", ["variable:page_password", "connection:page_password"])
+def test_password_with_a_line_break_or_surrounding_blanks_is_rejected_before_anything_is_sent(
+    password: str, reference: str, sandbox: SandboxServer, execute: Execute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A service trims it. The trimmed text is not masked where the service quotes it.
+    sandbox.configure(extra_fields={"note": "opened with p4ge-s3cret"})
+    monkeypatch.setenv("AIRFLOW_VAR_PAGE_PASSWORD", password)
+    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": password}))
+    arguments = {"privacy": 2, "password_from": reference}
+    with pytest.raises(AirflowFailException, match=f"password_from='{reference}'.*blanks around") as caught:
+        execute(CreateWebsiteOperator, domain="new.example.com", **arguments)
+    assert "s3cret" not in str(caught.value)
+    file = {"websites": {"new.example.com": {"privacy": "password", "password_from": reference}}}
+    with pytest.raises(AirflowFailException, match=f"password_from='{reference}' of new.example.com.*blanks around"):
+        execute(ApplyWebsitesOperator, config=file)
+    assert [request for request in sandbox.requests if request.method != "GET"] == []
+
+
+@pytest.mark.parametrize("password", ["p4ge-s3cret\n", "\tp4ge-s3cret"])
+def test_hook_rejects_a_password_with_surrounding_blanks_without_showing_it(
+    password: str, sandbox: SandboxServer
+) -> None:
+    with AnalyticsHook() as hook, pytest.raises(ValueError, match=r"password \(value not shown\).*blanks") as caught:
+        hook.create_website("new.example.com", privacy="password", password=password)
+    assert "s3cret" not in str(caught.value)
+    assert sandbox.requests == []
+
+
+@pytest.mark.parametrize("if_exists", ["skip", "update"])
+def test_task_masks_the_page_password_that_it_was_given_although_it_sends_none(
+    if_exists: str, serving: Serving, execute: Execute, page_password: str
+) -> None:
+    website = {"id": 1, "domain": "a.example", "privacy": 2, "note": f"see {page_password}", "a field": "kept"}
+    website |= {"email": 0, "exclude_bots": 1, "exclude_params": "", "exclude_ips": ""}
+    with serving(website):
+        created = execute(CreateWebsiteOperator, domain="a.example", if_exists=if_exists, **PAGE)
+    assert created["website"] == {**website, "note": "***"}
+
+
+def test_export_of_a_snapshot_contains_no_secret_of_the_connection(
+    serving: Serving, execute: Execute, tmp_path: Path
+) -> None:
+    # Written without this connection: it did not know the secret.
+    base, token = str(tmp_path / "base"), TOKEN
+    with serving({"id": 1, "domain": "a.example", "exclude_params": f"x\n{token}"}):
+        day = execute(SnapshotWebsitesOperator, base_path=base)["snapshot_date"]
+    arguments = {"base_path": base, "snapshot_date": day, "config_path": str(tmp_path / "export.yaml")}
+    with serving(headers={"X-Token": token}):
+        execute(ExportWebsitesOperator, **arguments)
+    assert parts_in((tmp_path / "export.yaml").read_text(), token) == []
+    with serving({"id": 2, "domain": f"{token}.example"}):
+        execute(SnapshotWebsitesOperator, base_path=base, accept=["source", "fields"])
+    with (
+        serving(headers={"X-Token": token}),
+        pytest.raises(AirflowFailException, match=r"The snapshot of .* a secret in the id or domain") as caught,
+    ):
+        execute(ExportWebsitesOperator, **arguments)
+    assert parts_in(str(caught.value), token) == []
+
+
+#: A credential of an extra header.
 TOKEN = "tk-live-" + "".join(f"{number:03}x" for number in range(8))
 
 
@@ -109,8 +174,6 @@ TOKEN = "tk-live-" + "".join(f"{number:03}x" for number in range(8))
     ("where", "record", "arguments"),
     [
         ("website a.example (id 1)", {"exclude_params": f"x\n{TOKEN}"}, {}),
-        ("website id ***", {"id": TOKEN, "domain": ""}, {}),
-        ("website ***.example (id 1)", {"domain": f"{TOKEN}.example"}, {}),
         ("its settings", {}, {"list_name": f"list of {TOKEN}"}),
     ],
 )

@@ -24,16 +24,16 @@ def redactor() -> Redactor:
     return redact
 
 
-def by_structure(value: Any, secrets: Redactor, kept: tuple[str, ...] = ("id", "domain")) -> Any:
+def by_structure(value: Any, secrets: Redactor) -> Any:
     """What :func:`without_secrets` promises, without its look at all of it."""
     if isinstance(value, dict):
         return {
-            name: inner if name in kept and not isinstance(inner, (dict, list)) else by_structure(inner, secrets, ())
+            name: by_structure(inner, secrets)
             for name, inner in value.items()
             if (isinstance(inner, bool) or not is_secret_key(name)) and not secrets.finds(name)
         }
     if isinstance(value, list):
-        return [by_structure(inner, secrets, kept) for inner in value]
+        return [by_structure(inner, secrets) for inner in value]
     return MASK if type(value) in (str, int, float) and secrets.finds(str(value)) else value
 
 
@@ -87,8 +87,7 @@ def test_a_flag_is_no_secret() -> None:
     }
 
 
-def test_ids_and_domains_of_records_stay_as_they_are() -> None:
+def test_ids_and_domains_are_redacted_if_the_secret_became_known_after_they_were_read() -> None:
     records = [{"id": "pässwort", "domain": "pässwort.example", "site": {"id": "pässwort"}}]
-    assert without_secrets(records, redactor()) == [
-        {"id": "pässwort", "domain": "pässwort.example", "site": {"id": "***"}}
-    ]
+    assert without_secrets(records, redactor()) == [{"id": "***", "domain": "***", "site": {"id": "***"}}]
+    assert without_secrets(records) == records

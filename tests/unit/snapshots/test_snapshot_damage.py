@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +120,136 @@ def test_an_id_that_no_file_can_hold_is_refused(shelf: Shelf, website_id: Any) -
     with pytest.raises(StorageError, match="a website record has no usable id"):
         shelf.take([{"id": website_id}])
     assert shelf.read() is None
+
+
+def nested(levels: int) -> str:
+    """Return JSON that is nested so deeply."""
+    return "[" * levels + "]" * levels
+
+
+def forged_rows(snapshot: Snapshot, change: Callable[[Record], object]) -> None:
+    """Let a change of each row be in the snapshot, and its digest in the manifest."""
+    fs, file, manifest = snapshot.partition.data.fs, snapshot.files[0].path, snapshot.partition.manifest.path
+    rows = [json.loads(line) for line in fs.cat_file(file).splitlines()]
+    content = "".join(f"{json.dumps(changed if (changed := change(row)) else row)}\n" for row in rows).encode()
+    stored = json.loads(fs.cat_file(manifest))
+    stored["files"][0] |= {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    fs.pipe_file(file, content)
+    fs.pipe_file(manifest, json.dumps(stored).encode())
+
+
+FORGED: dict[str, Callable[[Record], object]] = {
+    "nested 600 levels": lambda row: row.update(record='{"id": 1, "privacy": ' + nested(600) + "}", record_hash="x"),
+    "nested 6,000 levels": lambda row: row.update(record='{"id": 1, "a": ' + nested(6000) + "}", record_hash="x"),
+    "nested in a field": lambda row: row.update(domain=json.loads(nested(300)), record_hash="x"),
+    "no id": lambda row: row.pop("id"),
+    "an id that is a list": lambda row: row.update(id=["a"]),
+    "half a pair as id": lambda row: row.update(id="\ud800"),
+    "no record": lambda row: row.pop("record") and None,
+    "no hash": lambda row: row.pop("record_hash") and None,
+    "a record that is a number": lambda row: row.update(record="7", record_hash="x"),
+    "a record that is no text": lambda row: row.update(record={"id": 1}, record_hash="x"),
+    "a record that is not JSON": lambda row: row.update(record="{", record_hash="x"),
+    "a number of 5,000 digits": lambda row: row.update(record='{"id": ' + "1" * 5000 + "}", record_hash="x"),
+    "a domain that is a list": lambda row: row.update(record='{"id": 1, "domain": []}', record_hash=7),
+    "a row that is a list": lambda row: [row],
+    "a row that is a number": lambda row: 7,
+    "half a pair in a record": lambda row: row.update(record='{"id": 1, "domain": "\\ud800"}', record_hash="x"),
+}
+
+
+#: They are in no value that is compared.
+HARMLESS = ("a domain that is a list", "nested in a field", "half a pair in a record")
+
+
+@pytest.mark.parametrize("forged", [name for name in FORGED if name not in HARMLESS])
+def test_forged_rows_of_an_earlier_snapshot_are_reported_as_damage(
+    shelf: Shelf, caplog: pytest.LogCaptureFixture, forged: str
+) -> None:
+    forged_rows(shelf.take(20), FORGED[forged])
+    with caplog.at_level(logging.WARNING):
+        second = shelf.take(20, NIGHT, report=True)
+    assert (second.manifest.first, second.manifest.previous) == (False, None)
+    assert "Not compared with the snapshot of 2026-11-20" in caplog.text
+    assert diff_snapshots(shelf.dataset)["previous"] is None
+    with pytest.raises(StorageError, match="is damaged"):
+        diff_snapshots(shelf.dataset, previous=NOON.date())
+    assert shelf.take(20, HOUR).manifest.replaced is None
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_reading_forged_rows_returns_them_or_raises_a_storage_error(shelf: Shelf, forged: str) -> None:
+    snapshot = shelf.take(20)
+    forged_rows(snapshot, FORGED[forged])
+    read = shelf.read()
+    assert read is not None
+    with suppress(StorageError):
+        for row in read.rows():
+            assert isinstance(row["id"], str)
+    shelf.take(20, NIGHT)
+
+
+@pytest.mark.parametrize("place", ["manifest", "data"])
+def test_pipe_in_the_place_of_a_file_is_reported_as_damage(
+    local: Shelf, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    first = local.take(20)
+    path = Path((first.partition.manifest if place == "manifest" else first.files[0]).path)
+    path.unlink()
+    os.mkfifo(path)
+    with caplog.at_level(logging.WARNING):
+        second = local.take(20, NIGHT)
+    assert second.manifest.previous is None
+    assert "a device or a pipe" in caplog.text
+    assert local.days() == {21: True, 20: False}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"changes": "../../../../secret"},
+        {"changes": "/etc/passwd"},
+        {"changes": ".."},
+        {"report": "a/b.html"},
+        {"files": [{"path": "../../secret", "rows": 1, "bytes": 7, "sha256": "x"}]},
+        {"files": [{"path": "websites/dt=2026-11-20/..", "rows": 1, "bytes": 7, "sha256": "x"}]},
+        {"files": [{"path": "/secret", "rows": 1, "bytes": 7, "sha256": "x"}]},
+        {"files": [{"path": "websites/dt=2026-11-19/a.jsonl", "rows": 1, "bytes": 7, "sha256": "x"}]},
+        {"source": {"url": "https://stats.example.com:1234567", "account_id": "1"}},
+        {"filters": {"search": json.loads(nested(500))}},
+    ],
+)
+def test_forged_manifest_is_damage_and_names_no_file_outside_its_folders(local: Shelf, change: Record) -> None:
+    first = local.take(20)
+    (Path(local.base.path) / "secret").write_text('{"a": "secret"}\n')
+    manifest = Path(first.partition.manifest.path)
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | change))
+    if "source" in change or "filters" in change:
+        with pytest.raises(GuardError, match="is of another list"):
+            local.take(20, NIGHT)
+        return
+    with pytest.raises(StorageError, match="is damaged"):
+        local.read()
+    assert local.take(20, NIGHT).manifest.previous is None
+
+
+def test_nested_manifest_is_damage(local: Shelf) -> None:
+    first = local.take(20)
+    manifest = Path(first.partition.manifest.path)
+    text = json.dumps(json.loads(manifest.read_text()) | {"filters": {"search": "HERE"}})
+    manifest.write_text(text.replace('"HERE"', nested(100_000)))
+    with pytest.raises(StorageError, match="is damaged"):
+        local.read()
+    assert local.take(20, NIGHT).manifest.previous is None
+
+
+def test_changes_that_are_not_json_are_damage(local: Shelf) -> None:
+    local.take(20)
+    second = local.take(19, NIGHT)
+    assert second.manifest.changes
+    Path((second.partition.about / second.manifest.changes).path).write_text("{")
+    with pytest.raises(StorageError, match="is damaged"):
+        second.changes()
 
 
 def test_the_name_of_the_place_is_a_text(tmp_path: Path) -> None:
