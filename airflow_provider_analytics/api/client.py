@@ -288,8 +288,8 @@ class AnalyticsClient:
                     if _has_domain(record, key):
                         found.add(str(record["id"]))
                     elif is_near(domain, str(record.get("domain") or "")):
-                        shown = readable(str(record["domain"]))
-                        log.warning("%s (id %s) is another website than %s.", shown, record["id"], domain)
+                        near = readable(str(record["domain"]))
+                        log.warning("%s (id %s) is another website than %s.", near, record["id"], domain)
         except (IncompleteListError, AnalyticsApiError) as error:
             if isinstance(error, AnalyticsApiError) and error.status not in dialect.NO_SUCH_PAGE:
                 raise

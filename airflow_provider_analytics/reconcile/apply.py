@@ -217,28 +217,22 @@ class Application:
 
     def _remedy(self, canaries: Sequence[Update], not_applied: Sequence[str]) -> str:
         """Return the recommended action for two canaries that are not as expected."""
-        method = self._client.settings.update_method
+        settings = self._client.settings
+        method = settings.update_method
         other_method = f"Set the extra update_method to {_OTHER_METHODS[method]}; it is {method} now."
         if canaries[0].planned.action != "update":
             return ""
         if not not_applied:
-            return f"If {method} replaces the whole website: {other_method}" if method == "PUT" else other_method
+            return other_method
+        if "favorite" in not_applied:
+            return f"Set the extra boolean_format to the other value; it is {settings.boolean_format} now."
         if all(_is_as_before(update) for update in canaries):
             return other_method  # nothing of the updates arrived
-        comparisons = [update.comparison for update in canaries if update.comparison]
-        remedies = []
         for name in not_applied:
-            record, sent = comparisons[0].record, canaries[0].expected.sent if canaries[0].expected else {}
-            if name not in sent or name not in record:
-                continue
-            text, stored = FIELDS[name].encode(sent[name], ("0", "1")), "\n".join(raw_lines(name, record[name]) or ())
-            if name in LINE_FIELDS and stored and text.startswith(stored):
-                size = f"{len(stored.encode()):,} of {len(text.encode()):,} bytes"
-                remedies.append(f"The service kept the first {size} of {name}: shorten the list.")
-            elif name == "favorite":
-                now = self._client.settings.boolean_format
-                remedies.append(f"Set the extra boolean_format to the other value; it is {now} now.")
-        return " ".join(remedies) or "Write the values as the service returns them."
+            kept = _kept_bytes(name, canaries[0])
+            if kept:
+                return f"The service kept the first {kept} bytes of {name}: shorten the list."
+        return "Write the values as the service returns them."
 
     def _stop(self, affected: Sequence[Update], problem: str, remedy: str, *, restore: bool, permanent: bool) -> None:
         """Restore the canaries, and note that no other change is sent."""
@@ -501,6 +495,16 @@ def _can_change(name: str, record: Record, after: Record) -> bool:
     if name in LINE_FIELDS:
         return bool(value)
     return name not in after or value != normalise(name, after[name])
+
+
+def _kept_bytes(name: str, update: Update) -> str:
+    """Return how many bytes of a sent list the service kept, such as ``40 of 62``; empty if it did not cut the list."""
+    if name not in LINE_FIELDS or update.expected is None or update.comparison is None:
+        return ""
+    sent = "\n".join(update.expected.sent.get(name, ())).encode()
+    stored = "\n".join(raw_lines(name, update.comparison.record.get(name)) or ()).encode()
+    is_cut = stored and stored != sent and sent.startswith(stored)
+    return f"{len(stored):,} of {len(sent):,}" if is_cut else ""
 
 
 def _is_as_before(update: Update) -> bool:

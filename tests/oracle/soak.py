@@ -280,7 +280,14 @@ def shrink(sandbox: Zoo, script: Script, until: float) -> Script:
 def as_yaml(script: Script, seed: int) -> str:
     """Return a world as it stands in worlds.yaml."""
     named = dict(zip(("title", "dialect", "websites", "steps"), ("", *script), strict=True))
-    return yaml.safe_dump({f"world_{seed}": named}, sort_keys=False, width=120, default_flow_style=None)
+    return yaml.dump({f"world_{seed}": named}, Dumper=_Dumper, sort_keys=False, width=120, default_flow_style=None)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes no aliases: scenarios are copied from one file to another."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def soak(sandbox: Zoo, seconds: float, seed: int, shrink_seconds: float = 20) -> Counter[str]:

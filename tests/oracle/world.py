@@ -332,8 +332,9 @@ class World:
         for website_id in goals.keys() & others.keys():
             record, goal = self.before[website_id], others[website_id]
             for name in goal.fields.keys() - goals[website_id].fields.keys():
-                is_reset = goal.fields[name] == DEFAULTS[name] != record[name]
-                if goal.mode(name) == "replace" and lines(record[name]) if name in LISTS else is_reset:
+                mine, value = record[name], goal.fields[name]
+                is_changed = goal.mode(name) == "replace" and lines(mine) if name in LISTS else value != mine
+                if is_changed:
                     return True
         return False
 
@@ -824,13 +825,13 @@ def _modes(step: Step) -> dict[str, str]:
 
 
 def _key(domain: str) -> str:
-    """Return a domain without what is no part of it."""
-    return domain.lower().removeprefix("https://").removesuffix("/").removesuffix(":443")
+    """Return a domain as it is compared."""
+    return domain.lower()
 
 
 def _plain(domain: str) -> str:
     """Return a domain without all that a service may put around it."""
-    return _key(domain).removeprefix("www.")
+    return _key(domain).removeprefix("https://").removesuffix("/").removesuffix(":443").removeprefix("www.")
 
 
 #: Errors after which a person has to do something first.

@@ -145,6 +145,8 @@ class ZooOptions(Options):
         "sent", "ascii", "unicode", "lower", "without www", "with www", "with scheme", "with port", "with slash",
         "IDNA 2003",
     ] = "sent"  # fmt: skip
+    #: How a sent ``favorite`` is read: as a boolean, or as PHP reads texts: only the empty text and "0" are false.
+    favorite_stored: Literal["boolean", "truth of text"] = "boolean"
     #: Fields that are validated but never stored.
     ignored_fields: frozenset[str] = frozenset()
 
@@ -307,6 +309,8 @@ class ZooService(Service):
             if stored.get(name):
                 lines_before = (before.get(name) or "").split("\n")
                 stored[name] = "\n".join(_stored(stored[name].split("\n"), lines_before, options.lists_stored))
+        if "favorite" in stored and options.favorite_stored == "truth of text":
+            stored["favorite"] = dict(request.form)["favorite"] not in ("", "0")
         if "domain" in stored:
             stored["domain"] = _domain(stored["domain"], options.domain_as)
         return {**_RESET[options.updates], **stored} if before else stored

@@ -1,7 +1,6 @@
-"""Hook, operators and engine against the same services that do something else than they are asked for.
+"""Each way to write, against services that do not store what was sent, or change other values.
 
-Each service is an option of the zoo, and each way to write goes through it. No way ends green with a website that
-is not as it should be, and a service that changes besides what was sent damages none of many websites for long.
+No way succeeds with a website that is not as expected, and a service that changes unsent values damages at most two.
 """
 
 from __future__ import annotations
@@ -39,6 +38,8 @@ SERVICES: dict[str, dict[str, Any]] = {
     "ignores the list, empty": {"ignored_fields": ["exclude_ips"], "update_status": 204, "create_status": 204},
     "shows JSON text": {"lists_as": "json"},
     "resets other fields": {"updates": "reset others"},
+    "sets absent flags to false": {"updates": "absent is false"},
+    "omits empty fields and resets others": {"updates": "absent is zero", "omits": "empty"},
     "keeps only new lines": {"lists_stored": "new lines"},
     "keeps only the last line": {"lists_stored": "last line"},
     "drops comments": {"lists_stored": "no comments"},
@@ -100,7 +101,7 @@ def damaged(night: Night, websites: list[Website]) -> list[Website]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", SERVICES)
-def test_no_way_to_write_is_green_where_the_service_does_something_else(
+def test_write_fails_if_the_service_does_something_else(
     night: Night, websites: list[Website], name: str, way: str
 ) -> None:
     night.sandbox.configure(**SERVICES[name])
@@ -118,7 +119,17 @@ def test_no_way_to_write_is_green_where_the_service_does_something_else(
         assert damaged(night, websites) == [] or isinstance(caught.value, AirflowFailException)
 
 
-@pytest.mark.parametrize("name", ["resets other fields", "keeps only new lines", "ignores the list", "cuts lists"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resets other fields",
+        "sets absent flags to false",
+        "omits empty fields and resets others",
+        "keeps only new lines",
+        "ignores the list",
+        "cuts lists",
+    ],
+)
 @pytest.mark.parametrize("way", OF_MANY)
 def test_both_canaries_are_restored_if_the_service_is_the_cause(
     night: Night, websites: list[Website], name: str, way: str
@@ -351,3 +362,33 @@ def test_a_comment_that_is_lost_in_an_early_round_is_not_forgotten(night: Night)
     result = night.sync(NEW, "203.0.113.8", parallel_requests=1)
     assert result["verified"] is False
     assert [one for one in result["unexpected_changes"] if "6.example" in one and f"lacks {NEW} # Ann" in one]
+
+
+@pytest.mark.parametrize("status", [403, 405, 501])
+def test_update_method_that_is_rejected_twice_is_named(night: Night, status: int) -> None:
+    night.add(10)
+    night.sandbox.fault("update", status=status, times=None)
+    with pytest.raises(AirflowFailException, match="Set the extra update_method to PUT") as caught:
+        night.sync(NEW)
+    assert "The service rejected PATCH for two websites" in str(caught.value)
+    assert len(night.updated) == 2
+
+
+def test_flag_that_is_read_as_text_names_the_extra(night: Night) -> None:
+    night.add(10, favorite=True)
+    night.sandbox.configure(favorite_stored="truth of text")
+    config = {"websites": {website["domain"]: {"favorite": False} for website in night.sandbox.websites()}}
+    with pytest.raises(AirflowFailException, match="Set the extra boolean_format to the other value"):
+        night.apply(config=config)
+    assert len(night.updated) == 2
+
+
+def test_first_create_and_first_delete_are_verified_before_the_others(night: Night) -> None:
+    night.add(20)
+    websites = {f"new{number}.example": {"privacy": "private"} for number in range(5)}
+    night.apply(config={"websites": websites}, prune=True, accept=["delete", "empty"])
+    requests = night.sandbox.requests
+    for operation in ("create", "delete"):
+        first, second, *_ = [number for number, one in enumerate(requests) if one.operation == operation]
+        reads = requests[first + 1 : second]
+        assert any(one.operation == "list" or one.path == requests[first].path for one in reads)
