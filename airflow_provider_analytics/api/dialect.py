@@ -6,8 +6,8 @@ options of ``tests/support/zoo.py`` play the alternatives.
 =============================================  =====================================  ====================
 assumption                                     here                                   changed by the extra
 =============================================  =====================================  ====================
-how a page is selected                         the link to the next page, or          ``page_parameter``
-                                               :data:`PAGE_PARAMETER`
+how a page is selected                         the link or cursor of the next page,   ``page_parameter``
+                                               or :data:`PAGE_PARAMETER`
 format of a boolean in query and form          :data:`BOOLEAN_FORMATS`                ``boolean_format``
 update method that every proxy passes          PATCH                                  ``update_method``
 separator of the entries of a list             a line feed, in :mod:`fields`          none
@@ -36,6 +36,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import msgspec
+import requests.utils
 
 from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
@@ -46,6 +47,18 @@ API_PREFIX = "/api/v1"
 PAGE_PARAMETER = "page"
 #: Query parameter for a cursor that the service returns without a link.
 CURSOR_PARAMETER = "cursor"
+#: Query parameters that select a page by the number of websites before it.
+OFFSET_PARAMETERS = ("offset", "page[offset]", "skip", "start")
+#: Usual query parameters that select a page by its number, and those that select it by a cursor.
+NUMBER_PARAMETERS = (PAGE_PARAMETER, "p", "page_number", "pageNumber", "page[number]")
+CURSOR_PARAMETERS = (CURSOR_PARAMETER, "page_token", "pageToken", "token", "after", "page[cursor]", "page[after]")
+#: Key of a cursor for the next page to the query parameter that usually takes it.
+CURSOR_KEYS = {
+    "next_cursor": CURSOR_PARAMETER,
+    "nextCursor": CURSOR_PARAMETER,
+    "next_page_token": "page_token",
+    "nextPageToken": "pageToken",
+}
 #: Format name to its texts for false and true.
 BOOLEAN_FORMATS = {"true/false": ("false", "true"), "1/0": ("0", "1")}
 #: Without 202, which means that the service has not applied the request yet.
@@ -71,6 +84,13 @@ LIMIT_HEADERS = tuple(
 _REQUEST_IDS = ("CF-Ray", "X-Request-Id", "X-Amz-Cf-Id")
 
 _JSON_TYPE = re.compile(r"^(application|text)/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)
+#: Query parameters of the page size that links may contain.
+_SIZE_PARAMETERS = frozenset({"limit", "size", "page_size", "pageSize", "page[size]", "page[limit]"})
+_SELECTING_PARAMETERS = frozenset({*NUMBER_PARAMETERS, *OFFSET_PARAMETERS, *CURSOR_PARAMETERS})
+#: Keys of objects with page metadata, which may be nested: of Laravel, Fractal, JSON:API, Spring and others.
+_METADATA_KEYS = ("meta", "pagination", "paging", "page", "response_metadata")
+#: Headers with the total, if the body contains none.
+_TOTAL_HEADERS = ("X-Total", "X-Total-Count")
 #: Keys of other lists that a response may contain besides the list of websites.
 _OTHER_LISTS = ("links", "errors")
 #: Keys that describe a response. A response without any other key contains no account.
@@ -250,11 +270,21 @@ def page(answer: Answer, list_key: str | None = None) -> Page:
     _reject_api_key(_domains(rows), answer)
     meta: Record = {}
     for place in around:
-        for part in (place, place.get("meta")):
-            if isinstance(part, dict):
-                # Without lists: Laravel's ``meta.links`` is a list of labels, and must not hide the object ``links``.
-                meta |= {name: value for name, value in part.items() if not isinstance(value, list)}
-    return Page(rows, number(meta.get("total")), number(meta.get("current_page")), _following(meta, answer.path))
+        meta |= _metadata(place)
+    totals = [meta.get("total"), *map(answer.headers.get, _TOTAL_HEADERS)]
+    total = next((found for found in map(number, totals) if found is not None), None)
+    return Page(rows, total, number(meta.get("current_page")), _following(meta, answer))
+
+
+def _metadata(place: Record) -> Record:
+    """Return the page metadata of an object, including those of nested objects."""
+    # Without lists: Laravel's ``meta.links`` is a list of labels, and must not hide the object ``links``.
+    found = {name: value for name, value in place.items() if not isinstance(value, list)}
+    for name in _METADATA_KEYS:
+        nested = place.get(name)
+        if isinstance(nested, dict):
+            found |= _metadata(nested)
+    return found
 
 
 def _find_list(answer: Answer, list_key: str | None) -> tuple[list[Any], list[Record]]:
@@ -281,25 +311,37 @@ def _key_of_list(found: Record) -> str:
     return lists[0] if len(lists) == 1 else ""
 
 
-def _following(meta: Record, path: str) -> Selection | None:
-    """Return the selection of the next page, from ``links.next``, ``next_page_url``, ``next`` or ``next_cursor``.
+def _following(meta: Record, answer: Answer) -> Selection | None:
+    """Return the selection of the next page, from a link or a cursor in the metadata, or from the header ``Link``.
 
     The client never follows a link: it reads only the query. The first one that selects a page counts.
     """
-    named = meta.get("links")
-    links = (named.get("next") if isinstance(named, dict) else None, meta.get("next_page_url"), meta.get("next"))
-    found = [selection(link, path) for link in links if isinstance(link, str) and link]
-    cursor = meta.get("next_cursor")
-    if isinstance(cursor, (str, int)) and cursor != "":
-        found.append(Selection(value=str(cursor)))
-    return next((one for one in found if one.value is not None), found[0] if found else None)
+    links = [objects.get("next") for objects in (meta.get("links"), meta.get("_links")) if isinstance(objects, dict)]
+    links += [meta.get("next_page_url"), meta.get("next")]
+    found = []
+    for link in links:
+        # JSON:API and HAL allow an object in place of a link.
+        address = link.get("href") if isinstance(link, dict) else link
+        if isinstance(address, str) and address:
+            found.append(selection(address, answer.path))
+    for key, parameter in CURSOR_KEYS.items():
+        cursor = meta.get(key)
+        if isinstance(cursor, (str, int)) and not isinstance(cursor, bool) and cursor != "":
+            found.append(Selection(parameter, str(cursor)))
+    headers = requests.utils.parse_header_links(answer.headers.get("Link", ""))
+    found += [selection(link["url"], answer.path) for link in headers if "next" in link.get("rel", "").split()]
+    for selected in found:
+        if selected.value is not None:
+            return selected
+    return found[0] if found else None
 
 
 def selection(link: str, path: str) -> Selection:
     """Return how a link selects a page; an empty selection if it does not.
 
-    A service behind a proxy may see another scheme, host and prefix than the client. So a link counts if its path ends
-    with the path of the list. It may repeat the filters of the request.
+    A service behind a proxy may see another scheme, host and prefix than the client, and a proxy may add a slash. So a
+    link counts if its path ends with the path of the list, or the other way round. It may repeat the filters of the
+    request, and may contain the page size and other parameters.
 
     :param path: path of the list, from ``/api/v1`` on.
     """
@@ -307,9 +349,14 @@ def selection(link: str, path: str) -> Selection:
         target = urlsplit(urljoin(path, link))
     except ValueError:
         return Selection()
-    others = [(name, value) for name, value in parse_qsl(target.query) if name not in ListFilters.__annotations__]
-    is_list = target.path.endswith(path) and len(others) == 1
-    return Selection(*others[0]) if is_list else Selection()
+    link_path = target.path.rstrip("/").removesuffix(".json")
+    if not link_path or not (link_path.endswith(path) or path.endswith(link_path)):
+        return Selection()
+    known = ListFilters.__annotations__.keys() | _SIZE_PARAMETERS
+    others = [(name, value) for name, value in parse_qsl(target.query) if name not in known]
+    if len(others) > 1:
+        others = [(name, value) for name, value in others if name in _SELECTING_PARAMETERS]
+    return Selection(*others[0]) if len(others) == 1 else Selection()
 
 
 # Errors

@@ -60,11 +60,13 @@ A website whose record is marked as deleted counts for the proof, but is not par
 records and leaves them out of its total, the proof fails.
 
 Links of the service determine how pages are selected. A link to the next page contains the query parameter (the one
-that is no filter) and its value, a number or a cursor. The client never follows the link: it sends requests to the base
-URL only. So a link of another scheme or host counts, as behind a proxy. Without such a link, the parameter is
+that is neither a filter nor the page size) and its value, a number, an offset or a cursor. It may also be in the header
+``Link``, and a cursor may stand alone. The client never follows the link: it sends requests to the base URL only. So a
+link of another scheme or host counts, as behind a proxy. Without such a link, the parameter is
 :data:`dialect.PAGE_PARAMETER`, or the extra ``page_parameter``, and pages count from 1. If no response contains the
-number of its page, the client fetches page 1 to check this. A link to a next page on the last page contradicts the
-total.
+number of its page, the client fetches page 1 to check this. A link to a next page by number on the last page
+contradicts the total. A cursor there is followed, because some services always return one: the page that it selects
+must contain no other websites.
 """
 
 from __future__ import annotations
@@ -159,6 +161,8 @@ class Listing(Iterable[Record]):
     proof: Proof | None = None
     #: Total that the first page contained; None before it was read, or if it contained none.
     total: int | None = None
+    #: Query parameter that selected the pages after the first one; None as long as none was selected.
+    selected_by: str | None = None
 
     def __init__(
         self,
@@ -249,15 +253,20 @@ class Listing(Iterable[Record]):
         if not self._has_numbers:
             yield from self._by_cursor(following)
         elif not self._is_one_page:
+            self._page_size = len(page.rows)
             if page.current_page is None and following.value is None:
                 self._check_numbers()
             yield from self._by_number(len(page.rows))
 
     def _by_cursor(self, following: Selection | None) -> Pages:
-        """Yield the pages after the first one, by cursors or offsets."""
-        name = self._parameter or dialect.CURSOR_PARAMETER
-        while following and following.value is not None:
-            page = self._fetch_page(self._query | {name: following.value})
+        """Yield the pages after the first one, by cursors or offsets.
+
+        Some services return a cursor on the last page, too. The page that it selects must contain no other websites.
+        """
+        used: list[str] = []
+        while following and following.value is not None and following.value not in used and not self._end:
+            used.append(following.value)
+            page = self._selected(following.value, len(used) + 1)
             yield page
             following = page.following
 
@@ -302,9 +311,15 @@ class Listing(Iterable[Record]):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _page(self, number: int, *unwanted: Event) -> Page:
-        """Return a page after the first one; an empty page if the service refuses it. Called from several threads."""
+        """Return a page after the first one by its number. Called from several threads."""
+        is_offset = self._page_parameter in dialect.OFFSET_PARAMETERS
+        return self._selected(str((number - 1) * self._page_size if is_offset else number), number, *unwanted)
+
+    def _selected(self, value: str, number: int, *unwanted: Event) -> Page:
+        """Return the page that a value of the page parameter selects; an empty page if the service refuses it."""
+        self.selected_by = self._page_parameter
         try:
-            return self._fetch_page(self._query | {self._page_parameter: str(number)}, *unwanted)
+            return self._fetch_page(self._query | {self._page_parameter: value}, *unwanted)
         except AnalyticsApiError as error:
             if error.status not in dialect.NO_SUCH_PAGE:
                 raise
@@ -347,7 +362,7 @@ class Listing(Iterable[Record]):
             seen = f"page {number} was requested, the response is page {page.current_page}: {self._hint}"
             raise IncompleteListError("page number", seen)
         self._ids |= dict.fromkeys(rows)
-        if page.following and rows and page.total == self.total == len(self._ids):
+        if self._has_numbers and page.following and rows and page.total == self.total == len(self._ids):
             raise IncompleteListError(
                 "next link", f"page {number} completes the total of {self.total}, but links to a next page."
             )

@@ -128,7 +128,8 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         "200, 201 and 204 mean success. After 202, 203, 205 and 206, a write counts as sent, and the website is "
         "read."),
     OpenPoint("page-parameter", "How a page of the list is selected",
-        "By the links to the next page, otherwise by the query parameter `page`, from 1 or 0 up. The extra "
+        "By the links or cursors to the next page, in the body or in the header `Link`, otherwise by "
+        "the query parameter `page`, from 1 or 0 up. The extra "
         "`page_parameter` changes it. A complete list must prove that pages were selected."),
     OpenPoint("error-codes", "Error codes",
         "By the HTTP status: one exception class for each that a caller can act on."),
