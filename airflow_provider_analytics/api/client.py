@@ -15,7 +15,7 @@ from airflow_provider_analytics.api import dialect, fields
 from airflow_provider_analytics.api.dialect import Answer, Page, Record
 from airflow_provider_analytics.api.domains import check_domain, domain_key, may_become, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, Privacy, UpdateSettings
-from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, read_again, requests_of_a_list
+from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, ids_descend, read_again, requests_of_a_list
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Texts, Transport, may_have_been_applied
@@ -410,11 +410,15 @@ class AnalyticsClient:
     def newest_websites(self, known: str | None) -> Sequence[Record]:
         """Return the newest websites, down to a known one; all websites if one page does not contain it.
 
+        If the ids have no order, a new website may be on any page, so all websites are returned.
+
         :param known: id of the website that was the newest; None if there was none, or if it is unknown.
         """
         page = self.page(DEFAULT_QUERY)
         ids = {str(row["id"]) for row in page.rows}
-        is_enough = known in ids if known else page.total == len(ids) < int(DEFAULT_QUERY["per_page"])
+        is_enough = page.total == len(ids) < int(DEFAULT_QUERY["per_page"])
+        if known:
+            is_enough = known in ids and ids_descend(page.rows)
         return dialect.not_deleted(page.rows) if is_enough else self.list_websites()
 
     # Changing and deleting

@@ -12,12 +12,17 @@ also change during the reading. So a list counts as complete only if its reading
     websites created during it, as many as the total has grown, and then the newest website of the first head, by id and
     domain. The ids in the first head must descend: otherwise the service does not sort.
 ``both directions``
-    Everything else: no total, ids that are not numbers, a filter that is not in :data:`STABLE_FILTERS`. The list is
-    read until a page contains nothing new, and then in the opposite direction. Both readings must find the same ids;
-    the second one may also find websites with higher ids, which were created since. A row is missed only if a row
-    before it is removed after it was read. Then the removed row is missing in the second reading. The two readings must
-    begin with different websites: otherwise the service ignores the sort order. This method also needs the conditions 1
-    to 3 below.
+    Everything else: no total, opaque ids, a filter that is not in :data:`STABLE_FILTERS`. The list is read until a page
+    contains nothing new, and then in the opposite direction. Both readings must find the same ids; the second one may
+    also find websites with higher ids, which were created since. A row is missed only if a row before it is removed
+    after it was read. Then the removed row is missing in the second reading. The two readings must begin with different
+    websites: otherwise the service ignores the sort order. This method also needs the conditions 1 to 3 below.
+
+Ids are *opaque* if they are not numbers that descend: UUIDs, ULIDs, numbers of 19 digits as text. A new website may be
+anywhere in such a list. So the second reading may find any further websites. Those were created since: a website that
+the first reading missed would have moved to an earlier page, because a website was removed that the second reading does
+not find either. While the list is read, its total may grow, but not shrink. Each reading must have at least as many
+websites as its first total, and at most as many as its last one.
 
 The first two methods also check the *other end* of the list: its first ten websites in the opposite order. All of them
 must be among the websites read, and the last website read must be among them. A service may cap the rows at any number,
@@ -182,6 +187,8 @@ class Listing(Iterable[Record]):
         self._parallel = parallel
         #: Whether this is the second reading of both directions.
         self._is_back = False
+        #: Whether the ids do not show which websites are new.
+        self._is_opaque = False
         #: Value of the ``favorite`` filter; None without one.
         self._wants_favorites = flag("favorite", query["favorite"]) if "favorite" in query else None
 
@@ -223,7 +230,8 @@ class Listing(Iterable[Record]):
         self._check_total()
 
     def _check_total(self) -> None:
-        if self.total is not None and len(self._ids) != self.total:
+        most = self._last_total if self._is_opaque else self.total
+        if self.total is not None and most is not None and not self.total <= len(self._ids) <= most:
             check = "page number" if self._end else "total"
             seen = f"the total is {self.total}, but {len(self._ids)} websites were found. {self._end}"
             raise _list_changed(check, seen.rstrip())
@@ -246,6 +254,8 @@ class Listing(Iterable[Record]):
         #: First head, and the id of its newest website if a second head can close the reading.
         self._head = head if may_close else None
         self._newest = _newest(head) if may_close else None
+        if may_close:
+            self._is_opaque = bool(head.rows) and not ids_descend(head.rows)
         following = page.following or Selection()
         self._parameter = self._parameter or following.parameter
         self._has_numbers = following.value is None or dialect.number(following.value) == 2
@@ -277,7 +287,9 @@ class Listing(Iterable[Record]):
         end = max(2, 1 - (self.total or 0) // -page_size)
         yield from self._in_order(range(2, end))
         for number in count(end):
-            if self.total is not None and len(self._ids) >= self.total:
+            # If the ids are opaque, new websites count, and may have moved others to a further page.
+            total = self._last_total if self._is_opaque else self.total
+            if total is not None and len(self._ids) >= total:
                 return
             yield self._page(number)
 
@@ -343,14 +355,17 @@ class Listing(Iterable[Record]):
             return
         self._fetched += 1
         again, _ = self._split(self._page(1))
-        if not again.keys() <= self._ids.keys():
+        known = len(again.keys() & self._ids.keys())
+        # New websites with opaque ids may be on page 1. If pages count from 0, nearly all websites on it are unknown.
+        least = len(again) / 2 if self._is_opaque else len(again)
+        if known < least:
             raise _list_changed("page number", f"page 1 is not the first page: {self._hint}")
 
     def _take(self, page: Page, number: int) -> list[Record]:
         """Check a page. Return its websites, without those read before and those created during the reading."""
         self._check_favorites(page.rows, self._wants_favorites)
         growth = self._growth(page)
-        if growth and (growth < 0 or self._newest is None):
+        if growth and (growth < 0 or (self._newest is None and not self._is_opaque)):
             raise _list_changed("total", f"the total was {self._last_total}, page {number} returned {page.total}.")
         self._last_total = page.total
         rows, _ = self._split(page)
@@ -434,7 +449,9 @@ class Listing(Iterable[Record]):
         end, _ = self._split(page)
         self._check_order(end)
         last = next(reversed(self._ids), None)
-        if not end.keys() <= self._ids.keys() or (self._ids and last not in end):
+        others = len(end.keys() - self._ids.keys())
+        created = max(0, (page.total or 0) - (self._last_total or 0)) if self._is_opaque else 0
+        if others > created or (self._ids and last not in end):
             read = f"{len(self._ids):,} websites were read, the last is {last}, the other end is"
             why = "the service returns only a part of the list, or the list changed."
             raise _list_changed("other end", f"{read} {', '.join(map(str, end))}: {why}")
@@ -457,15 +474,20 @@ class Listing(Iterable[Record]):
         query = _in_opposite_order(self._query)
         back = Listing(self._fetch_page, query, self._parameter, parallel=self._parallel)
         back._is_back = True
+        back._is_opaque = self._is_opaque
         others = [row for rows in back._rows() for row in rows if _key(row) not in self._ids]
         self._fetched += back._fetched
         self._check_order(back._ids)
         newest = max((key for key in self._ids if isinstance(key, int)), default=0)
-        created = [row for row in others if isinstance(key := _key(row), int) and key > newest]
+        created = others
+        if not self._is_opaque:
+            created = [row for row in others if isinstance(key := _key(row), int) and key > newest]
         differing = len(self._ids.keys() - back._ids.keys()) + len(others) - len(created)
-        if differing or self.total != back.total:
+        has_grown = self._is_opaque and (back.total or 0) >= (self._last_total or 0)
+        if differing or (self.total != back.total and not has_grown):
             seen = f"{differing} websites were found in one direction only. Totals: {self.total}, {back.total}."
             raise _list_changed("both directions", f"{self._end or back._end} {seen}".lstrip())
+        self.total = back._last_total
         return created
 
     def _check_order(self, opposite: Iterable[Key]) -> None:
@@ -520,11 +542,17 @@ def _key(row: Record) -> Key:
 
 def _newest(head: Page) -> int | None:
     """Return the id of the newest website, if there is a total and the ids are numbers that descend."""
-    ids = [_key(row) for row in head.rows]
-    numbers = [key for key in ids if isinstance(key, int)]
-    if head.total is None or not ids or ids != sorted(numbers, reverse=True):
+    newest = _key(head.rows[0]) if head.rows else None
+    if head.total is None or not isinstance(newest, int) or not ids_descend(head.rows):
         return None
-    return numbers[0]
+    return newest
+
+
+def ids_descend(rows: Iterable[Record]) -> bool:
+    """Return whether the ids of these websites are numbers, the highest first."""
+    ids = [_key(row) for row in rows]
+    numbers = [key for key in ids if isinstance(key, int)]
+    return ids == sorted(numbers, reverse=True)
 
 
 def _first(rows: Iterable[Record]) -> tuple[Any, Any]:

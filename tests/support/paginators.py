@@ -36,8 +36,10 @@ def _numbered(
     def paginate(request: Request, records: Sequence[Record]) -> tuple[list[Record], int, str | None]:
         found = _sorted(request, records)
         size, number = int(request.query.get("per_page", "100")), int(request.query.get(name, "1"))
-        sizes: dict[str, Any] = {size_name: size} if size_name else {}
-        link = _link(request, path, **{name: number + 1}, **sizes, **others) if number * size < len(found) else None
+        selection: dict[str, Any] = {name: number + 1, **others}
+        if size_name:
+            selection[size_name] = size
+        link = _link(request, path, **selection) if number * size < len(found) else None
         return found[(number - 1) * size : number * size], len(found), link
 
     return paginate
