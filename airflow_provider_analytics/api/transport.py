@@ -556,6 +556,14 @@ class _Connection(urllib3.connection.HTTPConnection):
     response_class = _Head
     stopping: Stopping
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the pool may use the connection again; otherwise, it opens a new one.
+
+        The service may be about to close an idle connection. Other requests are repeated then, but not a create.
+        """
+        return super().is_connected and self.stopping.method != "POST"
+
     def _new_conn(self) -> socket.socket:
         connection = super()._new_conn()
         self.stopping.hold(connection)

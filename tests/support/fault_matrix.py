@@ -174,6 +174,14 @@ _IN_ANY_ORDER: dict[str, dict[str, Any]] = {
     "growing, out of order": {"kinds": ("create",), "parallel": 4, "quiet": 4, "taken": 0.9},
     "new ones come and go": {"kinds": ("create", "undo"), "parallel": 4, "quiet": 12, "taken": 0.5},
 }
+_OPAQUE_IDS: dict[str, dict[str, Any]] = {
+    "with total": {"quiet": 12},
+    "no total": {"total": False, "quiet": 12},
+    "growing": {"kinds": ("create",), "taken": 0.9},
+    "growing, no total": {"kinds": ("create",), "total": False, "taken": 0.9},
+    "growing, out of order": {"kinds": ("create",), "parallel": 4, "taken": 0.9},
+    "out of order": {"kinds": _SWAPS, "parallel": 4, "quiet": 12},
+}
 MOVES = {
     **{
         f"{order}, {what}": Move(tuple(query.items()), **how)
@@ -183,14 +191,7 @@ MOVES = {
     **{
         f"opaque ids, {order}, {what}": Move(tuple(query.items()), opaque=True, **how)
         for order, query in ORDERS.items()
-        for what, how in {
-            "with total": {"quiet": 12},
-            "no total": {"total": False, "quiet": 12},
-            "growing": {"kinds": ("create",), "taken": 0.9},
-            "growing, no total": {"kinds": ("create",), "total": False, "taken": 0.9},
-            "growing, out of order": {"kinds": ("create",), "parallel": 4, "taken": 0.9},
-            "out of order": {"kinds": _SWAPS, "parallel": 4, "quiet": 12},
-        }.items()
+        for what, how in _OPAQUE_IDS.items()
     },
     "newest first, deleted rows are shown": Move(kinds=("create", "delete", "mark"), quiet=12),
     "by domain, deleted rows are shown": Move((("sort_by", "domain"),), kinds=("create", "delete", "mark"), quiet=12),

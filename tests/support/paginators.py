@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 from urllib.parse import urlencode
@@ -23,7 +23,7 @@ def _sorted(request: Request, records: Sequence[Record]) -> list[Record]:
     return sorted(found, key=itemgetter(query.get("sort_by", "id")), reverse=query.get("sort", "desc") == "desc")
 
 
-def _link(request: Request, path: str = PATH, **selection: Any) -> str:
+def _link(request: Request, selection: Mapping[str, object], path: str = PATH) -> str:
     """Return a link that repeats the query of the request, except for the parameters that select a page."""
     return f"{path}?{urlencode({**request.query, **{name: str(value) for name, value in selection.items()}})}"
 
@@ -39,7 +39,7 @@ def _numbered(
         selection: dict[str, Any] = {name: number + 1, **others}
         if size_name:
             selection[size_name] = size
-        link = _link(request, path, **selection) if number * size < len(found) else None
+        link = _link(request, selection, path) if number * size < len(found) else None
         return found[(number - 1) * size : number * size], len(found), link
 
     return paginate
@@ -52,7 +52,7 @@ def _offset(name: str, limit: str, default: int = 100) -> Any:
         found = _sorted(request, records)
         size, first = int(request.query.get(limit, default)), int(request.query.get(name, "0"))
         more = first + size < len(found)
-        link = _link(request, **{limit: size, name: first + size}) if more else None
+        link = _link(request, {limit: size, name: first + size}) if more else None
         return found[first : first + size], len(found), link
 
     return paginate
@@ -82,7 +82,7 @@ def _style(paginate: Any, body: Callable[..., Any], total_header: str | None = N
         rows, total, following = paginate(request, records)
         headers = []
         if total_header:
-            first = f'<http://app.internal{_link(request)}>; rel="first"'
+            first = f'<http://app.internal{_link(request, {})}>; rel="first"'
             link = f', <http://app.internal{following}>; rel="next"' if following else ""
             headers = [("Link", f"{first}{link}"), (total_header, str(total))]
         return http(200, body(rows, total, following), headers=headers)
@@ -160,7 +160,7 @@ STYLES: dict[str, tuple[Style, str]] = {
             lambda request, records: (
                 (found := _token("after", never_null=True)(request, records))[0],
                 found[1],
-                _link(request, after=found[2]),
+                _link(request, {"after": found[2]}),
             ),
             _laravel,
         ),

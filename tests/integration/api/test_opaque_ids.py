@@ -78,7 +78,7 @@ class Service:
         return http(200, {"data": found[0]}) if found else http(404, {"message": "none"})
 
 
-ORDERS = ({}, {"sort": "asc"}, {"sort_by": "domain", "sort": "asc"})
+ORDERS: tuple[dict[str, Any], ...] = ({}, {"sort": "asc"}, {"sort_by": "domain", "sort": "asc"})
 
 
 @pytest.mark.parametrize("has_total", [True, False])

@@ -187,3 +187,32 @@ def test_a_create_is_repeated_after_429_and_503_of_nginx_and_not_after_another_5
         with pytest.raises(AmbiguousWriteError):
             client.create_website("new.example")
         assert server.sent == ["POST /api/v1/websites"]
+
+
+#: Responses of gateways that may have passed the request on, which then may arrive later.
+UNCLEAR_RESPONSES: dict[str, bytes] = {
+    "HAProxy": http(503, b"<html><body><h1>503 Service Unavailable</h1>\nNo server is available.", kind="text/html"),
+    "Envoy": http(503, b"upstream connect error or disconnect/reset before headers", kind="text/plain"),
+    "AWS": http(503, PAGE.replace(b"<hr><center>nginx</center>\r\n", b""), kind="text/html"),
+    "Retry-After": http(503, {"message": "busy"}, headers=[("Retry-After", "3")]),
+    "502 of nginx": http(
+        502, PAGE.replace(b"503 Service Temporarily Unavailable", b"502 Bad Gateway"), kind="text/html"
+    ),
+    "504 of nginx": http(504, PAGE.replace(b"503 Service Temporarily Unavailable", b"504 Timed Out"), kind="text/html"),
+}
+
+
+@pytest.mark.parametrize("response", UNCLEAR_RESPONSES)
+def test_create_is_ambiguous_after_a_response_of_a_gateway(response: str) -> None:
+    """The website appears later, and the next run finds it before it would create it again."""
+    stored: list[dict[str, object]] = []
+
+    def respond(request: Request) -> bytes:
+        return UNCLEAR_RESPONSES[response] if request.method == "POST" else answer_read(request, stored)
+
+    with served(respond) as (client, server):
+        with pytest.raises(AmbiguousWriteError, match="A retry looks for the website before it creates it"):
+            client.ensure_website("new.example")
+        stored.append(WEBSITE)
+        assert not client.ensure_website("new.example").created
+        assert [request.method for request in server.requests].count("POST") == 1
