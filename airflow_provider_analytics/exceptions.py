@@ -63,7 +63,8 @@ class AnalyticsError(Exception):
     so_far: str = ""
     #: Errors of the attempts before the last one, if the request was retried.
     earlier: tuple[AnalyticsError, ...] = ()
-    #: Seconds of the header ``Retry-After``; None if the service did not send it.
+    #: Seconds after which the service allows the next request, from ``Retry-After`` or, with 429, from the headers of
+    #: a rate limit (60 at most); None without such a header.
     retry_after: float | None = None
     #: Service and connection, such as ``https://stats.example.com/app, connection 'analytics_default'``; set by the
     #: client.

@@ -15,7 +15,7 @@ statuses that mean success                     :data:`SUCCESS`                  
 place of the list                              :func:`page`                           ``list_key``
 place of records and page metadata             :func:`record`, :func:`page`           none
 place of the message in an error response      :func:`error_details`                  none
-header that asks to wait                       :func:`retry_after`                    none
+header that asks to wait                       :func:`retry_after`, :func:`reset_after`  none
 identity of an account                         :func:`account_id`                     none
 keys that mark a record as deleted             :func:`is_deleted`                     none
 =============================================  =====================================  ====================
@@ -29,6 +29,7 @@ import html
 import re
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import islice
@@ -80,6 +81,12 @@ LIMIT_HEADERS = tuple(
     for prefix in ("RateLimit", "X-RateLimit", "X-Rate-Limit")
     for name in ("Limit", "Remaining", "Reset")
 )
+RESET_HEADERS = tuple(name for name in LIMIT_HEADERS if name.endswith("Reset"))
+#: The same in the header ``RateLimit`` of the drafts of the IETF: ``limit=60, reset=20``, ``"default";r=0;t=20``.
+_RESET_IN_RATE_LIMIT = re.compile(r"\b(?:reset|t)=([0-9]+)")
+#: Higher numbers are times, and no number of seconds: those of 2001, in seconds and in milliseconds.
+_FIRST_SECOND = 1_000_000_000
+_FIRST_MILLISECOND = 1000 * _FIRST_SECOND
 #: Headers in which proxies and services return the id of a request.
 _REQUEST_IDS = ("CF-Ray", "X-Request-Id", "X-Amz-Cf-Id")
 
@@ -417,6 +424,28 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, TypeError, OverflowError):
         return None
+
+
+def reset_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds until a rate limit is reset, from the headers that announce it; None if they do not.
+
+    The value is a number of seconds, or a time in seconds or milliseconds since 1970 by the clock of the service.
+    """
+    now = time.time()
+    with suppress(ValueError, TypeError):
+        now = parsedate_to_datetime(headers.get("Date", "")).timestamp()
+    combined = _RESET_IN_RATE_LIMIT.search(headers.get("RateLimit", ""))
+    for value in (*(headers.get(name, "").strip() for name in RESET_HEADERS), combined[1] if combined else ""):
+        if not re.fullmatch(r"\d{1,15}(\.\d{1,9})?", value):
+            continue
+        seconds = float(value)
+        if seconds >= _FIRST_MILLISECOND:
+            seconds /= 1000
+        if seconds >= _FIRST_SECOND:
+            seconds -= now
+        if seconds > 0:
+            return seconds
+    return None
 
 
 # Bodies
