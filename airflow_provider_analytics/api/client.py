@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from threading import Event
 from typing import Any, Self, TypeVar, Unpack, cast
 from urllib.parse import quote
@@ -36,6 +37,8 @@ WEBSITES = "/websites"
 ACCOUNT = "/account"
 #: Seconds to wait before a website is fetched again, if the service does not return a write yet.
 CONFIRM_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+#: Seconds to wait in addition, if the service responds to writes with 202: it applies them later.
+ACCEPTED_WAITS: tuple[float, ...] = (8.0, 8.0, 8.0)
 #: Maximum number of websites found by a search. If there are more, the search is not read to its end.
 SEARCH_LIMIT = 100
 #: Statuses that services return for a domain that already exists.
@@ -137,6 +140,8 @@ class AnalyticsClient:
         self.close = transport.close
         self.wait = transport.wait
         self._not_returned: set[str] = set()
+        #: Whether the service responded to a write with 202.
+        self._applies_later = False
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -380,7 +385,7 @@ class AnalyticsClient:
         form = fields.form({"domain": domain, **settings}, self.settings.boolean_texts)
         self._hide_password(form, Privacy.PUBLIC)
         try:
-            return dialect.record_or_none(self.transport.request("POST", WEBSITES, form=form))
+            return self._written(self.transport.request("POST", WEBSITES, form=form))
         except AnalyticsError as error:
             if not may_have_been_applied(error):
                 raise
@@ -489,7 +494,7 @@ class AnalyticsClient:
             form = fields.form(settings, self.settings.boolean_texts)
             self._hide_password(form, before.get("privacy"))
             try:
-                dialect.record_or_none(self.transport.once(self.settings.update_method, path, form=form))
+                self._written(self.transport.once(self.settings.update_method, path, form=form))
             except AnalyticsError as error:
                 if may_have_been_applied(error):
                     lost()
@@ -509,7 +514,7 @@ class AnalyticsClient:
         checked_id = fields.check_website_id(website_id)
         self.send_delete(checked_id)
         if not self._becomes_gone(checked_id):
-            raise NotAppliedError(checked_id, {"website": "still exists after it was deleted"})
+            raise NotAppliedError(checked_id, {"website": "still exists after it was deleted"}, waited=self._waited)
 
     def send_delete(self, website_id: str) -> None:
         """Delete a website, without verifying the outcome.
@@ -518,7 +523,7 @@ class AnalyticsClient:
         :raises NotAppliedError: if the service responds with "not found", but still returns the website.
         """
         try:
-            dialect.record_or_none(self.transport.request("DELETE", website_path(website_id)))
+            self._written(self.transport.request("DELETE", website_path(website_id)))
         except NotFoundError as error:
             if any(map(may_have_been_applied, error.earlier)):
                 log.info("Website %s no longer exists after a delete whose response was lost.", website_id)
@@ -563,7 +568,7 @@ class AnalyticsClient:
             raise other_domain(expected.domain, record)
         if comparison.not_applied or comparison.is_reset:
             lost = {name: comparison.unexpected[name] for name in comparison.lost}
-            raise NotAppliedError(website_id, {**comparison.not_applied, **lost})
+            raise NotAppliedError(website_id, {**comparison.not_applied, **lost}, waited=self._waited)
         if comparison.unexpected:
             changed = "; ".join(f"{name} {how}" for name, how in comparison.unexpected.items())
             log.warning("Website %s: another process changed it at the same time: %s", website_id, changed)
@@ -571,6 +576,21 @@ class AnalyticsClient:
         if hidden:
             self._not_returned.update(hidden)
             log.warning("The service does not return %s: not verified.", ", ".join(hidden))
+
+    def _written(self, answer: Answer) -> Record | None:
+        """Return the record of a response to a write, if it contains one."""
+        self._applies_later |= answer.status == HTTPStatus.ACCEPTED
+        return dialect.record_or_none(answer)
+
+    @property
+    def confirm_waits(self) -> tuple[float, ...]:
+        """Seconds to wait before a website is fetched again, if the service does not return a write yet."""
+        return (*CONFIRM_WAITS, *ACCEPTED_WAITS) if self._applies_later else CONFIRM_WAITS
+
+    @property
+    def _waited(self) -> float | None:
+        """Seconds for which the client waits for a write that the service applies later; None for other services."""
+        return sum(self.confirm_waits) if self._applies_later else None
 
     def _becomes_gone(self, website_id: str) -> bool:
         return self._until(lambda: self.is_gone(website_id), bool)
@@ -581,7 +601,7 @@ class AnalyticsClient:
 
     def _until(self, read: Callable[[], Returned], is_enough: Callable[[Returned], bool]) -> Returned:
         """Return the result of ``read`` once it is enough, or the last one; wait while the service is late."""
-        for seconds in CONFIRM_WAITS:
+        for seconds in self.confirm_waits:
             with suppress(NotFoundError):
                 found = read()
                 if is_enough(found):

@@ -39,7 +39,7 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 import msgspec
 import requests.utils
 
-from airflow_provider_analytics.api.fields import ListFilters
+from airflow_provider_analytics.api.fields import FIELDS, ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
 from airflow_provider_analytics.readable import EXCERPT_LENGTH, MIN_IN_DATA, is_plain, readable
 
@@ -90,6 +90,14 @@ _FIRST_MILLISECOND = 1000 * _FIRST_SECOND
 #: Headers in which proxies and services return the id of a request.
 _REQUEST_IDS = ("CF-Ray", "X-Request-Id", "X-Amz-Cf-Id")
 
+_FIELD_NAMES = tuple(FIELDS)
+#: Statuses of responses to values that the service rejects.
+_INVALID = frozenset({400, 422})
+#: Keys of lists or objects with further messages of an error response.
+_DETAIL_KEYS = ("errors", "details", "detail", "violations")
+#: Keys of such a message, and of the field that it is about.
+_TEXT_KEYS = ("message", "msg", "detail", "description", "defaultMessage", "error", "issue", "reason", "title")
+_PLACE_KEYS = ("field", "name", "param", "path", "loc", "property", "propertyPath", "attribute")
 _JSON_TYPE = re.compile(r"^(application|text)/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)
 #: Query parameters of the page size that links may contain.
 _SIZE_PARAMETERS = frozenset({"limit", "size", "page_size", "pageSize", "page[size]", "page[limit]"})
@@ -370,22 +378,71 @@ def selection(link: str, path: str) -> Selection:
 
 
 def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
-    """Return the message of an error response, or its excerpt, and the messages by field; all readable."""
-    try:
-        found = _decode(answer.body)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
+    """Return the message of an error response, or its excerpt, and the messages by field; all readable.
+
+    Messages that belong to no field follow the message.
+    """
+    found = error_object(answer)
+    if found is None:
         return (page_title(answer) or answer.excerpt() or "(empty response)"), {}
     texts = [found.get(key) for key in ("message", "error", "detail", "title")]
     message = next((text for text in texts if isinstance(text, str) and text.strip()), None)
-    errors = {}
+    errors: dict[str, list[str]] = {}
+    others: list[str] = []
     listed = found.get("errors")
     if isinstance(listed, dict):
         for name, messages in islice(listed.items(), MAX_MESSAGES):
-            each = messages if isinstance(messages, list) else [messages]
-            errors[_one_line(name)] = [_one_line(one) for one in each[:MAX_MESSAGES]]
-    return (_one_line(message) if message else answer.excerpt()), errors
+            errors[_one_line(name)] = _messages(messages)
+    # As Django REST framework has it: a key for each field.
+    for name in (name for name in _FIELD_NAMES if name in found and answer.status in _INVALID):
+        errors.setdefault(name, _messages(found[name]))
+    for key in _DETAIL_KEYS:
+        details = found.get(key)
+        if isinstance(details, dict) and key != "errors":
+            details = [{"field": name, "message": value} for name, value in details.items()]
+        for detail in details[:MAX_MESSAGES] if isinstance(details, list) else ():
+            name, text = _detail(detail)
+            if name:
+                errors.setdefault(name, []).append(text)
+            elif text:
+                others.append(text)
+    if not message:
+        return answer.excerpt(), errors
+    return _one_line(" ".join([message, *others])), errors
+
+
+def error_object(answer: Answer) -> Record | None:
+    """Return the JSON object of an error response; None if it is none."""
+    try:
+        found = _decode(answer.body)
+    except ValueError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    nested = found.get("error")
+    return {**found, **nested} if isinstance(nested, dict) else found
+
+
+def _messages(messages: object) -> list[str]:
+    each = messages if isinstance(messages, list) else [messages]
+    return [_one_line(message) for message in each[:MAX_MESSAGES]]
+
+
+def _detail(detail: object) -> tuple[str, str]:
+    """Return the field and the message of an item of a list of errors; empty texts without them."""
+    if isinstance(detail, str):
+        return "", _one_line(detail)
+    if not isinstance(detail, dict):
+        return "", ""
+    source = detail.get("source")
+    places = [source.get("pointer") if isinstance(source, dict) else None, *map(detail.get, _PLACE_KEYS)]
+    names = [
+        re.split(r"[./\]]", str(place[-1] if isinstance(place, list) and place else place))[-1] for place in places
+    ]
+    name = next((name for name in names if name in _FIELD_NAMES), "")
+    text = next((detail[key] for key in _TEXT_KEYS if detail.get(key)), detail)
+    label = detail.get("field") if not name and "field" in detail else None
+    return name, _one_line(text) if label is None else f"{_one_line(label)}: {_one_line(text)}"
 
 
 def error_facts(answer: Answer) -> list[str]:

@@ -458,7 +458,10 @@ def _status_error(answer: Answer) -> AnalyticsError:
         kind, message = AnalyticsApiError, ""
         facts.insert(0, f"page '{dialect.page_title(answer) or answer.excerpt(60)}'")
     is_limited = status == HTTPStatus.TOO_MANY_REQUESTS or dialect.is_refused_by_nginx(answer)
-    error = kind(status, answer.method, answer.path, message, errors, facts, is_blocked, is_limited)
+    is_invalid = status == HTTPStatus.UNPROCESSABLE_ENTITY or (
+        status == HTTPStatus.BAD_REQUEST and answer.method != "GET" and dialect.error_object(answer) is not None
+    )
+    error = kind(status, answer.method, answer.path, message, errors, facts, is_blocked, is_limited, is_invalid)
     if status in _REFUSALS or status >= 500:
         error.retry_after = dialect.retry_after(answer.headers)
     if status == HTTPStatus.TOO_MANY_REQUESTS and error.retry_after is None:
