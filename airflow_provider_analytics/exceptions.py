@@ -63,7 +63,8 @@ class AnalyticsError(Exception):
     so_far: str = ""
     #: Errors of the attempts before the last one, if the request was retried.
     earlier: tuple[AnalyticsError, ...] = ()
-    #: Seconds of the header ``Retry-After``; None if the service did not send it.
+    #: Seconds after which the service allows the next request, from ``Retry-After`` or, with 429, from the headers of
+    #: a rate limit (60 at most); None without such a header.
     retry_after: float | None = None
     #: Service and connection, such as ``https://stats.example.com/app, connection 'analytics_default'``; set by the
     #: client.
@@ -157,6 +158,7 @@ class AnalyticsApiError(AnalyticsError):
     :param facts: further facts of the response, such as ``Retry-After 42 s``.
     :param is_blocked: whether it is a web page: a proxy, a firewall or a login refused the request, not the service.
     :param is_limited: whether a limit of the rate refused the request: status 429, or 503 of nginx. It was not applied.
+    :param is_invalid: whether the service rejected a value: status 422, or 400 with JSON in response to a write.
     """
 
     status: int
@@ -167,6 +169,7 @@ class AnalyticsApiError(AnalyticsError):
     facts: Sequence[str] = ()
     is_blocked: bool = False
     is_limited: bool = False
+    is_invalid: bool = False
 
     def __post_init__(self) -> None:
         self.errors = {name: list(messages) for name, messages in self.errors.items()}
@@ -181,7 +184,12 @@ class AnalyticsApiError(AnalyticsError):
             remedy = f"Set the extra update_method to {_OTHER_METHODS[self.method]}."
             return f"The service does not accept {self.method}", remedy, ""
         other = "The service failed" if self.status >= 500 else "The service refused the request"
-        happened, remedy, before_retry = _TEXTS.get(429 if self.is_limited else self.status, (other, "", ""))
+        status = self.status
+        if self.is_limited:
+            status = 429
+        elif self.is_invalid:
+            status = 422
+        happened, remedy, before_retry = _TEXTS.get(status, (other, "", ""))
         if _IS_ABOUT_A_FLAG.search(" ".join(self.errors.get("favorite", ()))):
             remedy = "The extra boolean_format does not fit the service: set it to the other value, 1/0 or true/false."
             before_retry = "correct the extra first"
@@ -338,6 +346,8 @@ class NotAppliedError(AnalyticsError):
     :param remedy: action taken, and recommended action.
     :param permanent: whether a retry cannot help, or would hide values that were lost.
     :param problem: what happened, as a sentence; by default, the differences of the website.
+    :param waited: seconds for which the client waited after a response with status 202, which means that the service
+        applies the write later; None after another status.
     """
 
     website_id: str
@@ -345,10 +355,17 @@ class NotAppliedError(AnalyticsError):
     remedy: str = ""
     permanent: bool = False
     problem: str = ""
+    waited: float | None = None
 
     def __post_init__(self) -> None:
         listed = "; ".join(f"{name} {difference}" for name, difference in self.fields.items())
-        self.problem = self.problem or f"Website {self.website_id} is not as expected after the write: {listed}."
+        if not self.problem and self.waited is None:
+            self.problem = f"Website {self.website_id} is not as expected after the write: {listed}."
+        elif not self.problem:
+            self.problem = (
+                f"The service accepted the write of website {self.website_id} (202), but it is not in effect after "
+                f"{self.waited:g} s: {listed}."
+            )
         self.before_retry = "find out what the service does with updates first" if self.permanent else ""
 
 

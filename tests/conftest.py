@@ -85,6 +85,7 @@ def forget_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test wait for a service, and let each read pages in parallel, as from a slow service."""
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,))
+    monkeypatch.setattr("airflow_provider_analytics.api.client.ACCEPTED_WAITS", (0,))
     monkeypatch.setattr("airflow_provider_analytics.api.listing.WAITS_BETWEEN_READINGS", (0, 0, 0))
     monkeypatch.setattr("airflow_provider_analytics.api.listing.AT_ONCE", 0)
 

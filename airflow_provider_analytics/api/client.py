@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from threading import Event
 from typing import Any, Self, TypeVar, Unpack, cast
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from airflow_provider_analytics.api import dialect, fields
 from airflow_provider_analytics.api.dialect import Answer, Page, Record
 from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, may_become, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, Privacy, UpdateSettings
-from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, read_again, requests_of_a_list
+from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, ids_descend, read_again, requests_of_a_list
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Texts, Transport, may_have_been_applied
@@ -44,6 +45,8 @@ WEBSITES = "/websites"
 ACCOUNT = "/account"
 #: Seconds to wait before a website is fetched again, if the service does not return a write yet.
 CONFIRM_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+#: Seconds to wait in addition, if the service responds to writes with 202: it applies them later.
+ACCEPTED_WAITS: tuple[float, ...] = (8.0, 8.0, 8.0)
 #: Maximum number of websites found by a search. If there are more, the search is not read to its end.
 SEARCH_LIMIT = 100
 #: Statuses that services return for a domain that already exists.
@@ -148,6 +151,8 @@ class AnalyticsClient:
         #: Fields that records of the list, and single records, contained so far.
         self._fields_of_rows: set[str] = set()
         self._fields_of_records: set[str] = set()
+        #: Whether the service responded to a write with 202.
+        self._applies_later = False
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -414,7 +419,7 @@ class AnalyticsClient:
         form = fields.form({"domain": domain, **settings}, self.settings.boolean_texts)
         self._hide_password(form, Privacy.PUBLIC)
         try:
-            return dialect.record_or_none(self.transport.request("POST", WEBSITES, form=form))
+            return self._written(self.transport.request("POST", WEBSITES, form=form))
         except AnalyticsError as error:
             if not may_have_been_applied(error):
                 raise
@@ -444,11 +449,15 @@ class AnalyticsClient:
     def newest_websites(self, known: str | None) -> Sequence[Record]:
         """Return the newest websites, down to a known one; all websites if one page does not contain it.
 
+        If the ids have no order, a new website may be on any page, so all websites are returned.
+
         :param known: id of the website that was the newest; None if there was none, or if it is unknown.
         """
         page = self.page(DEFAULT_QUERY)
         ids = {str(row["id"]) for row in page.rows}
-        is_enough = known in ids if known else page.total == len(ids) < int(DEFAULT_QUERY["per_page"])
+        is_enough = page.total == len(ids) < int(DEFAULT_QUERY["per_page"])
+        if known:
+            is_enough = known in ids and ids_descend(page.rows)
         return dialect.not_deleted(page.rows) if is_enough else self.list_websites()
 
     # Changing and deleting
@@ -521,7 +530,7 @@ class AnalyticsClient:
             form = fields.form(settings, self.settings.boolean_texts)
             self._hide_password(form, before.get("privacy"))
             try:
-                dialect.record_or_none(self.transport.once(self.settings.update_method, path, form=form))
+                self._written(self.transport.once(self.settings.update_method, path, form=form))
             except AnalyticsError as error:
                 if may_have_been_applied(error):
                     lost()
@@ -541,7 +550,7 @@ class AnalyticsClient:
         checked_id = fields.check_website_id(website_id)
         self.send_delete(checked_id)
         if not self._becomes_gone(checked_id):
-            raise NotAppliedError(checked_id, {"website": "still exists after it was deleted"})
+            raise NotAppliedError(checked_id, {"website": "still exists after it was deleted"}, waited=self._waited)
 
     def send_delete(self, website_id: str) -> None:
         """Delete a website, without verifying the outcome.
@@ -550,7 +559,7 @@ class AnalyticsClient:
         :raises NotAppliedError: if the service responds with "not found", but still returns the website.
         """
         try:
-            dialect.record_or_none(self.transport.request("DELETE", website_path(website_id)))
+            self._written(self.transport.request("DELETE", website_path(website_id)))
         except NotFoundError as error:
             if any(map(may_have_been_applied, error.earlier)):
                 log.info("Website %s no longer exists after a delete whose response was lost.", website_id)
@@ -592,7 +601,7 @@ class AnalyticsClient:
         if comparison.other_domain is not None:
             raise other_domain(expected.domain, record)
         if comparison.not_applied:
-            raise NotAppliedError(website_id, comparison.not_applied)
+            raise NotAppliedError(website_id, comparison.not_applied, waited=self._waited)
         if comparison.unsent:
             changed = "; ".join(f"{name} {how}" for name, how in comparison.unsent.items())
             log.warning("Website %s: another process changed it at the same time: %s", website_id, changed)
@@ -612,6 +621,21 @@ class AnalyticsClient:
             permanent=True,
         )
 
+    def _written(self, answer: Answer) -> Record | None:
+        """Return the record of a response to a write, if it contains one."""
+        self._applies_later |= answer.status == HTTPStatus.ACCEPTED
+        return dialect.record_or_none(answer)
+
+    @property
+    def confirm_waits(self) -> tuple[float, ...]:
+        """Seconds to wait before a website is fetched again, if the service does not return a write yet."""
+        return (*CONFIRM_WAITS, *ACCEPTED_WAITS) if self._applies_later else CONFIRM_WAITS
+
+    @property
+    def _waited(self) -> float | None:
+        """Seconds for which the client waits for a write that the service applies later; None for other services."""
+        return sum(self.confirm_waits) if self._applies_later else None
+
     def _becomes_gone(self, website_id: str) -> bool:
         return self._until(lambda: self.is_gone(website_id), bool)
 
@@ -621,7 +645,7 @@ class AnalyticsClient:
 
     def _until(self, read: Callable[[], Returned], is_enough: Callable[[Returned], bool]) -> Returned:
         """Return the result of ``read`` once it is enough, or the last one; wait while the service is late."""
-        for seconds in CONFIRM_WAITS:
+        for seconds in self.confirm_waits:
             with suppress(NotFoundError):
                 found = read()
                 if is_enough(found):

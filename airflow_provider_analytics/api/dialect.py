@@ -6,8 +6,8 @@ options of ``tests/support/zoo.py`` play the alternatives.
 =============================================  =====================================  ====================
 assumption                                     here                                   changed by the extra
 =============================================  =====================================  ====================
-how a page is selected                         the link to the next page, or          ``page_parameter``
-                                               :data:`PAGE_PARAMETER`
+how a page is selected                         the link or cursor of the next page,   ``page_parameter``
+                                               or :data:`PAGE_PARAMETER`
 format of a boolean in query and form          :data:`BOOLEAN_FORMATS`                ``boolean_format``
 update method that every proxy passes          PATCH                                  ``update_method``
 separator of the entries of a list             a line feed, in :mod:`fields`          none
@@ -15,7 +15,7 @@ statuses that mean success                     :data:`SUCCESS`                  
 place of the list                              :func:`page`                           ``list_key``
 place of records and page metadata             :func:`record`, :func:`page`           none
 place of the message in an error response      :func:`error_details`                  none
-header that asks to wait                       :func:`retry_after`                    none
+header that asks to wait                       :func:`retry_after`, :func:`reset_after`  none
 identity of an account                         :func:`account_id`                     none
 keys that mark a record as deleted             :func:`is_deleted`                     none
 =============================================  =====================================  ====================
@@ -29,6 +29,7 @@ import html
 import re
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import islice
@@ -36,9 +37,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import msgspec
+import requests.utils
 
 from airflow_provider_analytics.api.checks import MAX_DEPTH, is_too_deep
-from airflow_provider_analytics.api.fields import ListFilters
+from airflow_provider_analytics.api.fields import FIELDS, ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
 from airflow_provider_analytics.readable import EXCERPT_LENGTH, Redactor, is_plain, readable
 
@@ -47,6 +49,18 @@ API_PREFIX = "/api/v1"
 PAGE_PARAMETER = "page"
 #: Query parameter for a cursor that the service returns without a link.
 CURSOR_PARAMETER = "cursor"
+#: Query parameters that select a page by the number of websites before it.
+OFFSET_PARAMETERS = ("offset", "page[offset]", "skip", "start")
+#: Usual query parameters that select a page by its number, and those that select it by a cursor.
+NUMBER_PARAMETERS = (PAGE_PARAMETER, "p", "page_number", "pageNumber", "page[number]")
+CURSOR_PARAMETERS = (CURSOR_PARAMETER, "page_token", "pageToken", "token", "after", "page[cursor]", "page[after]")
+#: Key of a cursor for the next page to the query parameter that usually takes it.
+CURSOR_KEYS = {
+    "next_cursor": CURSOR_PARAMETER,
+    "nextCursor": CURSOR_PARAMETER,
+    "next_page_token": "page_token",
+    "nextPageToken": "pageToken",
+}
 #: Format name to its texts for false and true.
 BOOLEAN_FORMATS = {"true/false": ("false", "true"), "1/0": ("0", "1")}
 #: Without 202, which means that the service has not applied the request yet.
@@ -68,10 +82,31 @@ LIMIT_HEADERS = tuple(
     for prefix in ("RateLimit", "X-RateLimit", "X-Rate-Limit")
     for name in ("Limit", "Remaining", "Reset")
 )
+RESET_HEADERS = tuple(name for name in LIMIT_HEADERS if name.endswith("Reset"))
+#: The same in the header ``RateLimit`` of the drafts of the IETF: ``limit=60, reset=20``, ``"default";r=0;t=20``.
+_RESET_IN_RATE_LIMIT = re.compile(r"\b(?:reset|t)=([0-9]+)")
+#: Higher numbers are times, and no number of seconds: those of 2001, in seconds and in milliseconds.
+_FIRST_SECOND = 1_000_000_000
+_FIRST_MILLISECOND = 1000 * _FIRST_SECOND
 #: Headers in which proxies and services return the id of a request.
 _REQUEST_IDS = ("CF-Ray", "X-Request-Id", "X-Amz-Cf-Id")
 
+_FIELD_NAMES = tuple(FIELDS)
+#: Statuses of responses to values that the service rejects.
+_INVALID = frozenset({400, 422})
+#: Keys of lists or objects with further messages of an error response.
+_DETAIL_KEYS = ("errors", "details", "detail", "violations")
+#: Keys of such a message, and of the field that it is about.
+_TEXT_KEYS = ("message", "msg", "detail", "description", "defaultMessage", "error", "issue", "reason", "title")
+_PLACE_KEYS = ("field", "name", "param", "path", "loc", "property", "propertyPath", "attribute")
 _JSON_TYPE = re.compile(r"^(application|text)/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)
+#: Query parameters of the page size that links may contain.
+_SIZE_PARAMETERS = frozenset({"limit", "size", "page_size", "pageSize", "page[size]", "page[limit]"})
+_SELECTING_PARAMETERS = frozenset({*NUMBER_PARAMETERS, *OFFSET_PARAMETERS, *CURSOR_PARAMETERS})
+#: Keys of objects with page metadata, which may be nested: of Laravel, Fractal, JSON:API, Spring and others.
+_METADATA_KEYS = ("meta", "pagination", "paging", "page", "response_metadata")
+#: Headers with the total, if the body contains none.
+_TOTAL_HEADERS = ("X-Total", "X-Total-Count")
 #: Keys of other lists that a response may contain besides the list of websites.
 _OTHER_LISTS = ("links", "errors")
 #: Keys that describe a response. A response without any other key contains no account.
@@ -271,12 +306,22 @@ def page(answer: Answer, list_key: str | None = None) -> Page:
     _reject_secrets([*(str(row["id"]) for row in rows), *_domains(rows)], answer)
     meta: Record = {}
     for place in around:
-        for part in (place, place.get("meta")):
-            if isinstance(part, dict):
-                # Without lists: Laravel's ``meta.links`` is a list of labels, and must not hide the object ``links``.
-                meta |= {name: value for name, value in part.items() if not isinstance(value, list)}
-    found = rows, number(meta.get("total")), number(meta.get("current_page")), _following(meta, answer.path)
+        meta |= _metadata(place)
+    totals = [meta.get("total"), *map(answer.headers.get, _TOTAL_HEADERS)]
+    total = next((found for found in map(number, totals) if found is not None), None)
+    found = rows, total, number(meta.get("current_page")), _following(meta, answer)
     return Page(*found, len(answer.body), count_values(answer.body))
+
+
+def _metadata(place: Record) -> Record:
+    """Return the page metadata of an object, including those of nested objects."""
+    # Without lists: Laravel's ``meta.links`` is a list of labels, and must not hide the object ``links``.
+    found = {name: value for name, value in place.items() if not isinstance(value, list)}
+    for name in _METADATA_KEYS:
+        nested = place.get(name)
+        if isinstance(nested, dict):
+            found |= _metadata(nested)
+    return found
 
 
 def _find_list(answer: Answer, list_key: str | None) -> tuple[list[Any], list[Record]]:
@@ -303,25 +348,37 @@ def _key_of_list(found: Record) -> str:
     return lists[0] if len(lists) == 1 else ""
 
 
-def _following(meta: Record, path: str) -> Selection | None:
-    """Return the selection of the next page, from ``links.next``, ``next_page_url``, ``next`` or ``next_cursor``.
+def _following(meta: Record, answer: Answer) -> Selection | None:
+    """Return the selection of the next page, from a link or a cursor in the metadata, or from the header ``Link``.
 
     The client never follows a link: it reads only the query. The first one that selects a page counts.
     """
-    named = meta.get("links")
-    links = (named.get("next") if isinstance(named, dict) else None, meta.get("next_page_url"), meta.get("next"))
-    found = [selection(link, path) for link in links if isinstance(link, str) and link]
-    cursor = meta.get("next_cursor")
-    if isinstance(cursor, (str, int)) and cursor != "":
-        found.append(Selection(value=str(cursor)))
-    return next((one for one in found if one.value is not None), found[0] if found else None)
+    links = [objects.get("next") for objects in (meta.get("links"), meta.get("_links")) if isinstance(objects, dict)]
+    links += [meta.get("next_page_url"), meta.get("next")]
+    found = []
+    for link in links:
+        # JSON:API and HAL allow an object in place of a link.
+        address = link.get("href") if isinstance(link, dict) else link
+        if isinstance(address, str) and address:
+            found.append(selection(address, answer.path))
+    for key, parameter in CURSOR_KEYS.items():
+        cursor = meta.get(key)
+        if isinstance(cursor, (str, int)) and not isinstance(cursor, bool) and cursor != "":
+            found.append(Selection(parameter, str(cursor)))
+    headers = requests.utils.parse_header_links(answer.headers.get("Link", ""))
+    found += [selection(link["url"], answer.path) for link in headers if "next" in link.get("rel", "").split()]
+    for selected in found:
+        if selected.value is not None:
+            return selected
+    return found[0] if found else None
 
 
 def selection(link: str, path: str) -> Selection:
     """Return how a link selects a page; an empty selection if it does not.
 
-    A service behind a proxy may see another scheme, host and prefix than the client. So a link counts if its path ends
-    with the path of the list. It may repeat the filters of the request.
+    A service behind a proxy may see another scheme, host and prefix than the client, and a proxy may add a slash. So a
+    link counts if its path ends with the path of the list, or the other way round. It may repeat the filters of the
+    request, and may contain the page size and other parameters.
 
     :param path: path of the list, from ``/api/v1`` on.
     """
@@ -329,31 +386,85 @@ def selection(link: str, path: str) -> Selection:
         target = urlsplit(urljoin(path, link))
     except ValueError:
         return Selection()
-    others = [(name, value) for name, value in parse_qsl(target.query) if name not in ListFilters.__annotations__]
-    is_list = target.path.endswith(path) and len(others) == 1
-    return Selection(*others[0]) if is_list else Selection()
+    link_path = target.path.rstrip("/").removesuffix(".json")
+    if not link_path or not (link_path.endswith(path) or path.endswith(link_path)):
+        return Selection()
+    known = ListFilters.__annotations__.keys() | _SIZE_PARAMETERS
+    others = [(name, value) for name, value in parse_qsl(target.query) if name not in known]
+    if len(others) > 1:
+        others = [(name, value) for name, value in others if name in _SELECTING_PARAMETERS]
+    return Selection(*others[0]) if len(others) == 1 else Selection()
 
 
 # Errors
 
 
 def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
-    """Return the message of an error response, or its excerpt, and the messages by field; all readable."""
-    try:
-        found = _decode(answer.body)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
+    """Return the message of an error response, or its excerpt, and the messages by field; all readable.
+
+    Messages that belong to no field follow the message.
+    """
+    found = error_object(answer)
+    if found is None:
         return (page_title(answer) or answer.excerpt() or "(empty response)"), {}
     texts = [found.get(key) for key in ("message", "error", "detail", "title")]
     message = next((text for text in texts if isinstance(text, str) and text.strip()), None)
-    errors = {}
+    errors: dict[str, list[str]] = {}
+    others: list[str] = []
     listed = found.get("errors")
     if isinstance(listed, dict):
         for name, messages in islice(listed.items(), MAX_MESSAGES):
-            each = messages if isinstance(messages, list) else [messages]
-            errors[_one_line(name)] = [_one_line(one) for one in each[:MAX_MESSAGES]]
-    return (_one_line(message) if message else answer.excerpt()), errors
+            errors[_one_line(name)] = _messages(messages)
+    # As Django REST framework has it: a key for each field.
+    for name in (name for name in _FIELD_NAMES if name in found and answer.status in _INVALID):
+        errors.setdefault(name, _messages(found[name]))
+    for key in _DETAIL_KEYS:
+        details = found.get(key)
+        if isinstance(details, dict) and key != "errors":
+            details = [{"field": name, "message": value} for name, value in details.items()]
+        for detail in details[:MAX_MESSAGES] if isinstance(details, list) else ():
+            name, text = _detail(detail)
+            if name:
+                errors.setdefault(name, []).append(text)
+            elif text:
+                others.append(text)
+    if not message:
+        return answer.excerpt(), errors
+    return _one_line(" ".join([message, *others])), errors
+
+
+def error_object(answer: Answer) -> Record | None:
+    """Return the JSON object of an error response; None if it is none."""
+    try:
+        found = _decode(answer.body)
+    except ValueError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    nested = found.get("error")
+    return {**found, **nested} if isinstance(nested, dict) else found
+
+
+def _messages(messages: object) -> list[str]:
+    each = messages if isinstance(messages, list) else [messages]
+    return [_one_line(message) for message in each[:MAX_MESSAGES]]
+
+
+def _detail(detail: object) -> tuple[str, str]:
+    """Return the field and the message of an item of a list of errors; empty texts without them."""
+    if isinstance(detail, str):
+        return "", _one_line(detail)
+    if not isinstance(detail, dict):
+        return "", ""
+    source = detail.get("source")
+    places = [source.get("pointer") if isinstance(source, dict) else None, *map(detail.get, _PLACE_KEYS)]
+    names = [
+        re.split(r"[./\]]", str(place[-1] if isinstance(place, list) and place else place))[-1] for place in places
+    ]
+    name = next((name for name in names if name in _FIELD_NAMES), "")
+    text = next((detail[key] for key in _TEXT_KEYS if detail.get(key)), detail)
+    label = detail.get("field") if not name and "field" in detail else None
+    return name, _one_line(text) if label is None else f"{_one_line(label)}: {_one_line(text)}"
 
 
 def error_facts(answer: Answer) -> list[str]:
@@ -392,6 +503,28 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, TypeError, OverflowError):
         return None
+
+
+def reset_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds until a rate limit is reset, from the headers that announce it; None if they do not.
+
+    The value is a number of seconds, or a time in seconds or milliseconds since 1970 by the clock of the service.
+    """
+    now = time.time()
+    with suppress(ValueError, TypeError):
+        now = parsedate_to_datetime(headers.get("Date", "")).timestamp()
+    combined = _RESET_IN_RATE_LIMIT.search(headers.get("RateLimit", ""))
+    for value in (*(headers.get(name, "").strip() for name in RESET_HEADERS), combined[1] if combined else ""):
+        if not re.fullmatch(r"\d{1,15}(\.\d{1,9})?", value):
+            continue
+        seconds = float(value)
+        if seconds >= _FIRST_MILLISECOND:
+            seconds /= 1000
+        if seconds >= _FIRST_SECOND:
+            seconds -= now
+        if seconds > 0:
+            return seconds
+    return None
 
 
 # Bodies

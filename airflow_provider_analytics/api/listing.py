@@ -12,12 +12,17 @@ also change during the reading. So a list counts as complete only if its reading
     websites created during it, as many as the total has grown, and then the newest website of the first head, by id and
     domain. The ids in the first head must descend: otherwise the service does not sort.
 ``both directions``
-    Everything else: no total, ids that are not numbers, a filter that is not in :data:`STABLE_FILTERS`. The list is
-    read until a page contains nothing new, and then in the opposite direction. Both readings must find the same ids;
-    the second one may also find websites with higher ids, which were created since. A row is missed only if a row
-    before it is removed after it was read. Then the removed row is missing in the second reading. The two readings must
-    begin with different websites: otherwise the service ignores the sort order. This method also needs the conditions 1
-    to 3 below.
+    Everything else: no total, opaque ids, a filter that is not in :data:`STABLE_FILTERS`. The list is read until a page
+    contains nothing new, and then in the opposite direction. Both readings must find the same ids; the second one may
+    also find websites with higher ids, which were created since. A row is missed only if a row before it is removed
+    after it was read. Then the removed row is missing in the second reading. The two readings must begin with different
+    websites: otherwise the service ignores the sort order. This method also needs the conditions 1 to 3 below.
+
+Ids are *opaque* if they are not numbers that descend: UUIDs, ULIDs, numbers of 19 digits as text. A new website may be
+anywhere in such a list. So the second reading may find any further websites. Those were created since: a website that
+the first reading missed would have moved to an earlier page, because a website was removed that the second reading does
+not find either. While the list is read, its total may grow, but not shrink. Each reading must have at least as many
+websites as its first total, and at most as many as its last one.
 
 The first two methods also check the *other end* of the list: its first ten websites in the opposite order. All of them
 must be among the websites read, and the last website read must be among them. A service may cap the rows at any number,
@@ -60,11 +65,13 @@ A website whose record is marked as deleted counts for the proof, but is not par
 records and leaves them out of its total, the proof fails.
 
 Links of the service determine how pages are selected. A link to the next page contains the query parameter (the one
-that is no filter) and its value, a number or a cursor. The client never follows the link: it sends requests to the base
-URL only. So a link of another scheme or host counts, as behind a proxy. Without such a link, the parameter is
+that is neither a filter nor the page size) and its value, a number, an offset or a cursor. It may also be in the header
+``Link``, and a cursor may stand alone. The client never follows the link: it sends requests to the base URL only. So a
+link of another scheme or host counts, as behind a proxy. Without such a link, the parameter is
 :data:`dialect.PAGE_PARAMETER`, or the extra ``page_parameter``, and pages count from 1. If no response contains the
-number of its page, the client fetches page 1 to check this. A link to a next page on the last page contradicts the
-total.
+number of its page, the client fetches page 1 to check this. A link to a next page by number on the last page
+contradicts the total. A cursor there is followed, because some services always return one: the page that it selects
+must contain no other websites.
 """
 
 from __future__ import annotations
@@ -166,6 +173,8 @@ class Listing(Iterable[Record]):
     proof: Proof | None = None
     #: Total that the first page contained; None before it was read, or if it contained none.
     total: int | None = None
+    #: Query parameter that selected the pages after the first one; None as long as none was selected.
+    selected_by: str | None = None
 
     def __init__(
         self,
@@ -185,6 +194,8 @@ class Listing(Iterable[Record]):
         self._parallel = parallel
         #: Whether this is the second reading of both directions.
         self._is_back = False
+        #: Whether the ids do not show which websites are new.
+        self._is_opaque = False
         #: Value of the ``favorite`` filter; None without one.
         self._wants_favorites = flag("favorite", query["favorite"]) if "favorite" in query else None
 
@@ -229,7 +240,8 @@ class Listing(Iterable[Record]):
         self._check_total()
 
     def _check_total(self) -> None:
-        if self.total is not None and len(self._ids) != self.total:
+        most = self._last_total if self._is_opaque else self.total
+        if self.total is not None and most is not None and not self.total <= len(self._ids) <= most:
             check = "page number" if self._end else "total"
             seen = f"the total is {self.total}, but {len(self._ids)} websites were found. {self._end}"
             raise _list_changed(check, seen.rstrip())
@@ -252,6 +264,8 @@ class Listing(Iterable[Record]):
         #: First head, and the id of its newest website if a second head can close the reading.
         self._head = head if may_close else None
         self._newest = _newest(head) if may_close else None
+        if may_close:
+            self._is_opaque = bool(head.rows) and not ids_descend(head.rows)
         following = page.following or Selection()
         self._parameter = self._parameter or following.parameter
         self._has_numbers = following.value is None or dialect.number(following.value) == 2
@@ -259,15 +273,20 @@ class Listing(Iterable[Record]):
         if not self._has_numbers:
             yield from self._by_cursor(following)
         elif not self._is_one_page:
+            self._page_size = len(page.rows)
             if page.current_page is None and following.value is None:
                 self._check_numbers()
             yield from self._by_number(len(page.rows))
 
     def _by_cursor(self, following: Selection | None) -> Pages:
-        """Yield the pages after the first one, by cursors or offsets."""
-        name = self._parameter or dialect.CURSOR_PARAMETER
-        while following and following.value is not None:
-            page = self._fetch_page(self._query | {name: following.value})
+        """Yield the pages after the first one, by cursors or offsets.
+
+        Some services return a cursor on the last page, too. The page that it selects must contain no other websites.
+        """
+        used: list[str] = []
+        while following and following.value is not None and following.value not in used and not self._end:
+            used.append(following.value)
+            page = self._selected(following.value, len(used) + 1)
             yield page
             following = page.following
 
@@ -278,7 +297,9 @@ class Listing(Iterable[Record]):
         end = max(2, 1 - (self.total or 0) // -page_size)
         yield from self._in_order(range(2, end))
         for number in count(end):
-            if self.total is not None and len(self._ids) >= self.total:
+            # If the ids are opaque, new websites count, and may have moved others to a further page.
+            total = self._last_total if self._is_opaque else self.total
+            if total is not None and len(self._ids) >= total:
                 return
             yield self._page(number)
 
@@ -316,9 +337,15 @@ class Listing(Iterable[Record]):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _page(self, number: int, *unwanted: Event) -> Page:
-        """Return a page after the first one; an empty page if the service refuses it. Called from several threads."""
+        """Return a page after the first one by its number. Called from several threads."""
+        is_offset = self._page_parameter in dialect.OFFSET_PARAMETERS
+        return self._selected(str((number - 1) * self._page_size if is_offset else number), number, *unwanted)
+
+    def _selected(self, value: str, number: int, *unwanted: Event) -> Page:
+        """Return the page that a value of the page parameter selects; an empty page if the service refuses it."""
+        self.selected_by = self._page_parameter
         try:
-            return self._fetch_page(self._query | {self._page_parameter: str(number)}, *unwanted)
+            return self._fetch_page(self._query | {self._page_parameter: value}, *unwanted)
         except AnalyticsApiError as error:
             if error.status not in dialect.NO_SUCH_PAGE:
                 raise
@@ -349,14 +376,17 @@ class Listing(Iterable[Record]):
             return
         self._fetched += 1
         again, _ = self._split(self._page(1))
-        if not again.keys() <= self._ids.keys():
+        known = len(again.keys() & self._ids.keys())
+        # New websites with opaque ids may be on page 1. If pages count from 0, nearly all websites on it are unknown.
+        least = len(again) / 2 if self._is_opaque else len(again)
+        if known < least:
             raise _list_changed("page number", f"page 1 is not the first page: {self._hint}")
 
     def _take(self, page: Page, number: int) -> list[Record]:
         """Check a page. Return its websites, without those read before and those created during the reading."""
         self._check_favorites(page.rows, self._wants_favorites)
         growth = self._growth(page)
-        if growth and (growth < 0 or self._newest is None):
+        if growth and (growth < 0 or (self._newest is None and not self._is_opaque)):
             raise _list_changed("total", f"the total was {self._last_total}, page {number} returned {page.total}.")
         self._last_total = page.total
         rows, _ = self._split(page)
@@ -368,7 +398,7 @@ class Listing(Iterable[Record]):
             seen = f"page {number} was requested, the response is page {page.current_page}: {self._hint}"
             raise IncompleteListError("page number", seen)
         self._ids |= dict.fromkeys(rows)
-        if page.following and rows and page.total == self.total == len(self._ids):
+        if self._has_numbers and page.following and rows and page.total == self.total == len(self._ids):
             raise IncompleteListError(
                 "next link", f"page {number} completes the total of {self.total}, but links to a next page."
             )
@@ -440,7 +470,9 @@ class Listing(Iterable[Record]):
         end, _ = self._split(page)
         self._check_order(end)
         last = next(reversed(self._ids), None)
-        if not end.keys() <= self._ids.keys() or (self._ids and last not in end):
+        others = len(end.keys() - self._ids.keys())
+        created = max(0, (page.total or 0) - (self._last_total or 0)) if self._is_opaque else 0
+        if others > created or (self._ids and last not in end):
             read = f"{len(self._ids):,} websites were read, the last is {last}, the other end is"
             why = "the service returns only a part of the list, or the list changed."
             raise _list_changed("other end", f"{read} {', '.join(map(str, end))}: {why}")
@@ -463,15 +495,20 @@ class Listing(Iterable[Record]):
         query = _in_opposite_order(self._query)
         back = Listing(self._fetch_page, query, self._parameter, parallel=self._parallel)
         back._is_back = True
+        back._is_opaque = self._is_opaque
         others = [row for rows in back._rows() for row in rows if _key(row) not in self._ids]
         self._fetched += back._fetched
         self._check_order(back._ids)
         newest = max((key for key in self._ids if isinstance(key, int)), default=0)
-        created = [row for row in others if isinstance(key := _key(row), int) and key > newest]
+        created = others
+        if not self._is_opaque:
+            created = [row for row in others if isinstance(key := _key(row), int) and key > newest]
         differing = len(self._ids.keys() - back._ids.keys()) + len(others) - len(created)
-        if differing or self.total != back.total:
+        has_grown = self._is_opaque and (back.total or 0) >= (self._last_total or 0)
+        if differing or (self.total != back.total and not has_grown):
             seen = f"{differing} websites were found in one direction only. Totals: {self.total}, {back.total}."
             raise _list_changed("both directions", f"{self._end or back._end} {seen}".lstrip())
+        self.total = back._last_total
         return created
 
     def _check_order(self, opposite: Iterable[Key]) -> None:
@@ -539,11 +576,17 @@ def _key(row: Record) -> Key:
 
 def _newest(head: Page) -> int | None:
     """Return the id of the newest website, if there is a total and the ids are numbers that descend."""
-    ids = [_key(row) for row in head.rows]
-    numbers = [key for key in ids if isinstance(key, int)]
-    if head.total is None or not ids or ids != sorted(numbers, reverse=True):
+    newest = _key(head.rows[0]) if head.rows else None
+    if head.total is None or not isinstance(newest, int) or not ids_descend(head.rows):
         return None
-    return numbers[0]
+    return newest
+
+
+def ids_descend(rows: Iterable[Record]) -> bool:
+    """Return whether the ids of these websites are numbers, the highest first."""
+    ids = [_key(row) for row in rows]
+    numbers = [key for key in ids if isinstance(key, int)]
+    return ids == sorted(numbers, reverse=True)
 
 
 def _first(rows: Iterable[Record]) -> tuple[Any, Any]:

@@ -111,6 +111,11 @@ class Stopping:
                 if flight.connection is not None:
                     flight.connection.close()
 
+    @property
+    def method(self) -> str:
+        """HTTP method of the request of this thread."""
+        return self._flights[threading.get_ident()].method
+
     def hold(self, connection: Any) -> Flight:
         """Return the request of this thread, which uses this connection."""
         flight = self._flights[threading.get_ident()]

@@ -59,9 +59,14 @@ MAX_TIMEOUTS = 10
 #: deployed returns 502 for some seconds.
 FIRST_BACKOFF = 2.0
 MAX_BACKOFF = 30.0
-#: Seconds for which a request is repeated while the service refuses it, unless ``max_retries`` is 0. Limits such as
-#: that of Laravel count per minute, and other tasks may use up the next minute, too.
+#: Seconds for which a request is repeated while the service refuses it, unless ``max_retries`` is 0. They begin again
+#: with each request of the same kind (read or write) that the service accepts. Limits such as that of Laravel count per
+#: minute, and other tasks may use up the next minute, too.
 REFUSED_SECONDS = 180.0
+#: The same for a 429 that says when the limit is reset: then other tasks of the key used up the time since.
+TOLD_SECONDS = 1800.0
+#: Seconds for which a request is repeated at most, whatever else is accepted.
+MAX_REFUSED_SECONDS = 3600.0
 
 #: Refusals because of too many requests; nginx uses 503.
 _REFUSALS = frozenset({429, 503})
@@ -184,6 +189,8 @@ class Transport:
         self._adapter = requests.adapters.HTTPAdapter(pool_connections=1, pool_maxsize=MAX_PARALLEL)
         self._stopping.forget_threads()
         self._limiter = RateLimiter(self.settings.requests_per_minute, self.wait, self._clock)
+        #: When the service accepted the last read, and the last write.
+        self._accepted_at = {"read": -math.inf, "write": -math.inf}
         self.stats.forget_threads()
 
     def close(self) -> None:
@@ -266,11 +273,12 @@ class Transport:
         answer = self._answer(_Request(method, dialect.API_PREFIX + path, query, form, is_alone))
         if dialect.is_success(answer):
             self._limiter.passed()
+            self._accepted_at[_kind(method)] = self._clock()
             return answer
         error = _status_error(answer)
         pause = error.retry_after or 0.0
         if _is_refusal(error) and pause <= MAX_WAIT:
-            reason = f"{error.text} It is repeated for {REFUSED_SECONDS:.0f} s."
+            reason = f"{error.text} It is repeated for {_patience(error):.0f} s."
             self._limiter.refused(began, pause, reason)
         raise error
 
@@ -289,7 +297,7 @@ class Transport:
             self._open()
         retries, earlier = self.settings.max_retries, list[AnalyticsError]()
         failures = 0
-        patient_until = math.inf
+        refused_since = math.inf
         while True:
             try:
                 self._await_turn(number, unwanted)
@@ -301,8 +309,8 @@ class Transport:
                 last = earlier.pop()
             is_refusal = _is_refusal(last)
             if is_refusal:
-                patient_until = min(patient_until, self._clock() + REFUSED_SECONDS)
-                is_last = not retries or self._clock() >= patient_until
+                refused_since = min(refused_since, self._clock())
+                is_last = not retries or self._clock() >= self._patient_until(last, refused_since)
             else:
                 failures += 1
                 is_last = failures > retries
@@ -314,6 +322,12 @@ class Transport:
             self.stats.count("retries")
             if not is_refusal:  # otherwise, the rate limiter delays it
                 self._wait_to_retry(last, failures, unwanted)
+
+    def _patient_until(self, error: AnalyticsError, refused_since: float) -> float:
+        """Return until when to repeat a request that the service refuses."""
+        method = error.method if isinstance(error, AnalyticsApiError) else "GET"
+        accepted_at = self._accepted_at[_kind(method)]
+        return min(max(refused_since, accepted_at) + _patience(error), refused_since + MAX_REFUSED_SECONDS)
 
     def _await_turn(self, number: int, unwanted: Event | None) -> None:
         self._limiter.wait(number, unwanted)
@@ -470,9 +484,16 @@ def _status_error(answer: Answer) -> AnalyticsError:
         kind, message = AnalyticsApiError, ""
         facts.insert(0, f"page '{dialect.page_title(answer) or answer.excerpt(60)}'")
     is_limited = status == HTTPStatus.TOO_MANY_REQUESTS or dialect.is_refused_by_nginx(answer)
-    error = kind(status, answer.method, answer.path, message, errors, facts, is_blocked, is_limited)
+    is_invalid = status == HTTPStatus.UNPROCESSABLE_ENTITY or (
+        status == HTTPStatus.BAD_REQUEST and answer.method != "GET" and dialect.error_object(answer) is not None
+    )
+    error = kind(status, answer.method, answer.path, message, errors, facts, is_blocked, is_limited, is_invalid)
     if status in _REFUSALS or status >= 500:
         error.retry_after = dialect.retry_after(answer.headers)
+    if status == HTTPStatus.TOO_MANY_REQUESTS and error.retry_after is None:
+        reset = dialect.reset_after(answer.headers)
+        # It may be the end of a long window, in which a request may be accepted earlier.
+        error.retry_after = None if reset is None else min(reset, MAX_WAIT)
     return error
 
 
@@ -493,6 +514,16 @@ def may_have_been_applied(error: BaseException) -> bool:
 def _is_refusal(error: AnalyticsError) -> bool:
     """Return whether the service asks to slow down, with or without ``Retry-After``."""
     return error.retry_after is not None or (isinstance(error, AnalyticsApiError) and error.status in _REFUSALS)
+
+
+def _patience(error: AnalyticsError) -> float:
+    """Return for how many seconds to repeat a request that the service refuses."""
+    is_limit = isinstance(error, AnalyticsApiError) and error.status == HTTPStatus.TOO_MANY_REQUESTS
+    return TOLD_SECONDS if is_limit and error.retry_after is not None else REFUSED_SECONDS
+
+
+def _kind(method: str) -> str:
+    return "read" if method == "GET" else "write"
 
 
 def _may_be_repeated(error: AnalyticsError, method: str) -> bool:
@@ -594,6 +625,14 @@ class _Connection(urllib3.connection.HTTPConnection):
 
     response_class = _Head
     stopping: Stopping
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the pool may use the connection again; otherwise, it opens a new one.
+
+        The service may be about to close an idle connection. Other requests are repeated then, but not a create.
+        """
+        return super().is_connected and self.stopping.method != "POST"
 
     def _new_conn(self) -> socket.socket:
         connection = super()._new_conn()

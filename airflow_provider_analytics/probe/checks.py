@@ -106,7 +106,8 @@ class Probe:
         if attempt.proof:
             self.extras |= extras
             why = WHY_COMPLETE[attempt.proof.method]
-            return "SET" if extras else "ok", f"{count}, complete{needed}: {why}"
+            pages = f", pages by `{attempt.selected_by}`" if attempt.selected_by else ""
+            return "SET" if extras else "ok", f"{count}{pages}, complete{needed}: {why}"
         if attempt.is_stopped:
             text = f"{count} of {self.reader.page.total or 'an unknown number'}{needed}, not read to its end"
             return ("FAILS", f"{text}; set it, and run the probe again") if extras else ("note", text)

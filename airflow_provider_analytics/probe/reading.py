@@ -37,14 +37,10 @@ MAX_SECONDS = 60.0
 MAX_SECONDS_OF_A_TEST = 10.0
 #: Seconds for one response.
 TIMEOUT = 10.0
-#: Names of the page parameter that are tried after those in the links of the service.
-PAGE_PARAMETERS = (
-    dialect.PAGE_PARAMETER,
-    "p",
-    "page_number",
-    "pageNumber",
-    "page[number]",
-)
+#: Names of the page parameter that are tried after those in the links of the service, if it returns no cursor.
+NUMBER_PARAMETERS = (dialect.PAGE_PARAMETER, "p", "offset", "page[number]", "page_number", "pageNumber", "page[offset]")
+#: Those that are tried if it returns one.
+CURSOR_PARAMETERS = (*dialect.CURSOR_PARAMETERS[:3], dialect.PAGE_PARAMETER, *dialect.CURSOR_PARAMETERS[3:])
 
 Extras = dict[str, Any]
 #: Called with the number and the purpose of each request.
@@ -59,12 +55,14 @@ class Attempt:
 
     :param extras: extras that were tried, in addition to those that are known to be needed.
     :param rows: the records, as far as they were read.
+    :param selected_by: query parameter that selected the pages after the first one; None if there were none.
     :param proof: why the list is complete; None without a proof.
     :param error: why the reading ended early; None if it did not.
     """
 
     extras: Extras = field(default_factory=dict)
     rows: list[Record] = field(default_factory=list)
+    selected_by: str | None = None
     proof: Proof | None = None
     error: AnalyticsError | None = None
 
@@ -225,7 +223,9 @@ class LimitedReader:
         """Read the list; if that fails, with other page parameters."""
         self.transport.allow("the list", MAX_LIST_REQUESTS)
         own = self.settings.page_parameter
-        names = dict.fromkeys((*self.parameters, *PAGE_PARAMETERS))
+        following = self.page.following
+        is_cursor = following is not None and following.value is not None and dialect.number(following.value) is None
+        names = dict.fromkeys((*self.parameters, *(CURSOR_PARAMETERS if is_cursor else NUMBER_PARAMETERS)))
         others = [{"page_parameter": name} for name in names if name != own]
         return self._first_working(partial(self._read, **filters), others)
 
@@ -284,6 +284,7 @@ class LimitedReader:
             listing = self.client(extras).iter_websites(**filters)
             attempt.rows.extend(islice(listing, at_most))
             attempt.proof = listing.proof
+            attempt.selected_by = listing.selected_by
         except AnalyticsError as error:
             attempt.error = error
         return attempt

@@ -319,7 +319,7 @@ class Application:
         """Read these websites until they are as sent; return those that are not."""
         left = self._read(updates)
         # Rows of the list may have fewer fields or be stale. Then the record of the single website decides.
-        for seconds in (0, *api_client.CONFIRM_WAITS):
+        for seconds in (0, *self._client.confirm_waits):
             if not left:
                 break
             self._client.wait(seconds)

@@ -126,14 +126,15 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint("account-record", "Fields of the account record", "Passed on as it is."),
     OpenPoint("status-codes", "Status codes",
         "200, 201 and 204 mean success. After 202, 203, 205 and 206, a write counts as sent, and the website is "
-        "read."),
+        "read: after 202, for up to 31.5 s."),
     OpenPoint("page-parameter", "How a page of the list is selected",
-        "By the links to the next page, otherwise by the query parameter `page`, from 1 or 0 up. The extra "
+        "By the links or cursors to the next page, in the body or in the header `Link`, otherwise by "
+        "the query parameter `page`, from 1 or 0 up. The extra "
         "`page_parameter` changes it. A complete list must prove that pages were selected."),
     OpenPoint("error-codes", "Error codes",
         "By the HTTP status: one exception class for each that a caller can act on."),
     OpenPoint("error-payload", "Shape of error bodies",
-        "`message`, `error`, `detail` or `title`, and messages by field under `errors`. Otherwise, the beginning of "
+        "`message`, `error`, `detail` or `title`, and messages by field under `errors` or `details`. Otherwise, the beginning of "
         "the body."),
     OpenPoint("error-conditions", "What causes errors", "Bad values are refused before anything is sent."),
     OpenPoint("transitions", "Which values may follow which", "All are allowed."),

@@ -117,7 +117,7 @@ def test_each_error_code_has_its_class(client_with: Clients, sandbox: SandboxSer
         ({"message": "No.", "errors": {"domain": ["Taken.", "Odd."]}}, "No.", {"domain": ["Taken.", "Odd."]}),
         ({"error": "No."}, "No.", {}),
         ({"detail": "No.", "errors": {"domain": "Taken."}}, "No.", {"domain": ["Taken."]}),
-        ({"title": "No.", "errors": ["Taken."]}, "No.", {}),
+        ({"title": "No.", "errors": ["Taken."]}, "No.Taken.", {}),
         (["odd"], '["odd"]', {}),
         ("<h1>No.</h1>", "<h1>No.</h1>", {}),
         ({"message": 7, "errors": {"a": [{"b": 1}, None]}}, '{"message":7', {"a": ['{"b":1}', "null"]}),

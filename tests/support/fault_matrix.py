@@ -116,6 +116,8 @@ class Move:
     quiet: int = 2
     lag: int = 0
     behind: int = 0
+    #: Whether ids are text in no order of the creation.
+    opaque: bool = False
     #: Whether websites may be missing: at most as many as came back, after a restore or by a replica that is behind.
     may_lose: bool = False
     #: How many of the readings have to be taken at least; the others meet a change.
@@ -129,7 +131,7 @@ class Move:
         moving = MovingList(
             chance, ids, self.total, self.kinds, self.page_size, chance.choice((1, 2, 4)), self.shows_favorite,
             favorites=set(ids) if "favorite" in query else set(), filtered="favorite" in query,
-            quiet=self.quiet, lag=self.lag, behind=self.behind,
+            quiet=self.quiet, lag=self.lag, behind=self.behind, opaque=self.opaque,
         )  # fmt: skip
         try:
             # Pages that come at once are read one after the other, and none of these waits for a network.
@@ -137,7 +139,7 @@ class Move:
             pool = OutOfOrder(chance)
             with slow, mock.patch.object(listing, "ThreadPoolExecutor", pool):
                 found, reading = read(moving.answer, {"per_page": "10", **query}, self.parallel)
-            got = {int(website_id) for website_id in found}
+            got = {int(website_id.rpartition("-")[2]) for website_id in found}
         except IncompleteListError:
             return None, False
         if self.parallel > 1 and len(moving.first) > 3 * self.page_size and not pool.was_asked:
@@ -172,11 +174,24 @@ _IN_ANY_ORDER: dict[str, dict[str, Any]] = {
     "growing, out of order": {"kinds": ("create",), "parallel": 4, "quiet": 4, "taken": 0.9},
     "new ones come and go": {"kinds": ("create", "undo"), "parallel": 4, "quiet": 12, "taken": 0.5},
 }
+_OPAQUE_IDS: dict[str, dict[str, Any]] = {
+    "with total": {"quiet": 12},
+    "no total": {"total": False, "quiet": 12},
+    "growing": {"kinds": ("create",), "taken": 0.9},
+    "growing, no total": {"kinds": ("create",), "total": False, "taken": 0.9},
+    "growing, out of order": {"kinds": ("create",), "parallel": 4, "taken": 0.9},
+    "out of order": {"kinds": _SWAPS, "parallel": 4, "quiet": 12},
+}
 MOVES = {
     **{
         f"{order}, {what}": Move(tuple(query.items()), **how)
         for order, query in ORDERS.items()
         for what, how in _IN_ANY_ORDER.items()
+    },
+    **{
+        f"opaque ids, {order}, {what}": Move(tuple(query.items()), opaque=True, **how)
+        for order, query in ORDERS.items()
+        for what, how in _OPAQUE_IDS.items()
     },
     "newest first, deleted rows are shown": Move(kinds=("create", "delete", "mark"), quiet=12),
     "by domain, deleted rows are shown": Move((("sort_by", "domain"),), kinds=("create", "delete", "mark"), quiet=12),

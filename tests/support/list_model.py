@@ -188,6 +188,11 @@ def domain_of(n: int, times: int = 0) -> str:
     return f"{n * 7919 % 1009:04d}-{n}-{times}.example"
 
 
+def opaque_id(n: int) -> str:
+    """Return the id of a website as a text whose order says nothing about its creation."""
+    return f"{n * 7919 % 1009:04x}-{n}"
+
+
 def servers() -> Iterator[Server]:
     """Yield every combination of the axes, once each: without metadata the axes about it mean nothing."""
     for values in itertools.product(*AXES.values()):
@@ -261,6 +266,8 @@ class MovingList:
     lag: int = 0
     #: How many changes a replica is behind at most, which gives one of four answers; 0: there is none.
     behind: int = 0
+    #: Whether ids are text in no order of the creation; the list is sorted by them.
+    opaque: bool = False
 
     def __post_init__(self) -> None:
         self._next = self._first_new = max(self.ids, default=0) + 1
@@ -291,11 +298,11 @@ class MovingList:
         wanted = query.get("favorite")
         shown = self._states[self._last]
         ids = [n for n in shown if wanted is None or shown[n]["favorite"] == (wanted == "true")]
-        ids.sort(key=lambda n: shown[n][query["sort_by"]], reverse=query["sort"] == "desc")
+        ids.sort(key=lambda n: self._shown(shown[n])[query["sort_by"]], reverse=query["sort"] == "desc")
         first = (int(query.get("page", "1")) - 1) * self.page_size
         hidden = set() if self.shows_favorite else {"favorite"}
         rows = [
-            {name: value for name, value in shown[n].items() if name not in hidden}
+            {name: value for name, value in self._shown(shown[n]).items() if name not in hidden}
             for n in ids[first : first + self.page_size]
         ]
         body: dict[str, Any] = {"data": rows}
@@ -305,6 +312,9 @@ class MovingList:
         for _ in range(self.random.choice((*[0] * self.quiet, 1, self.most_changes))):
             self._change()
         return msgspec.json.encode(body)
+
+    def _shown(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, "id": opaque_id(row["id"])} if self.opaque else row
 
     @property
     def first(self) -> set[int]:

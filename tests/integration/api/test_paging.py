@@ -222,7 +222,7 @@ def test_a_cursor_that_comes_again_ends_the_reading() -> None:
     with served(respond) as (client, server):
         with pytest.raises(IncompleteListError, match="2 websites were found in one direction only"):
             list(client.iter_websites())
-        assert len(server.requests) == 5
+        assert len(server.requests) == 4
 
 
 def test_a_long_list_tells_its_progress(

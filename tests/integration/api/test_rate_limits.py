@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.utils
 import threading
 import time as real_time
 from collections import Counter
@@ -15,7 +16,7 @@ from raw_server import RawServer, Request, answer_read, http
 from wire_client import WEBSITE, Time, do, served, waiting_client_of
 
 from airflow_provider_analytics.api.rate_limiter import MAX_INTERVAL, MIN_INTERVAL, REPORT_SECONDS
-from airflow_provider_analytics.api.transport import REFUSED_SECONDS
+from airflow_provider_analytics.api.transport import MAX_REFUSED_SECONDS, REFUSED_SECONDS
 from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
 
 #: As nginx 1.22 sends it, without server_tokens.
@@ -187,3 +188,128 @@ def test_a_create_is_repeated_after_429_and_503_of_nginx_and_not_after_another_5
         with pytest.raises(AmbiguousWriteError):
             client.create_website("new.example")
         assert server.sent == ["POST /api/v1/websites"]
+
+
+#: Responses of gateways that may have passed the request on, which then may arrive later.
+UNCLEAR_RESPONSES: dict[str, bytes] = {
+    "HAProxy": http(503, b"<html><body><h1>503 Service Unavailable</h1>\nNo server is available.", kind="text/html"),
+    "Envoy": http(503, b"upstream connect error or disconnect/reset before headers", kind="text/plain"),
+    "AWS": http(503, PAGE.replace(b"<hr><center>nginx</center>\r\n", b""), kind="text/html"),
+    "Retry-After": http(503, {"message": "busy"}, headers=[("Retry-After", "3")]),
+    "502 of nginx": http(
+        502, PAGE.replace(b"503 Service Temporarily Unavailable", b"502 Bad Gateway"), kind="text/html"
+    ),
+    "504 of nginx": http(504, PAGE.replace(b"503 Service Temporarily Unavailable", b"504 Timed Out"), kind="text/html"),
+}
+
+
+@pytest.mark.parametrize("response", UNCLEAR_RESPONSES)
+def test_create_is_ambiguous_after_a_response_of_a_gateway(response: str) -> None:
+    """The website appears later, and the next run finds it before it would create it again."""
+    stored: list[dict[str, object]] = []
+
+    def respond(request: Request) -> bytes:
+        return UNCLEAR_RESPONSES[response] if request.method == "POST" else answer_read(request, stored)
+
+    with served(respond) as (client, server):
+        with pytest.raises(AmbiguousWriteError, match="A retry looks for the website before it creates it"):
+            client.ensure_website("new.example")
+        stored.append(WEBSITE)
+        assert not client.ensure_website("new.example").created
+        assert [request.method for request in server.requests].count("POST") == 1
+
+
+NOW = 1_795_000_000
+DATE = ("Date", email.utils.formatdate(NOW, usegmt=True))
+#: Headers of a refusal, and the seconds that they announce; None: nothing.
+RESETS: list[tuple[list[tuple[str, str]], float | None]] = [
+    ([("X-RateLimit-Reset", "20")], 20),
+    ([("X-RateLimit-Reset", str(NOW + 20)), DATE], 20),
+    ([("RateLimit-Reset", "20")], 20),
+    ([("X-Rate-Limit-Reset", str(NOW + 20)), DATE], 20),
+    ([("X-RateLimit-Reset", f"{NOW + 20}.5"), DATE], 20.5),
+    ([("X-RateLimit-Reset", str(1000 * (NOW + 20))), DATE], 20),
+    ([("RateLimit", "limit=60, remaining=0, reset=20")], 20),
+    ([("RateLimit", '"default";r=0;t=20')], 20),
+    ([("X-RateLimit-Reset", "3600")], 60),
+    ([("X-RateLimit-Reset", str(NOW - 20)), DATE], None),
+    ([("X-RateLimit-Reset", "soon")], None),
+    ([("X-RateLimit-Reset", "-20")], None),
+    ([("X-RateLimit-Reset", "20"), ("Retry-After", "7")], 7),
+]
+
+
+@pytest.mark.parametrize(("headers", "seconds"), RESETS, ids=str)
+def test_client_waits_until_a_limit_is_reset(headers: list[tuple[str, str]], seconds: float | None) -> None:
+    time = Time()
+    with served([http(429, headers=headers), http(200, {"data": WEBSITE})], time) as (client, _):
+        assert client.get_website(7) == WEBSITE
+    assert time.slept == [pytest.approx(seconds or MIN_INTERVAL)]
+
+
+def test_time_of_a_reset_is_compared_with_the_own_clock_without_a_date() -> None:
+    time = Time()
+    reset = str(int(real_time.time()) + 30)
+    with served([http(429, headers=[("X-RateLimit-Reset", reset)]), http(200, {"data": WEBSITE})], time) as (client, _):
+        client.get_website(7)
+    assert 25 < time.slept[0] <= 30
+
+
+@pytest.mark.parametrize("header", ["Retry-After", "RateLimit-Reset"])
+@pytest.mark.parametrize("operation", ["list", "update", "create"])
+def test_request_waits_while_other_tasks_use_up_each_minute(header: str, operation: str) -> None:
+    """Two other tasks with the same key take all requests of ten minutes."""
+    time = Time()
+    free_at = time.now + 600
+
+    def respond(request: Request) -> bytes:
+        if time.now < free_at:
+            return http(429, headers=[(header, str(60 - int(time.now) % 60))])
+        record = http(200, {"data": WEBSITE})
+        return record if request.method != "GET" else answer_read(request, [WEBSITE])
+
+    with served(respond, time) as (client, server):
+        do(client, operation)
+        assert len(server.requests) < 20
+
+
+def test_request_waits_while_other_requests_of_the_task_are_accepted() -> None:
+    """The service does not say when to continue. Another thread reads meanwhile."""
+    time = Time()
+    free_at = time.now + 10 * REFUSED_SECONDS
+
+    def respond(request: Request) -> bytes:
+        if request.path.endswith("/7") and time.now < free_at:
+            client.get_account()
+            return http(429)
+        return answer_read(request, [WEBSITE])
+
+    with served(respond, time) as (client, _):
+        assert client.get_website(7) == WEBSITE
+
+
+def test_refused_update_does_not_wait_for_ever_because_its_reads_are_accepted() -> None:
+    time = Time()
+    began = time.now
+
+    def respond(request: Request) -> bytes:
+        return http(429) if request.method == "PATCH" else answer_read(request, [WEBSITE])
+
+    with served(respond, time) as (client, _), pytest.raises(AnalyticsApiError):
+        client.change_website(7, lambda _: {"email": False})
+    assert time.now - began < 2 * REFUSED_SECONDS
+
+
+def test_request_that_is_always_refused_fails_although_others_are_accepted() -> None:
+    time = Time()
+    began = time.now
+
+    def respond(request: Request) -> bytes:
+        if request.path.endswith("/7"):
+            client.get_account()
+            return http(429, headers=[("Retry-After", "60")])
+        return answer_read(request, [WEBSITE])
+
+    with served(respond, time) as (client, _), pytest.raises(AnalyticsApiError):
+        client.get_website(7)
+    assert MAX_REFUSED_SECONDS <= time.now - began < 2 * MAX_REFUSED_SECONDS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import email.utils
 import socket
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -317,3 +318,40 @@ def test_what_an_update_with_a_lost_answer_reset_is_compared_with_the_record_bef
         with pytest.raises(NotAppliedError, match="privacy is 'public', was 'private'; exclude_ips lacks 192"):
             client.update_website(7, email=True)
         assert [request.method for request in server.requests[:4]] == ["GET", "PATCH", "GET", "PATCH"]
+
+
+@pytest.mark.parametrize("before", [["show"], ["show", "update"], ["create"], ["list", "create"]], ids=str)
+def test_create_uses_a_new_connection(before: list[str]) -> None:
+    """The service may be about to close an idle connection, and a create is not sent again."""
+    with served([RECORD]) as (client, server):
+        for operation in before:
+            with suppress(AnalyticsError):
+                do(client, operation)
+        connections = server.connections
+        do(client, "create")
+        assert server.connections == connections + 1
+        do(client, "show")
+        assert server.connections == connections + 1
+
+
+def test_creates_succeed_if_the_service_closes_idle_connections() -> None:
+    """The service reads a second request on a connection, and closes it without a response, unless it is a read."""
+    served_connections: set[threading.Thread] = set()
+    created: list[bytes] = []
+
+    def respond(request: Request) -> bytes | Reply:
+        thread = threading.current_thread()
+        is_reused = thread in served_connections
+        served_connections.add(thread)
+        if request.method != "POST":
+            return RECORD
+        if is_reused:
+            return Reply(then="close")
+        created.append(request.body)
+        return http(201, {"data": WEBSITE})
+
+    with served(respond) as (client, _):
+        for number in range(10):
+            client.get_website(7)
+            client.send_create(f"{number}.example", {})
+    assert len(created) == 10

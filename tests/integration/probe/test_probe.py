@@ -59,13 +59,13 @@ CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
     (
         {"list_key": "rows", "lists_beside": "groups", **P, "links": "header"},
         {"list": "SET"},
-        {"list_key": "rows", **P},
+        {"list_key": "rows"},
     ),
     ({"first_page": 0}, {}, {}),
     (P, {}, {}),
     ({**P, "links": "absent"}, {"list": "SET"}, P),
     ({**P, "links": "list"}, {"list": "SET"}, P),
-    ({"page_parameter": "blatt", "links": "header"}, {"list": "SET"}, {"page_parameter": "blatt"}),
+    ({"page_parameter": "blatt", "links": "header"}, {}, {}),
     ({**P, "metadata": "none"}, {"list": "SET", **TWICE}, P),
     ({"paginator": "cursor"}, TWICE, {}),
     ({"paginator": "cursor", "links": "absent"}, {"list": "SET", **TWICE}, {"page_parameter": "page"}),
@@ -147,7 +147,7 @@ def is_read(sandbox: Zoo, probe: Probe) -> bool:
 @pytest.mark.parametrize("count", [0, 1, 10, 11, 100, 101])
 @pytest.mark.parametrize(
     ("options", "fails_with_pages"),
-    [({}, False), ({"ignored": ["page"]}, True), ({"paginator": "cursor"}, False), ({**P, "links": "header"}, False)],
+    [({}, False), ({"ignored": ["page"]}, True), ({"paginator": "cursor"}, False), ({**P, "links": "list"}, False)],
     ids=str,
 )
 def test_no_number_of_websites_leads_to_a_wrong_answer(
@@ -288,7 +288,7 @@ def test_a_wrong_key_fails_and_is_not_shown(wrong_key: str, told: str, analytics
     [
         ({}, 0),
         ({"page_offset": 1}, 1),
-        ({**P, "links": "header", "list_key": None}, 2),
+        ({**P, "links": "absent", "list_key": None}, 2),
         ({"record_key": "data.website", "ignored": ["search", "favorite"]}, 1),
         ({"domain_as": "with port", "lists_as": "br", "list_hides": ["exclude_ips"]}, 0),
     ],

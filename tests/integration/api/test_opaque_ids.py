@@ -1,0 +1,146 @@
+"""Lists whose ids have no order: complete while others create websites, and each domain is created once."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any
+
+import pytest
+from raw_server import Request, http, list_body
+from wire_client import client_of, served
+
+from airflow_provider_analytics.exceptions import DomainError, IncompleteListError
+
+_ULID_LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def _scrambled(n: int) -> str:
+    return hashlib.sha256(str(n).encode()).hexdigest()
+
+
+def uuid7(n: int) -> str:
+    """Return an id whose time is that of a clock of one of three servers, which differ."""
+    milliseconds = 1_795_000_000_000 + n - 200 * (n % 3)
+    return str(uuid.UUID(f"{milliseconds:012x}7{_scrambled(n)[:3]}8{_scrambled(n)[3:18]}"))
+
+
+def ulid(n: int) -> str:
+    """Return an id as :func:`uuid7`, in the alphabet of ULIDs."""
+    number = uuid.UUID(uuid7(n)).int
+    return "".join(_ULID_LETTERS[(number >> shift) & 31] for shift in range(125, -1, -5))
+
+
+#: Kind of an id to the id of a website.
+IDS: dict[str, Callable[[int], str]] = {
+    "19 digits as text": lambda n: str(10**18 + int(_scrambled(n)[:12], 16)),
+    "UUIDv7": uuid7,
+    "UUIDv4": lambda n: str(uuid.UUID(f"{_scrambled(n)[:12]}4{_scrambled(n)[12:15]}8{_scrambled(n)[15:30]}")),
+    "ULID": ulid,
+    "hexadecimal object id": lambda n: _scrambled(n)[:24],
+}
+
+
+class Service:
+    """A service with such ids, which sorts by them, without a unique domain."""
+
+    def __init__(self, size: int, kind: str, *, has_total: bool = True) -> None:
+        self.make_id = IDS[kind]
+        self.websites = [self._website(n, f"{n}.example") for n in range(size)]
+        self._has_total = has_total
+        self._numbers = count(size)
+        self._lock = threading.Lock()
+        #: Called before each list request.
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def _website(self, n: int, domain: str) -> dict[str, Any]:
+        return {"id": self.make_id(n), "domain": domain}
+
+    def create(self, domain: str) -> dict[str, Any]:
+        with self._lock:
+            website = self._website(next(self._numbers), domain)
+            self.websites.append(website)
+            return website
+
+    def __call__(self, request: Request) -> bytes:
+        if request.method == "POST":
+            return http(201, {"data": self.create(request.body.decode().removeprefix("domain="))})
+        if request.path.endswith("/websites"):
+            self.meanwhile()
+            with self._lock:
+                body = list_body(request.query, self.websites)
+            return http(200, body if self._has_total else {"data": body["data"]})
+        found = [one for one in self.websites if request.path.endswith(f"/{one['id']}")]
+        return http(200, {"data": found[0]}) if found else http(404, {"message": "none"})
+
+
+ORDERS: tuple[dict[str, Any], ...] = ({}, {"sort": "asc"}, {"sort_by": "domain", "sort": "asc"})
+
+
+@pytest.mark.parametrize("has_total", [True, False])
+@pytest.mark.parametrize("size", [90, 250])
+@pytest.mark.parametrize("kind", IDS)
+def test_list_with_opaque_ids_is_read_once_while_websites_are_created(kind: str, size: int, has_total: bool) -> None:
+    for query in ORDERS:
+        service = Service(size, kind, has_total=has_total)
+        before = {website["id"] for website in service.websites}
+        numbers = count()
+        service.meanwhile = lambda: service.create(f"new-{next(numbers)}.example")  # noqa: B023
+        with served(service) as (client, _):
+            found = [website["id"] for website in client.list_websites(**query)]
+            assert client.stats.lists_read_again == 0
+        assert before <= {*found}
+        assert len(found) == len({*found})
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_domains_are_created_once_by_tasks_at_the_same_time(kind: str) -> None:
+    service = Service(250, kind)
+    domains = [f"new-{number}.example" for number in range(24)]
+    ready = threading.Barrier(len(domains))
+    with served(service) as (_, server):
+
+        def create(domain: str) -> bool:
+            with client_of(server.url) as client:
+                ready.wait(30)
+                return client.ensure_website(domain).created
+
+        with ThreadPoolExecutor(len(domains)) as pool:
+            assert all(pool.map(create, domains))
+    new = sorted(website["domain"] for website in service.websites[250:])
+    assert new == sorted(domains)
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_second_website_of_a_domain_is_found_among_opaque_ids(kind: str) -> None:
+    """Another task creates the domain between the lookup and the create; the new websites are not the first ones."""
+    service = Service(250, kind)
+    with served(service) as (client, server):
+        find = client.look_up
+
+        def look_up(domain: str) -> Any:
+            found = find(domain)
+            service.create(domain)
+            return found
+
+        client.look_up = look_up  # type: ignore[method-assign]
+        with pytest.raises(DomainError, match="2 websites have the domain"):
+            client.ensure_website("new.example")
+        assert server.sent.count("POST /api/v1/websites") == 1
+
+
+@pytest.mark.parametrize("has_total", [True, False])
+def test_list_with_opaque_ids_is_refused_while_websites_are_deleted(has_total: bool) -> None:
+    service = Service(350, "UUIDv7", has_total=has_total)
+
+    def delete() -> None:
+        service.websites.sort(key=lambda website: website["id"])
+        service.websites.pop(-1 if len(service.websites) % 2 else 0)
+
+    service.meanwhile = delete
+    with served(service) as (client, _), pytest.raises(IncompleteListError, match="Gave up after 4 attempts"):
+        client.list_websites()

@@ -1,0 +1,128 @@
+"""Values that a service rejects, as frameworks report them; and writes that it accepts and applies later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from raw_server import Request, answer_read, http
+from wire_client import WEBSITE, Time, do, error_of, served
+
+from airflow_provider_analytics.exceptions import AnalyticsApiError, NotAppliedError
+
+BAD_IP = "Enter a valid IP address."
+#: Framework to the body of its response, the messages by field, and a part of the message.
+BODIES: dict[str, tuple[dict[str, Any], dict[str, list[str]], str]] = {
+    "Laravel": ({"message": "Bad.", "errors": {"exclude_ips": [BAD_IP]}}, {"exclude_ips": [BAD_IP]}, "Bad."),
+    "Django REST framework": ({"exclude_ips": [BAD_IP]}, {"exclude_ips": [BAD_IP]}, BAD_IP),
+    "Rails": ({"errors": ["Exclude ips is not valid"], "message": "Bad."}, {}, "Bad. Exclude ips is not valid"),
+    "Go": (
+        {"message": "Bad.", "details": [{"field": "exclude_ips", "error": BAD_IP}]},
+        {"exclude_ips": [BAD_IP]},
+        "Bad.",
+    ),
+    "details by field": ({"message": "Bad.", "details": {"email": "wrong"}}, {"email": ["wrong"]}, "Bad."),
+    "details as text": ({"message": "Bad.", "details": [BAD_IP, "Line 2."]}, {}, f"Bad. {BAD_IP} Line 2."),
+    "other details": ({"message": "Bad.", "details": {"hint": "use IPv4"}}, {}, "Bad. hint: use IPv4"),
+    "Google": (
+        {"error": {"code": 400, "message": "Bad.", "details": [{"field": "domain", "description": "wrong"}]}},
+        {"domain": ["wrong"]},
+        "Bad.",
+    ),
+    "JSON:API": (
+        {"errors": [{"title": "Bad", "detail": BAD_IP, "source": {"pointer": "/data/attributes/exclude_ips"}}]},
+        {"exclude_ips": [BAD_IP]},
+        BAD_IP,
+    ),
+    "FastAPI": (
+        {"detail": [{"loc": ["body", "exclude_ips"], "msg": BAD_IP, "type": "value_error"}]},
+        {"exclude_ips": [BAD_IP]},
+        BAD_IP,
+    ),
+    "Symfony": (
+        {"title": "Bad.", "violations": [{"propertyPath": "exclude_ips", "message": BAD_IP}]},
+        {"exclude_ips": [BAD_IP]},
+        "Bad.",
+    ),
+    "a message alone": ({"message": "exclude_ips: bad"}, {}, "exclude_ips: bad"),
+}
+
+
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize("framework", BODIES)
+def test_rejected_value_is_reported_completely_and_not_retried(framework: str, status: int) -> None:
+    body, errors, message = BODIES[framework]
+    error = error_of(http(status, body), lambda client: do(client, "update"), AnalyticsApiError)
+    assert error.errors == errors
+    assert message in str(error)
+    assert all(text in str(error) for texts in errors.values() for text in texts)
+    assert error.before_retry == "correct the value first"
+
+
+@pytest.mark.parametrize("operation", ["list", "show", "account"])
+def test_read_with_status_400_may_be_retried(operation: str) -> None:
+    error = error_of(http(400, {"message": "no"}), lambda client: do(client, operation), AnalyticsApiError)
+    assert error.before_retry == ""
+
+
+def test_write_with_status_400_and_a_web_page_may_be_retried() -> None:
+    page = http(400, b"<html><title>400 Bad Request</title>", kind="text/html")
+    assert error_of(page, lambda client: do(client, "update"), AnalyticsApiError).before_retry == ""
+
+
+class LateService:
+    """A service that responds to writes with 202, and applies them some seconds later."""
+
+    def __init__(self, time: Time, seconds: float) -> None:
+        self.time = time
+        self.seconds = seconds
+        self.record: dict[str, Any] | None = {**WEBSITE, "email": 0}
+        self._changes: list[tuple[float, dict[str, Any] | None]] = []
+
+    def __call__(self, request: Request) -> bytes:
+        for at, record in self._changes:
+            if self.time.now >= at:
+                self.record = record
+        if request.method == "GET":
+            return answer_read(request, [self.record] if self.record else [])
+        changed = {"POST": {**WEBSITE}, "PATCH": {**WEBSITE, "email": 1}, "DELETE": None}[request.method]
+        self._changes.append((self.time.now + self.seconds, changed))
+        return http(202, {"message": "queued"})
+
+
+@pytest.fixture
+def _real_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("_real_waits")
+@pytest.mark.parametrize("seconds", [2, 10, 25])
+def test_accepted_write_is_waited_for(seconds: float) -> None:
+    time = Time()
+    service = LateService(time, seconds)
+    with served(service, time) as (client, _):
+        assert client.update_website(7, email=True).record["email"] == 1
+    service = LateService(time, seconds)
+    with served(service, time) as (client, _):
+        client.delete_website(7)
+    service = LateService(time, seconds)
+    service.record = None
+    with served(service, time) as (client, server):
+        assert client.ensure_website("new.example").created
+        assert [request.method for request in server.requests].count("POST") == 1
+
+
+@pytest.mark.usefixtures("_real_waits")
+def test_accepted_write_that_is_not_applied_in_time_is_reported_as_accepted() -> None:
+    for call in (lambda client: client.update_website(7, email=True), lambda client: client.delete_website(7)):
+        time = Time()
+        error = error_of(LateService(time, 10_000), call, NotAppliedError, time=time)
+        assert "The service accepted the write (202), but it is not in effect after 31.5 s" in str(error)
+
+
+@pytest.mark.usefixtures("_real_waits")
+def test_write_with_another_status_is_not_waited_for_longer() -> None:
+    time = Time()
+    record = http(200, {"data": {**WEBSITE, "email": 0}})
+    error_of(record, lambda client: client.update_website(7, email=True), NotAppliedError, time=time)
+    assert sum(time.slept) < 20
