@@ -11,7 +11,7 @@ from airflow_provider_analytics.api.checks import short_repr
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import AS_IS, EntryType, entry_of, line_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, normalise, raw_lines
-from airflow_provider_analytics.api.verification import Record, shows
+from airflow_provider_analytics.api.verification import Record, has_value
 from airflow_provider_analytics.readable import MASK, is_plain, readable
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import website_of
@@ -85,7 +85,7 @@ def _settings(record: Record, *, restore: bool) -> tuple[dict[str, Any], list[st
         lines = raw_lines(field, record.get(field)) if field in LINE_FIELDS else None
         if field not in record:
             left_out.append(f"{field} omitted, the record does not contain it")
-        elif lines and not shows(field, record):
+        elif lines and not has_value(field, record):
             left_out.append(f"{field} omitted, {short_repr(lines[-1])} holds several entries or is cut off")
         elif lines is not None:
             items, lost = _items(LINE_FIELDS[field], lines)
