@@ -34,8 +34,9 @@ TEMPORARY = ".tmp"
 #: Permissions of files on a local disk: readable by others, as the umask allows, or private.
 SHARED, PRIVATE = 0o666, 0o600
 
-#: Maximum size of a file that people wrote, and of all files of a folder together.
-MAX_TEXT_BYTES = 10_000_000
+#: Maximum size of a file that people wrote, and of all files of a folder together: 400 bytes for each of ten thousand
+#: websites.
+MAX_TEXT_BYTES = 4_000_000
 
 #: Hours after which a temporary folder is removed: its process was killed, because no snapshot takes so long.
 ABANDONED_AFTER_HOURS = 48

@@ -17,7 +17,7 @@ from airflow_provider_analytics.api.dialect import Answer, Page, Record
 from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, may_become, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, Privacy, UpdateSettings
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, ids_descend, read_again, requests_of_a_list
-from airflow_provider_analytics.api.redaction import without_secrets
+from airflow_provider_analytics.api.redaction import RESERVED, names_in, without_reserved, without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Texts, Transport, may_have_been_applied
 from airflow_provider_analytics.api.verification import (
@@ -168,7 +168,18 @@ class AnalyticsClient:
         return self.transport.stopped
 
     def for_output(self, data: Returned) -> Returned:
-        """Return JSON data without keys that name a secret, and without the secrets of this client."""
+        """Return JSON data without keys that name a secret, and without the secrets of this client.
+
+        Keys that Airflow reserves are left out, because Airflow could not return them.
+        """
+        reserved = sorted(name for name in names_in(data) if name.startswith(RESERVED))
+        if reserved:
+            log.warning(
+                "Left out %s of the records: Airflow reserves keys that begin with %r.",
+                readable(", ".join(reserved)),
+                RESERVED,
+            )
+            data = without_reserved(data)
         return without_secrets(data, self.redact)
 
     # Reading

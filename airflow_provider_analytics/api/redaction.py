@@ -22,6 +22,8 @@ SENSITIVE_NAMES = frozenset({
     "dsn", "keyfile_dict", "passphrase", "passwd", "password", "private_key", "proxies", "proxy", "proxy_password",
     "secret", "service_account", "service_key", "token", "webhook_url",
 })  # fmt: skip
+#: Beginning of the keys with which Airflow marks serialized objects, such as ``__classname__``.
+RESERVED = "__"
 _SEPARATORS = re.compile(r"\W+")
 
 _NESTED = frozenset({dict, list, tuple})
@@ -52,6 +54,16 @@ def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
             return data
     cleaned: Data = _redact(data, secrets or _NO_SECRETS)
     return cleaned
+
+
+def without_reserved(data: Data) -> Data:
+    """Return JSON data without keys that begin with :data:`RESERVED`, at any depth."""
+    cleaned: Any = data
+    if isinstance(data, Mapping):
+        cleaned = {name: without_reserved(inner) for name, inner in data.items() if not name.startswith(RESERVED)}
+    elif isinstance(data, (list, tuple)):
+        cleaned = [without_reserved(inner) for inner in data]
+    return cleaned  # type: ignore[no-any-return]
 
 
 def may_hold_a_secret(document: bytes, names: Iterable[str], secrets: Redactor | None = None) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_provider_analytics.commands.output import write_commands
 from airflow_provider_analytics.readable import counted, readable
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ def run(args: argparse.Namespace) -> int:
         number = len(parse_websites_files(_texts(args.path)).websites)
     except ProblemsError as error:
         problems = error.problems
-    sys.stdout.write(FORMATS[args.format](problems))
+    text = FORMATS[args.format](problems)
+    if args.format == "github":
+        write_commands(text)
+    else:
+        sys.stdout.write(text)
     summary = counted(len(problems), "problem") if problems else f"{number:,} websites, no problems"
     sys.stderr.write(f"{readable(args.path)}: {summary}\n")
     return 1 if problems else 0

@@ -270,7 +270,8 @@ class ExportWebsitesOperator(AnalyticsOperator):
 
         ExportWebsitesOperator(task_id="export", config_path="s3://analytics-state/websites.yaml")
 
-    :param config_path: where to write the YAML file (URL or absolute path). (templated)
+    :param config_path: where to write the YAML file (URL or absolute path). On a local disk, only the user of the
+        worker can read it, because it contains addresses. (templated)
     :param base_path: ``base_path`` of :class:`SnapshotWebsitesOperator`; None exports the current state. (templated)
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
     :param dataset: ``dataset`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)
@@ -306,6 +307,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         from airflow_provider_analytics.hooks.object_storage import write_text
         from airflow_provider_analytics.reconcile.selection import parse_selectors, raise_unmatched, select
         from airflow_provider_analytics.reconcile.websites_export import export_websites
+        from airflow_provider_analytics.storage import PRIVATE
 
         with self.connected(context) as hook:
             if (self.base_path is None) != (self.snapshot_date is None):
@@ -318,7 +320,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
                 raise_unmatched([f"websites: {one!r}" for one in unmatched])
                 records = [record for record in records if str(record["id"]) in chosen]
             text, left_out = export_websites(records, origin=origin, restore=bool(self.base_path))
-            write_text(self.config_path, "config_path", text)
+            write_text(self.config_path, "config_path", text, PRIVATE)
         self.log.info("Exported %d websites of %s to %s", len(records), origin, self.config_path)
         if left_out:
             listed = "\n".join(left_out[:SHOWN_CHANGES])

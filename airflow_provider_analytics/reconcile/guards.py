@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS, Privacy, count_entries, normalise, raw_lines
 from airflow_provider_analytics.api.verification import Record
-from airflow_provider_analytics.guards import loses_too_much
+from airflow_provider_analytics.guards import MIN_COUNTED, loses_too_much
 from airflow_provider_analytics.readable import first_of
 from airflow_provider_analytics.reconcile.lists import Lists
 from airflow_provider_analytics.reconcile.plan import Change, Plan, short
@@ -36,7 +36,8 @@ def guarded(
     * ``delete``: deleted websites, of all compared websites; ``empty`` refuses to delete all of them;
     * ``public``: statistics pages that become public, of the pages of remaining websites that are not public;
     * ``loss``: of a managed list, the entries that left it before their last day, of the distinct entries that it had
-      in its last run; otherwise, the entries by which lists get shorter, of all entries on remaining websites.
+      in its last run, and the entries that websites lose although they did not leave it in this run, of all entries on
+      remaining websites; of other lists, the entries by which lists get shorter, of all entries on remaining websites.
 
     Totals below :data:`guards.MIN_COUNTED` are not checked, but ``empty``.
 
@@ -54,6 +55,9 @@ def guarded(
         if name not in managed:
             found["loss"] += _lost(plan, name, kept, limit)
     found["loss"] += left(lists, managed, limit, accept)
+    if lists is not None:
+        for name in managed:
+            found["loss"] += _removed(plan, name, kept, limit, lists)
     # The problems first, because a task log cuts off.
     findings = {
         guard: "\n".join(sorted(lines, key=lambda line: line.startswith("- ")))
@@ -112,6 +116,31 @@ def left(lists: Lists | None, managed: Collection[str], limit: float, accept: Co
         what = f"entries left the list {lists.table.identity.list!r}"
         lines += _finding(len(gone), len(before), limit, what, [first_of(gone, _MAX_WORST, show=short)])
     return lines
+
+
+def _removed(plan: Plan, name: str, kept: Sequence[Record], limit: float, lists: Lists) -> list[str]:
+    """Return the finding if websites lose entries that the list did not lose in this run.
+
+    Such entries are a rest of an earlier run, or the table was damaged or forged: it is then no proof that they were
+    ever on the list. Replacing an entry is not a loss. The entries of a host name may change every night.
+    """
+    rows = lists.before.rows.get(name, {}).values()
+    listed = {entry for entries in rows for entry, source in entries.items() if not source.left}
+    shorter: list[tuple[int, Change]] = []
+    distinct: set[str] = set()
+    for change in plan.changes:
+        for one in change.fields if change.action == "update" else ():
+            others = [entry for entry in one.removed if entry not in listed] if one.field == name else []
+            lost = min(one.fewer, len(others))
+            if lost > 0:
+                shorter.append((lost, change))
+                distinct.update(others)
+    if len(distinct) < MIN_COUNTED:
+        return []
+    there = sum(count_entries(name, raw_lines(name, record.get(name))) for record in kept)
+    what = f"{name} entries would be removed from websites, although they did not leave the list in this run"
+    worst = [_describe_loss(change, name) for _, change in sorted(shorter, key=lambda one: -one[0])[:_MAX_WORST]]
+    return _finding(sum(lost for lost, _ in shorter), there, limit, what, worst)
 
 
 def _lost(plan: Plan, name: str, kept: Sequence[Record], limit: float) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ _MAX_PROBLEMS = 20
 _MAX_CHARACTERS = 300
 #: Number of problems with a suggestion, because it takes long to find the nearest name.
 _MAX_SUGGESTIONS = 100
+#: libyaml compares each %TAG with all others, which takes long and cannot be interrupted. A version is harmless.
+_DIRECTIVE = re.compile(r"^%(?!YAML )\S*", re.MULTILINE)
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 #: Parts of messages about a text that YAML reads as something else, such as ``2001:db8::`` or ``*.example.com``.
 _UNQUOTED = ("mapping values are not allowed", "found unexpected ':'", "expected alphabetic or numeric character")
@@ -98,6 +101,11 @@ class Values:
         self._places[()] = self._at(None)
         if isinstance(text, ValueError):
             raise ProblemsError([(self._at(None), str(text))])
+        directive = _DIRECTIVE.search(text)
+        if directive:
+            line = text.count("\n", 0, directive.start()) + 1
+            problem = f"the directive {readable(directive[0])} is not allowed; remove the line"
+            raise ProblemsError([(Place(self.source, line, 1), problem)])
         try:
             self._text = text
             self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)

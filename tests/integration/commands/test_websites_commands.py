@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.commands.output import plain_output
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Capture = pytest.CaptureFixture[str]
@@ -126,3 +127,57 @@ def test_a_connection_that_does_not_exist_is_named(
 def test_why_names_a_folder_without_lists(tmp_path: Path, capsys: Capture) -> None:
     assert main(["why", "192.0.2.1", "--state-path", f"{tmp_path}/missing"]) == 1
     assert f"state_path='{tmp_path}/missing' has no lists" in capsys.readouterr().err
+
+
+#: Names that GitHub would take for commands at the beginning of a line.
+COMMANDS = ["::add-mask::e", " ::stop-commands::x", "\t::error::x", "##[add-mask]e", "x ##[error]y"]
+
+
+def commands_in(text: str) -> list[str]:
+    """Return the lines that GitHub takes for workflow commands."""
+    return [line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("output", ["text", "github", "gitlab"])
+def test_validate_prints_no_workflow_command_of_a_file_name(
+    name: str, output: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(f"{name}.yaml").write_text(f"websites:\n  '{name.strip()}': {{privcy: 1}}\n")
+    assert main(["validate", f"{name}.yaml", "--format", output]) == 1
+    printed, summary = capsys.readouterr()
+    assert commands_in(summary) == []
+    if output == "github":
+        lines = printed.splitlines()
+        assert all(line.startswith("::error file=") for line in lines)
+        assert commands_in("\n".join(line.removeprefix("::error") for line in lines)) == []
+    else:
+        assert commands_in(printed) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_print_no_workflow_command_of_an_argument_or_a_website(
+    name: str, analytics_sandbox: SandboxServer, tmp_path: Path, capsys: Capture
+) -> None:
+    analytics_sandbox.add_website("a.example", exclude_params=f"{name}\n\n{name}")
+    file = tmp_path / "websites.yaml"
+    file.write_text("modes: {exclude_params: replace}\nwebsites: {a.example: {exclude_params: [x]}}")
+    assert main(["plan", str(file), "--markdown", str(tmp_path / "plan.md")]) in (0, 2)
+    for arguments in (["validate", name], ["why", name, "--state-path", name], ["plan", str(file), "--accept", name]):
+        assert main(arguments) in (1, 2)
+    with pytest.raises(SystemExit):
+        main(["plan", str(file), f"x\n{name}"])
+    with pytest.raises(SystemExit):
+        main([f"x\n{name}"])
+    assert commands_in("".join(capsys.readouterr())) == []
+
+
+def test_output_in_parts_is_escaped_as_a_whole(capsys: Capture) -> None:
+    parts = ["a", ":", ":b\n", "  ", "::c\n", "d ", "::e\n", "\n", "::f::", "\n:", ":g", "\n  \n", "::h"]
+    with plain_output():
+        for part in parts:
+            sys.stdout.write(part)
+    written = capsys.readouterr().out
+    assert written.replace("\\x3a", ":") == "".join(parts)
+    assert [line for line in commands_in(written) if line != "::g"] == []

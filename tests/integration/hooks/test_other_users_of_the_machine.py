@@ -15,6 +15,7 @@ from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.hooks.object_storage import SharedFile
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
@@ -58,6 +59,20 @@ def test_snapshots_with_addresses_are_for_their_owner_as_lists_are(
     found = modes(tmp_path)
     assert {found[name] for name in found if (tmp_path / name).is_file()} == {file}
     assert {found[name] for name in found if (tmp_path / name).is_dir()} == {folder}
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_exports_with_addresses_are_for_their_owner(
+    exists: bool, serving: Serving, execute: Execute, tmp_path: Path
+) -> None:
+    file = tmp_path / "new" / "websites.yaml"
+    if exists:
+        file.parent.mkdir()
+        file.write_text("")
+    with serving({"id": 1, "domain": "a.example", "exclude_ips": "192.0.2.1"}):
+        execute(ExportWebsitesOperator, config_path=str(file))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == (0o755 if exists else 0o700)
 
 
 def test_no_audit_trail_is_written_through_a_planted_link(

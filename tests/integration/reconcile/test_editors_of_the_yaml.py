@@ -141,6 +141,29 @@ def test_the_time_grows_with_the_length_only(read: Callable[[int], Any]) -> None
     assert seconds(4) < 8 * seconds(1) + 0.5
 
 
+@pytest.mark.parametrize("read", [parse, parse_websites])
+@pytest.mark.parametrize("line", ["%TAG !{}! tag:example.com,2026:", "%TAG ! !", "%OTHER {}"])
+def test_directives_are_rejected_before_the_file_is_parsed(line: str, read: Callable[[str], Any]) -> None:
+    """1.6 MB of them took 20 s, in which no timeout could stop the task."""
+    directives = "\n".join(line.format(f"a{number}") for number in range(40_000))
+    started = time.process_time()
+    with pytest.raises(ValueError, match=r"(websites\.yaml|config):1: the directive %(TAG|OTHER) is not allowed"):
+        read(f"{directives}\n---\nwebsites: {{}}\n")
+    assert time.process_time() - started < 1
+
+
+def test_file_may_begin_with_its_yaml_version_and_contain_percent_signs() -> None:
+    text = "%YAML 1.1\n---\nwebsites:\n  a.example:\n    exclude_params:\n      - '%a'\n"
+    assert len(parse(text).websites) == 1
+
+
+def test_largest_file_has_room_for_ten_thousand_websites() -> None:
+    website = "  website-00000.shop.example.com: {privacy: private, email: false, groups: [office, staging, germany],\n"
+    website += "    also_exclude_ips: [{entry: 203.0.113.100, owner: 'web team', until: 2026-12-31}],\n"
+    website += "    exclude_params: [utm_source, utm_medium, utm_campaign, gclid, fbclid], exclude_bots: true}\n"
+    assert 10_000 * len(website) < MAX_TEXT_BYTES <= 4_000_000
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "secret").write_text("websites: {of-another.example: {}}")
