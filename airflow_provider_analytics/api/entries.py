@@ -95,6 +95,7 @@ class EntryType:
 
         :raises ValueError: if it is invalid; the message is the problem.
         """
+        _visible(entry)
         if _NOT_IN_A_WORD.search(entry):
             raise ValueError("contains white space, a separator or a quote; write one parameter per line")
 

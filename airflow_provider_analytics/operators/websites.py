@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
@@ -76,8 +77,9 @@ class ListWebsitesOperator(AnalyticsOperator):
         filters = {name: getattr(self, name) for name in names}
         with self.connected(context) as hook:
             limit = whole_number("max_records", self.max_records, at_least=1)
+            most = min(limit + 1, sys.maxsize)
             websites = read_again(
-                lambda listing: list(islice(listing, limit + 1)), lambda: hook.client.iter_websites(**filters)
+                lambda listing: list(islice(listing, most)), lambda: hook.client.iter_websites(**filters)
             )
             if len(websites) > limit:
                 raise permanent_failure(
@@ -142,10 +144,12 @@ class _SettingsOperator(AnalyticsOperator):
 
     def _settings(self, names: Iterable[str]) -> dict[str, Any]:
         """Return the given settings, with the password from ``password_from``."""
+        from airflow_provider_analytics.api.fields import check_password_from
         from airflow_provider_analytics.operators.passwords import passwords_of
 
         settings = {name: getattr(self, ARGUMENTS.get(name, name)) for name in names}
         if (reference := settings.get("password")) is not None:
+            check_password_from(reference)
             settings["password"] = passwords_of({reference: ["the website"]})[reference]
         return {name: value for name, value in settings.items() if value is not None}
 
