@@ -16,7 +16,9 @@ Choice = TypeVar("Choice")
 #: Length of a name, and number of known names, up to which a similar name is suggested.
 _MAX_COMPARED = 100
 #: Python's spelling of None or a list, unlike the glob ``[ab]``.
-_PYTHON = re.compile(r"None|[\[({].*('|None).*[\])}]", re.DOTALL)
+_PYTHON = re.compile(r"[\[({].*('|None).*[\])}]", re.DOTALL)
+#: How Python, JSON and pandas write a missing value, in lower case.
+_MISSING = ("none", "null", "nan")
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 #: Placeholder for a value that may be a secret.
 NOT_SHOWN = object()
@@ -109,6 +111,11 @@ def _number(value: object) -> float:
     return math.nan
 
 
+def is_missing_text(value: object) -> bool:
+    """Return whether a value is the text of a missing value, which a template renders for None, null or NaN."""
+    return isinstance(value, str) and value.strip().lower() in _MISSING
+
+
 def text_list(name: str, text: str) -> list[Any] | None:
     """Return the list in a JSON text, such as one that a template renders with ``tojson``; None for any other text.
 
@@ -120,7 +127,7 @@ def text_list(name: str, text: str) -> list[Any] | None:
             found = json.loads(plain)
             if isinstance(found, list):
                 return found
-    if _PYTHON.fullmatch(plain):
+    if is_missing_text(plain) or _PYTHON.fullmatch(plain):
         raise refused(name, text, "a list, or its JSON text: use the filter tojson in the template")
     return None
 

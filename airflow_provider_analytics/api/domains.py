@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import idna
 
-from airflow_provider_analytics.api.checks import refused
+from airflow_provider_analytics.api.checks import is_missing_text, refused
 from airflow_provider_analytics.readable import is_plain
 
 _ALLOWED = "a domain name such as www.example.com, without scheme, port, path or spaces"
@@ -31,7 +31,7 @@ def check_domain(domain: object) -> str:
 
     :raises ValueError: if it cannot be a domain name.
     """
-    if not isinstance(domain, str) or domain == "None":  # an empty template renders to "None"
+    if not isinstance(domain, str) or is_missing_text(domain):
         raise refused("domain", domain, _ALLOWED)
     typographic = next((one for one in domain if _is_typographic(one)), None)
     if typographic is not None:

@@ -95,8 +95,17 @@ class EntryType:
 
         :raises ValueError: if it is invalid; the message is the problem.
         """
+        _visible(entry)
         if _NOT_IN_A_WORD.search(entry):
             raise ValueError("contains white space, a separator or a quote; write one parameter per line")
+
+    def entries_of(self, entry: str) -> Entries:
+        """Return the normalized entry; networks are allowed.
+
+        :raises ValueError: if it is invalid; the message is the problem.
+        """
+        self.check_entry(entry)
+        return (self.key(entry),)
 
     def is_in_another_form(self, lines: Sequence[str]) -> bool:
         """Return whether a list of the service is not written as docs/interface.md documents it.

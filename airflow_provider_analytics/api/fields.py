@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, TypedDict, Unpack
 
-from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, nearest, one_of, refused
+from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, is_missing_text, nearest, one_of, refused
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import Addresses, EntryType, each_line, stripped
 from airflow_provider_analytics.readable import is_plain
@@ -402,9 +402,12 @@ def check_website_id(website_id: object) -> str:
 
     :raises ValueError: if it cannot be a path segment.
     """
-    text = str(website_id) if isinstance(website_id, (int, str)) and not isinstance(website_id, bool) else ""
-    # An empty template renders to "None". A delete that ignores missing websites would succeed with it.
-    if not text or text in {"None", ".", ".."} or re.search(r"[\s\x00-\x1f\x7f/?#\\]", text):
+    text = ""
+    if isinstance(website_id, str) or (type(website_id) is int and website_id >= 0):
+        text = str(website_id)
+    # A delete that ignores missing websites would succeed with the text of a missing value.
+    is_path_segment = text not in ("", ".", "..") and not re.search(r"[\s/?#\\]", text) and is_plain(text)
+    if not is_path_segment or is_missing_text(text):
         raise refused("website_id", website_id, "the id of a website, a number or text")
     return text
 

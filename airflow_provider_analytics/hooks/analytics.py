@@ -18,7 +18,7 @@ from airflow_provider_analytics.api.stats import METRICS_PREFIX, TIMERS
 from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsError, StoppedError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
-from airflow_provider_analytics.hooks.connection import settings_from_connection
+from airflow_provider_analytics.hooks.connection import settings_from_connection, without_warnings_of_short_extras
 from airflow_provider_analytics.readable import readable
 
 
@@ -83,7 +83,8 @@ class AnalyticsHook(BaseHook):
 
     def _read_connection(self) -> Any:
         try:
-            return self.get_connection(self.analytics_conn_id)
+            with without_warnings_of_short_extras():
+                return self.get_connection(self.analytics_conn_id)
         except AirflowNotFoundException:
             variable = f"AIRFLOW_CONN_{self.analytics_conn_id.upper()}"
             if variable not in os.environ:

@@ -1,8 +1,12 @@
-"""Pure functions that convert an Airflow connection to client settings."""
+"""Functions that convert an Airflow connection to client settings."""
 
 from __future__ import annotations
 
 import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -16,6 +20,8 @@ from airflow_provider_analytics.readable import Redactor
 EXTRAS = tuple(CONNECTION_TYPE["conn-fields"])
 #: Prefix of a form field of Airflow 2, before the name of its extra.
 FORM_PREFIX = f"extra__{CONNECTION_TYPE['connection-type']}__"
+#: End of the names of Airflow's modules that mask secrets; they differ between versions.
+_MASKER = ".secrets_masker"
 
 
 class ConnectionLike(Protocol):
@@ -75,6 +81,27 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
     if settings is None or found:
         raise AnalyticsConfigError(found, source)
     return settings
+
+
+@contextmanager
+def without_warnings_of_short_extras() -> Iterator[None]:
+    """Leave out a warning of Airflow while it reads a connection.
+
+    Airflow treats each extra as a possible secret, and warns that one such as ``boolean_format`` is too short to be
+    masked. None of the short extras is a secret.
+    """
+    loggers = [logging.getLogger(name) for name in list(sys.modules) if name.endswith(_MASKER)]
+    for logger in loggers:
+        logger.addFilter(_is_other_warning)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(_is_other_warning)
+
+
+def _is_other_warning(record: logging.LogRecord) -> bool:
+    return "Skipping masking for a secret" not in record.getMessage()
 
 
 def _proxies_problem(settings: Settings) -> str:

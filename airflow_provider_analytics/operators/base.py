@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseOperator
 
-from airflow_provider_analytics.api.checks import names, once, refused
+from airflow_provider_analytics.api.checks import names, once
 from airflow_provider_analytics.exceptions import (
     MAX_MESSAGE,
     AnalyticsConfigError,
@@ -20,6 +20,7 @@ from airflow_provider_analytics.exceptions import (
     GuardError,
     StoppedError,
 )
+from airflow_provider_analytics.operators.values import check_value
 from airflow_provider_analytics.readable import readable
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ class FailWithoutRetry:
         if isinstance(error, AnalyticsError):
             first = error.before_retry
         if first:
-            raise permanent_failure(readable(str(error), MAX_MESSAGE, breaks="keep"), first) from None
+            # The message of Airflow does not name the argument.
+            argument = "analytics_conn_id: " if isinstance(error, AirflowNotFoundException) else ""
+            raise permanent_failure(f"{argument}{readable(str(error), MAX_MESSAGE, breaks='keep')}", first) from None
         if isinstance(error, AnalyticsError):
             raise without_frames(error) from None
 
@@ -200,12 +203,12 @@ def how_to_accept(guards: Sequence[str], context: Context) -> str:
 def read_once(operator: BaseOperator) -> None:
     """Make every argument of an operator readable more than once, because an iterator is exhausted after one read.
 
-    :raises ValueError: if a path is blank, as that of a template whose Variable is empty. It is not "not given".
+    :raises ValueError: if an argument is of a type that is not allowed, or a text is blank, as that of a template whose
+        Variable is empty. It is not "not given".
     """
     for name in operator.template_fields:
         value = once(getattr(operator, name))
-        if name.endswith("_path") and isinstance(value, str) and not value.strip():
-            raise refused(name, value, "a URL or an absolute path")
+        check_value(name, value)
         setattr(operator, name, value)
 
 

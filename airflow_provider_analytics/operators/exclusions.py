@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
-from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together
+from airflow_provider_analytics.api.checks import flag, is_missing_text, one_of, refused, refused_together
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import accepted
 from airflow_provider_analytics.operators.reconciling import Prepared, ReconcilingOperator, account_of, result_of
@@ -146,8 +146,13 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         from airflow_provider_analytics.reconcile.selection import parse_selectors
 
         filters, selected = ({}, self.websites) if not isinstance(self.websites, Mapping) else (self.websites, None)
-        for name in filters:
+        for name, value in filters.items():
             one_of("websites", name, _FILTERS)
+            is_blank = isinstance(value, str) and not value.strip()
+            if value is None or is_blank or is_missing_text(value):  # the list of all websites would be read
+                raise refused("websites", self.websites, "a value for each filter")
+        if isinstance(self.websites, Mapping) and not filters:
+            raise refused("websites", self.websites, "at least one filter, or None for all websites")
         if filters and self.release:
             raise ValueError("release is not allowed with a filter in websites; allowed: a list of selectors, or None")
         return ExclusionList(
@@ -212,6 +217,7 @@ def _numbers(result: Mapping[str, Any], *names: str) -> list[str]:
 
 def _mapping(argument: str, value: Any) -> Mapping[str, Any]:
     """Return a dict; it may be given as JSON text, because templates render to text."""
+    from airflow_provider_analytics.reconcile.selection import parse_selectors
     from airflow_provider_analytics.reconcile.yaml_values import ProblemsError, Values
 
     if value is None:
@@ -224,7 +230,11 @@ def _mapping(argument: str, value: Any) -> Mapping[str, Any]:
         value = found if isinstance(found, dict) else value
     if not isinstance(value, Mapping):
         raise refused(argument, value, "a dict of domains, globs or ids to entries, or the text of a JSON object")
-    return value
+    found = {}
+    for selector, entries in value.items():
+        (text,) = parse_selectors(argument, [selector])
+        found[text] = entries
+    return found
 
 
 def _resolved_names(lists: Sequence[Listed], before: Mapping[str, Resolved]) -> dict[str, Resolved]:

@@ -26,6 +26,7 @@ from airflow_provider_analytics.operators.base import (
     FailWithoutRetry,
     ShortErrorsOperator,
     permanent_failure,
+    read_once,
     require_run,
 )
 
@@ -416,6 +417,7 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         from airflow_provider_analytics.snapshots.diff import KINDS, diff_snapshots, in_lines, in_words
 
         with FailWithoutRetry():
+            read_once(self)
             one_of("on_change", self.on_change, ON_CHANGE)
             result = diff_snapshots(
                 dataset_of(storage_path(str(self.base_path), "base_path"), str(self.dataset)),
@@ -501,6 +503,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
 
         with FailWithoutRetry():
+            read_once(self)
             retention = Retention(
                 days=whole_number("keep_days", self.keep_days, at_least=0),
                 weeks=whole_number("keep_weeks", self.keep_weeks, at_least=0),

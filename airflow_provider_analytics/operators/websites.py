@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
-from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together, whole_number
+from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together, short_repr, whole_number
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 from airflow_provider_analytics.readable import readable
@@ -76,8 +77,9 @@ class ListWebsitesOperator(AnalyticsOperator):
         filters = {name: getattr(self, name) for name in names}
         with self.connected(context) as hook:
             limit = whole_number("max_records", self.max_records, at_least=1)
+            most = min(limit + 1, sys.maxsize)
             websites = read_again(
-                lambda listing: list(islice(listing, limit + 1)), lambda: hook.client.iter_websites(**filters)
+                lambda listing: list(islice(listing, most)), lambda: hook.client.iter_websites(**filters)
             )
             if len(websites) > limit:
                 raise permanent_failure(
@@ -142,10 +144,15 @@ class _SettingsOperator(AnalyticsOperator):
 
     def _settings(self, hook: AnalyticsHook, names: Iterable[str]) -> dict[str, Any]:
         """Return the given settings, with the password from ``password_from``."""
+        from airflow_provider_analytics.api.fields import LINE_FIELDS, check_password_from
         from airflow_provider_analytics.operators.passwords import passwords_of
 
         settings = {name: getattr(self, ARGUMENTS.get(name, name)) for name in names}
+        for name in LINE_FIELDS:
+            if settings[name] is not None:
+                settings[name] = _lines(name, settings[name])
         if (reference := settings.get("password")) is not None:
+            check_password_from(reference)
             settings["password"] = passwords_of({reference: ["the website"]}, hook.client.redact)[reference]
         return {name: value for name, value in settings.items() if value is not None}
 
@@ -162,14 +169,14 @@ class CreateWebsiteOperator(_SettingsOperator):
 
     :param domain: domain of the website, without scheme, port or path. (templated)
     :param privacy: who sees the statistics page: ``public`` (0), ``private`` (1) or ``password`` (2), by name or
-        number. (templated)
+        number. If it is not given, the page is public, and a warning says so. (templated)
     :param password_from: source of the password of the statistics page: ``connection:NAME`` or ``variable:NAME``, with
         a name that begins with ``page_password``; has effect only with privacy ``password``. (templated)
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
-    :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line.
-        (templated)
-    :param exclude_ips: IP addresses excluded from tracking: a list, or text with an entry per line. (templated)
+    :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line. Comments
+        after ``#`` are not sent; an entry such as ``{"entry": "utm", "comment": "ads"}`` sends one. (templated)
+    :param exclude_ips: IP addresses excluded from tracking, as ``exclude_params``. (templated)
     :param if_exists: what to do if the website exists: ``skip`` (default) leaves it unchanged and reports the settings
         that differ, ``update`` updates the settings that differ, ``fail`` fails the task without a retry. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
@@ -227,6 +234,12 @@ class CreateWebsiteOperator(_SettingsOperator):
             differing = [] if written.created else differing_fields(written.record, settings)
             if written.created:
                 self.log.info("Created website %s with id %s.", self.domain, website_id)
+                if "privacy" not in settings:
+                    self.log.warning(
+                        "The statistics page of %s is public, because privacy was not given. To hide it, set "
+                        "privacy='private'.",
+                        self.domain,
+                    )
             elif self.if_exists == "fail":
                 raise permanent_failure(
                     f"Website {self.domain} already exists, with id {website_id}. Set if_exists to 'skip' or 'update' "
@@ -264,8 +277,9 @@ class UpdateWebsiteOperator(_SettingsOperator):
         a name that begins with ``page_password``; has effect only with privacy ``password``. (templated)
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
-    :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line. ``[]``
-        clears the list; text without entries is refused. (templated)
+    :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line. Comments
+        after ``#`` are not sent; an entry such as ``{"entry": "utm", "comment": "ads"}`` sends one. ``[]`` clears the
+        list; text without entries is an error. (templated)
     :param exclude_ips: IP addresses excluded from tracking, as ``exclude_params``. (templated)
     :param favorite: whether the website is marked as favorite. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
@@ -398,6 +412,23 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
         raise DomainError(f"No website has the domain {str(domain)!r}. The complete list was read.")
     found: int | str = website["id"]
     return found
+
+
+def _lines(name: str, value: Any) -> tuple[str, ...]:
+    """Return the lines to send for a list, which is read as by the operators that sync lists.
+
+    A comment belongs to the list, and is not sent, except for that of an entry with the key ``comment``.
+
+    :raises ValueError: if it has no entries, and is not ``[]``.
+    """
+    from airflow_provider_analytics.api.fields import LINE_FIELDS
+    from airflow_provider_analytics.reconcile.maintained import read_list
+
+    listed = read_list(name, value, LINE_FIELDS[name], networks=None, managed=None)
+    if not listed.entries and value != []:
+        why = "only entries whose last day is over" if listed.expired else "no entries"
+        raise ValueError(f"{name}={short_repr(value)} has {why}; to clear the list, give []")
+    return listed.new_lines(listed.entries)
 
 
 def _name(website: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_analytics.api.checks import flag, one_of, refused_together
+from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together
 from airflow_provider_analytics.exceptions import BulkError, StorageError
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 from airflow_provider_analytics.operators.reconciling import (
@@ -314,6 +314,8 @@ class ExportWebsitesOperator(AnalyticsOperator):
                 allowed = "both, or neither for the current state"
                 raise refused_together(allowed, base_path=self.base_path, snapshot_date=self.snapshot_date)
             selectors = None if self.websites is None else parse_selectors("websites", self.websites)
+            if selectors == ():
+                raise refused("websites", self.websites, "at least one domain, pattern or id, or None for all websites")
             records, origin = self._read_snapshot(hook) if self.base_path else self._read_current(hook)
             if selectors is not None:
                 chosen, unmatched = select(records, selectors)

@@ -162,8 +162,8 @@ def read_list(
     value: Any,
     entry_type: EntryType,
     *,
-    networks: str = "reject",
-    managed: bool = True,
+    networks: str | None = "reject",
+    managed: bool | None = True,
     host_names: bool = False,
 ) -> Listed:
     """Parse a list, and separate its expired entries.
@@ -175,13 +175,14 @@ def read_list(
     :param argument: name of the argument, for messages.
     :param value: a list, its JSON text, or a text with one entry per line.
     :param entry_type: type of its entries.
-    :param networks: see :meth:`EntryType.parser`.
-    :param managed: whether entries may have a last day; only a managed list can remove the entries that it added.
+    :param networks: see :meth:`EntryType.parser`; None: networks are allowed.
+    :param managed: whether the mode is managed: entries may then have a last day, because only a managed list can
+        remove the entries that it added, but no comment to send. None: both, for a list that is sent only once.
     :param host_names: whether host names are allowed.
     :raises ValueError: if it is neither a list nor a text.
     :raises UnusableEntriesError: if lines cannot be read; the message lists them with their numbers.
     """
-    parse = entry_type.parser(networks)
+    parse = entry_type.parser(networks) if networks else entry_type.entries_of
     today = now().date()
 
     def read(line: object) -> tuple[Listed, str, str]:
@@ -266,7 +267,7 @@ def resolve(
     return found, warnings
 
 
-def _line(line: object, *, managed: bool) -> tuple[str, EntrySource, str]:
+def _line(line: object, *, managed: bool | None) -> tuple[str, EntrySource, str]:
     """Return the entry of a line, its source, and the comment to send."""
     sent = ""
     if isinstance(line, Mapping):
@@ -275,7 +276,7 @@ def _line(line: object, *, managed: bool) -> tuple[str, EntrySource, str]:
         text = entry_of(line)
         comment = stripped(str(line)).removeprefix(text).strip().lstrip("#") if text else ""
         source = _comment(comment) if comment else EntrySource()
-    if source.until and not managed:
+    if source.until and managed is False:
         raise ValueError("has a last day: until needs mode='managed', which records the entries that it adds")
     if sent and managed:
         raise ValueError("has a comment, but in mode managed, lines with a comment belong to people; use reason")

@@ -221,7 +221,7 @@ def _describe(change: WebsiteChange) -> str:
         if change["change"] != "changed":
             if change["change"] == "added" and name == "privacy":
                 parts.append(f"{name} {_display(after)}")
-        elif isinstance(before, (list, tuple)) or isinstance(after, (list, tuple)):
+        elif all(value is None or isinstance(value, (list, tuple)) for value in (before, after)):
             signed = zip("-+", list_difference(before, after), strict=True)
             found = [f"{sign} {_display(', '.join(entries))}" for sign, entries in signed if entries]
             parts.append(f"{name} {' '.join(found)}".rstrip())
@@ -232,7 +232,10 @@ def _describe(change: WebsiteChange) -> str:
 
 
 def _display(value: object) -> str:
-    return "not shown" if value is None else readable(str(value), _MAX_LINE_CHARACTERS)
+    if value is None:
+        return "not shown"
+    text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return readable(text, _MAX_LINE_CHARACTERS)
 
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:

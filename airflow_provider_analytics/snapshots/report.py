@@ -204,13 +204,20 @@ def _truncate(text: str) -> str:
 
 def _display_value(value: object) -> str:
     """Return a value as readers expect it: "none", "yes" or "no" instead of Python's names."""
-    return {None: "none", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
 
 
 def _difference(values: dict[str, object]) -> str:
     """Return the values of a field before and after a change as one text."""
     before, after = values["before"], values["after"]
-    if isinstance(before, list) or isinstance(after, list):
+    is_list = isinstance(before, list) or isinstance(after, list)
+    # A list in a form that is not understood is text. Its entries are unknown, so both sides are shown.
+    is_other_form = any(value is not None and not isinstance(value, list) for value in (before, after))
+    if is_list and not is_other_form:
         lost, gained = list_difference(before, after)
         return ", ".join([f"+{entry}" for entry in gained] + [f"\u2212{entry}" for entry in lost])
     return f"{_display_value(before)} \u2192 {_display_value(after)}"

@@ -134,8 +134,8 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint("error-codes", "Error codes",
         "By the HTTP status: one exception class for each that a caller can act on."),
     OpenPoint("error-payload", "Shape of error bodies",
-        "`message`, `error`, `detail` or `title`, and messages by field under `errors` or `details`. Otherwise, the beginning of "
-        "the body."),
+        "`message`, `error`, `detail` or `title`, and messages by field under `errors` or `details`. Otherwise, the "
+        "beginning of the body."),
     OpenPoint("error-conditions", "What causes errors", "Bad values are refused before anything is sent."),
     OpenPoint("transitions", "Which values may follow which", "All are allowed."),
     OpenPoint("rate-limits", "Rate limits",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from fixture_types import Execute
 
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     DeleteWebsiteOperator,
@@ -160,3 +163,54 @@ def test_delete(sandbox: SandboxServer, connect_sandbox: Callable[..., None]) ->
     for error, arguments in refused:
         with pytest.raises(error):
             run(DeleteWebsiteOperator, **arguments)
+
+
+ENTRIES = """
+# offices
+203.0.113.7  # office Berlin, owner=it@example.com, until=2099-01-31
+203.0.113.8  # gone, until=2020-01-31
+2001:DB8::7
+203.0.113.0/24 # added=2024-05-03
+"""
+
+
+@pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
+def test_comments_of_a_list_are_not_sent_by_operators_of_one_website(
+    operator: Any, analytics_sandbox: SandboxServer
+) -> None:
+    if operator is UpdateWebsiteOperator:
+        analytics_sandbox.add_website("a.example")
+    operator(task_id="task", domain="a.example", exclude_ips=ENTRIES, exclude_params="utm # ads\n# more\n").execute({})
+    (website,) = analytics_sandbox.websites()
+    assert website["exclude_ips"] == "203.0.113.7\n2001:db8::7\n203.0.113.0/24"
+    assert website["exclude_params"] == "utm"
+
+
+@pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
+def test_comment_that_is_given_as_comment_is_sent(operator: Any, analytics_sandbox: SandboxServer) -> None:
+    if operator is UpdateWebsiteOperator:
+        analytics_sandbox.add_website("a.example")
+    entries = [{"entry": "203.0.113.7", "comment": "office"}, {"entry": "203.0.113.8", "reason": "home"}]
+    operator(task_id="task", domain="a.example", exclude_ips=entries).execute({})
+    assert analytics_sandbox.websites()[0]["exclude_ips"] == "203.0.113.7 # office\n203.0.113.8"
+
+
+def test_sync_removes_an_address_that_a_create_sent_from_the_same_list(
+    analytics_sandbox: SandboxServer, tmp_path: Path, execute: Execute
+) -> None:
+    text = "203.0.113.7 # office\n203.0.113.8\n"
+    execute(CreateWebsiteOperator, domain="a.example", privacy="private", exclude_ips=text)
+    state = {"state_path": str(tmp_path)}
+    execute(SyncExcludedIpsOperator, exclude_ips=text, **state)
+    execute(SyncExcludedIpsOperator, exclude_ips="203.0.113.8", **state)
+    assert analytics_sandbox.websites()[0]["exclude_ips"] == "203.0.113.8"
+
+
+@pytest.mark.parametrize(("given", "warnings"), [({}, 1), ({"privacy": "public"}, 0), ({"privacy": "private"}, 0)])
+def test_create_without_privacy_warns_once_that_the_page_is_public(
+    given: dict[str, Any], warnings: int, analytics_sandbox: SandboxServer, task_log: Callable[[], str]
+) -> None:
+    for _ in range(2):  # the second time, the website exists
+        CreateWebsiteOperator(task_id="task", domain="a.example", **given).execute({})
+    told = "The statistics page of a.example is public, because privacy was not given."
+    assert task_log().count(told) == warnings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from typing import Any
 
 import pytest
@@ -105,3 +106,18 @@ def test_the_form_of_airflow_2_has_a_field_for_every_extra() -> None:
     assert hasattr(form.headers(), "__html__")  # no text, which the page would show with its signs
     assert 'value="20"' in str(form.timeout())
     assert 'value=""' in str(form.verify())
+
+
+def test_hook_logs_no_warning_of_a_short_extra(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, module in list(sys.modules.items()):
+        masker = vars(module).get("SecretsMasker") if name.endswith(".secrets_masker") else None
+        if hasattr(masker, "_has_warned_short_secret"):
+            monkeypatch.setattr(masker, "_has_warned_short_secret", False)  # Airflow warns once in a process
+    extra = {"boolean_format": "1/0", "update_method": "PUT", "page_parameter": "p"}
+    connection = {"conn_type": "analytics", "host": "https://a.example", "password": "a-long-key", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))
+    with AnalyticsHook() as hook:
+        assert hook.client.settings.update_method == "PUT"
+    assert "too short" not in "".join((caplog.text, *capfd.readouterr()))

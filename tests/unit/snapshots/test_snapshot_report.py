@@ -121,3 +121,20 @@ def test_the_axis_of_the_chart_is_time_and_one_night_is_in_the_middle(
 ) -> None:
     found = chart_points([(date(2026, 1, 1) + day * NIGHT, number) for day, number in counts.items()])
     assert [(round(x), round(y), label) for x, y, label in found] == points
+
+
+@pytest.mark.parametrize("unusual", ["192.0.2.1,192.0.2.2", "192.0.2.1\n192.0..."])
+def test_report_shows_a_list_before_and_after_if_one_is_not_understood(unusual: str, shelf: Shelf) -> None:
+    usual = {"id": 1, "domain": "a.example", "exclude_ips": "192.0.2.7\n192.0.2.8"}
+    other = {**usual, "exclude_ips": unusual}
+    shelf.take([usual], report=True)
+    shown = unusual.replace("\n", "\\n")
+    assert f"192.0.2.7, 192.0.2.8 \u2192 {shown}" in page(shelf.take([other], NIGHT, report=True))
+    assert f"{shown} \u2192 192.0.2.7, 192.0.2.8" in page(shelf.take([usual], NIGHT + timedelta(days=1), report=True))
+
+
+@pytest.mark.parametrize("line", ["10/8", "192.168.*.*", "a - b"])
+def test_report_shows_a_line_that_is_not_understood(line: str, shelf: Shelf) -> None:
+    usual = {"id": 1, "domain": "a.example", "exclude_ips": "192.0.2.7"}
+    shelf.take([usual], report=True)
+    assert f"+{line}, \u2212192.0.2.7" in page(shelf.take([{**usual, "exclude_ips": line}], NIGHT, report=True))
