@@ -27,6 +27,7 @@ from airflow_provider_analytics.sandbox.requests import RecordedRequest
 pytestmark = pytest.mark.usefixtures("patient")
 
 OWN = "10.0.0.1 # Ann\n10.1.0.0/16\n10.0.0.2"
+OWN_PLAIN = OWN.splitlines()[1:]
 NEW = "203.0.113.7"
 SETTINGS: Website = {"privacy": 1, "email": 1, "exclude_bots": 0, "exclude_params": "utm", "exclude_ips": OWN}
 EVERY_SERVICE = "The service changes "
@@ -71,7 +72,7 @@ def by_hook(method: str, *arguments: Any, **settings: Any) -> None:
 WAYS: dict[str, Callable[[Night], Any]] = {
     "hook.update_website": lambda night: by_hook("update_website", 1, exclude_ips=[*OWN.splitlines(), NEW]),
     "UpdateWebsite": lambda night: night.execute(
-        UpdateWebsiteOperator, website_id=1, exclude_ips=[*OWN.splitlines(), NEW]
+        UpdateWebsiteOperator, website_id=1, exclude_ips=[{"entry": "10.0.0.1", "comment": "Ann"}, *OWN_PLAIN, NEW]
     ),
     "hook.create_website": lambda night: by_hook("create_website", **CREATED),
     "CreateWebsite": lambda night: night.execute(CreateWebsiteOperator, **CREATED),
