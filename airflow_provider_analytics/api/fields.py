@@ -235,7 +235,7 @@ class Lines(Field):
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
         """Return a text with one entry per line."""
-        return "\n".join(value)
+        return "\n".join(map(self.entries.sent, value))
 
     def key(self, value: Any) -> Any:
         """Return the set of the entries, without comments."""
