@@ -25,7 +25,9 @@ The rule for all of them: parse tolerantly, but never accept a response as a suc
 
 from __future__ import annotations
 
+import functools
 import html
+import json
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -118,6 +120,9 @@ _NOT_DELETED = re.compile(r"(0|false|no|none|null|0000-.*)?", re.IGNORECASE)
 ACCOUNT_NAMES = ("id", "uuid", "email", "username", "name")
 #: Mark at the beginning of a UTF-8 text.
 _BOM = b"\xef\xbb\xbf"
+#: Escaped surrogate in JSON; and a half of a pair in a text, as pairs are decoded.
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_HALF = re.compile("[\ud800-\udfff]")
 _TITLE = re.compile(r"<title\b[^>]*>([^<]*)</title", re.IGNORECASE)
 #: Number of bytes at the beginning of a page that are searched for its title.
 _TITLE_SEARCH_BYTES = 4096
@@ -140,16 +145,31 @@ class Answer:
     body: bytes = field(repr=False)
     secrets: Redactor = field(repr=False)
 
+    @functools.cached_property
+    def _decoded(self) -> tuple[Any, Iterable[str]]:
+        return _decode(self.body)
+
+    @property
+    def content(self) -> Any:
+        """JSON of the body; :class:`ValueError` if it is none."""
+        return self._decoded[0]
+
+    @property
+    def damaged(self) -> Iterable[str]:
+        """Ids of the websites in whose records halves of characters were replaced; an empty text for another place."""
+        return self._decoded[1]
+
     def excerpt(self, limit: int = EXCERPT_LENGTH) -> str:
         """Return the beginning of the body as one readable line."""
         return readable(self.body, limit, breaks="fold", is_part=True)
 
-    def unexpected(self, why: str) -> UnexpectedResponseError:
+    def unexpected(self, why: str, *, is_garbled: bool = False) -> UnexpectedResponseError:
         """Return the error for a response that is not accepted as a success.
 
         :param why: what is wrong with the response.
+        :param is_garbled: whether it is not JSON.
         """
-        return UnexpectedResponseError(why, self.status, self.method, self.path, self.excerpt())
+        return UnexpectedResponseError(why, self.status, self.method, self.path, self.excerpt(), is_garbled)
 
 
 @dataclass(frozen=True)
@@ -436,7 +456,7 @@ def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
 def error_object(answer: Answer) -> Record | None:
     """Return the JSON object of an error response; None if it is none."""
     try:
-        found = _decode(answer.body)
+        found = answer.content
     except ValueError:
         return None
     if not isinstance(found, dict):
@@ -536,32 +556,63 @@ def document(answer: Answer) -> Any:
     :raises UnexpectedResponseError: if it is not JSON, or reports a failure.
     """
     if not answer.body.strip():
-        raise answer.unexpected("The response is empty.")
+        raise answer.unexpected("The response is empty.", is_garbled=True)
     kind = answer.headers.get("Content-Type", "").strip()
     if kind and not _JSON_TYPE.match(kind):
         page = "The response is a web page: maintenance, login, or a wrong Base URL."
         other = f"The response is not JSON. Its type is '{_one_line(kind, 60)}'."
-        raise answer.unexpected(page if is_html(answer) else other)
+        raise answer.unexpected(page if is_html(answer) else other, is_garbled=True)
     try:
-        found = _decode(answer.body)
+        found = answer.content
     except ValueError as error:
-        raise answer.unexpected(str(error)) from None
+        raise answer.unexpected(str(error), is_garbled=True) from None
     if isinstance(found, dict) and _reports_failure(found):
         raise answer.unexpected("The response reports a failure, although its status means success.")
     return found
 
 
-def _decode(body: bytes) -> Any:
-    """Return the JSON of a body.
+def _decode(body: bytes) -> tuple[Any, Iterable[str]]:
+    """Return the JSON of a body, and the ids of the websites with halves of characters, which are replaced.
+
+    A service that cuts a text in the middle of an emoji writes half of a surrogate pair.
 
     :raises ValueError: if it is not JSON, or would take too much memory; the message is a sentence.
     """
     if len(body) > MAX_VALUES and count_values(body) > MAX_VALUES:
         raise ValueError(f"The response has more than {MAX_VALUES:,} values.")
+    text = body.removeprefix(_BOM)
     try:
-        return msgspec.json.decode(body.removeprefix(_BOM))
+        return msgspec.json.decode(text), ()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"The response is not JSON ({error}).") from None
+        why = f"The response is not JSON ({error})."
+    if not _SURROGATE.search(text):
+        raise ValueError(why)
+    damaged: dict[str, None] = {}
+    try:
+        found = json.loads(text, parse_constant=_reject_constant)
+        return _with_whole_characters(found, "", damaged), damaged
+    except (ValueError, RecursionError):
+        raise ValueError(why) from None
+
+
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _with_whole_characters(value: Any, website_id: str, damaged: dict[str, None]) -> Any:
+    """Return JSON data in which U+FFFD replaces halves of characters; add the ids of the websites to ``damaged``."""
+    if isinstance(value, str) and _HALF.search(value):
+        damaged[website_id] = None
+        return _HALF.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_with_whole_characters(inner, website_id, damaged) for inner in value]
+    if isinstance(value, dict):
+        website_id = str(value.get("id", website_id))
+        return {
+            _HALF.sub("\ufffd", name): _with_whole_characters(inner, website_id, damaged)
+            for name, inner in value.items()
+        }
+    return value
 
 
 def count_values(body: bytes | bytearray) -> int:

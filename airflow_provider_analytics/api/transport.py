@@ -167,6 +167,8 @@ class Transport:
         self.redact = Redactor()
         self.stats = Stats(listener=listener)
         self._stopping = Stopping(sleep)
+        #: Ids of websites with characters that were replaced.
+        self._damaged: set[str] = set()
         self._clock = clock
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
         self._verify = _verify(settings.verify)
@@ -240,8 +242,8 @@ class Transport:
         """Send a request, retry it if that is safe, and return a response with a success status.
 
         A POST is retried only after 429, or if the previous attempt cannot have reached the service. All other methods
-        of the interface are safe to repeat. The attribute ``earlier`` of the raised error lists the errors of the
-        previous attempts.
+        of the interface are safe to repeat. A GET is also retried if the response is not JSON. The attribute
+        ``earlier`` of the raised error lists the errors of the previous attempts.
 
         :param method: HTTP method.
         :param path: path below ``/api/v1``.
@@ -274,6 +276,9 @@ class Transport:
         if dialect.is_success(answer):
             self._limiter.passed()
             self._accepted_at[_kind(method)] = self._clock()
+            if method == "GET":
+                dialect.document(answer)  # a web page or a garbled body may be repeated, as a 502
+                self._warn_of_replaced_characters(answer)
             return answer
         error = _status_error(answer)
         pause = error.retry_after or 0.0
@@ -281,6 +286,19 @@ class Transport:
             reason = f"{error.text} It is repeated for {_patience(error):.0f} s."
             self._limiter.refused(began, pause, reason)
         raise error
+
+    def _warn_of_replaced_characters(self, answer: Answer) -> None:
+        """Log the websites whose records contained half of a character, once for each website."""
+        found = [website_id for website_id in answer.damaged if website_id not in self._damaged]
+        if found:
+            self._damaged.update(found)
+            log.warning(
+                "The service returned half of a character (a single surrogate), which was replaced by U+FFFD. Correct "
+                "the texts of: %s.",
+                readable(
+                    ", ".join(f"website {website_id}" if website_id else "a response" for website_id in found), 500
+                ),
+            )
 
     def retried(
         self, attempt: Callable[[], Returned], method: str, *, number: int = 1, unwanted: Event | None = None
@@ -531,6 +549,8 @@ def _may_be_repeated(error: AnalyticsError, method: str) -> bool:
         return False
     if isinstance(error, AnalyticsApiError):
         return error.status in _RETRIED_STATUSES and (error.retry_after or 0.0) <= MAX_WAIT
+    if isinstance(error, UnexpectedResponseError):
+        return error.is_garbled and error.method == "GET"
     return isinstance(error, AnalyticsConnectionError) and error.transient
 
 
