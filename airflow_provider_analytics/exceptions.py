@@ -261,6 +261,7 @@ class UnexpectedResponseError(AnalyticsError):
     :param method: HTTP method of the request.
     :param path: path of the request below the base URL.
     :param excerpt: beginning of the body, readable.
+    :param is_garbled: whether it is not JSON, such as a web page. A read is repeated then.
     """
 
     problem: str
@@ -268,6 +269,7 @@ class UnexpectedResponseError(AnalyticsError):
     method: str
     path: str
     excerpt: str = ""
+    is_garbled: bool = False
 
     @property
     def detail(self) -> str:

@@ -23,6 +23,7 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsError,
     NotAppliedError,
     NotFoundError,
+    UnexpectedResponseError,
 )
 
 GOOD = {
@@ -355,3 +356,51 @@ def test_creates_succeed_if_the_service_closes_idle_connections() -> None:
             client.get_website(7)
             client.send_create(f"{number}.example", {})
     assert len(created) == 10
+
+
+#: Responses with status 200 that are not JSON.
+GARBLED: dict[str, bytes] = {
+    "a web page": http(200, b"<!doctype html><title>Maintenance</title>", kind="text/html"),
+    "a web page as JSON": http(200, b"<html>Loading...</html>"),
+    "an empty body": http(200),
+    "a cut body": http(200, b'{"data": [{"id": 7, "dom'),
+    "bytes": http(200, bytes(range(128, 255))),
+    "PHP's warning": http(200, b"<br />\n<b>Warning</b>: mysqli_connect() in /app.php\n{}"),
+    "text": http(200, b"OK", kind="text/plain"),
+}
+
+
+@pytest.mark.parametrize("response", GARBLED)
+@pytest.mark.parametrize("operation", READS)
+def test_read_is_repeated_after_a_response_that_is_not_json(operation: str, response: str) -> None:
+    time = Time()
+    with served([GARBLED[response], GARBLED[response], good(operation)], time) as (client, server):
+        do(client, operation)
+        assert len(server.requests) == 2 + OPERATIONS[operation].requests
+    assert len(time.slept) == 2
+    with served(GARBLED[response], max_retries=2) as (client, server):
+        with pytest.raises(UnexpectedResponseError):
+            do(client, operation)
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("response", GARBLED)
+def test_write_is_not_repeated_after_a_response_that_is_not_json(response: str) -> None:
+    for operation in ("create", "update"):
+        with served([GARBLED[response], RECORD]) as (client, server), suppress(UnexpectedResponseError):
+            do(client, operation)
+        assert len(server.requests) == 1
+
+
+def test_update_is_repeated_if_the_read_before_it_is_not_json() -> None:
+    with served([GARBLED["a web page"], RECORD, RECORD]) as (client, server):
+        client.change_website(7, lambda _: {"email": True})
+        assert [request.method for request in server.requests] == ["GET", "GET", "PATCH"]
+
+
+@pytest.mark.parametrize("body", [{"data": 7}, {"error": "no"}, []], ids=str)
+def test_json_of_another_structure_is_not_repeated(body: Any) -> None:
+    with served(http(200, body)) as (client, server):
+        with pytest.raises(UnexpectedResponseError):
+            client.get_website(7)
+        assert len(server.requests) == 1
