@@ -39,7 +39,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import msgspec
-import requests.utils
 
 from airflow_provider_analytics.api.checks import MAX_DEPTH, is_too_deep
 from airflow_provider_analytics.api.fields import FIELDS, ListFilters
@@ -107,6 +106,8 @@ _SIZE_PARAMETERS = frozenset({"limit", "size", "page_size", "pageSize", "page[si
 _SELECTING_PARAMETERS = frozenset({*NUMBER_PARAMETERS, *OFFSET_PARAMETERS, *CURSOR_PARAMETERS})
 #: Keys of objects with page metadata, which may be nested: of Laravel, Fractal, JSON:API, Spring and others.
 _METADATA_KEYS = ("meta", "pagination", "paging", "page", "response_metadata")
+#: In the header ``Link``: ``<https://stats.example.com/api/v1/websites?page=2>; rel="next"``.
+_LINK_TO_NEXT = re.compile(r'<([^<>]*)>[^<>]*;\s*rel="?(?:[^"<>;,]*\s)?next(?=[\s",;]|$)', re.IGNORECASE)
 #: Headers with the total, if the body contains none.
 _TOTAL_HEADERS = ("X-Total", "X-Total-Count")
 #: Keys of other lists that a response may contain besides the list of websites.
@@ -385,8 +386,7 @@ def _following(meta: Record, answer: Answer) -> Selection | None:
         cursor = meta.get(key)
         if isinstance(cursor, (str, int)) and not isinstance(cursor, bool) and cursor != "":
             found.append(Selection(parameter, str(cursor)))
-    headers = requests.utils.parse_header_links(answer.headers.get("Link", ""))
-    found += [selection(link["url"], answer.path) for link in headers if "next" in link.get("rel", "").split()]
+    found += [selection(link, answer.path) for link in _LINK_TO_NEXT.findall(answer.headers.get("Link", ""))]
     for selected in found:
         if selected.value is not None:
             return selected

@@ -46,14 +46,14 @@ BREAKS = [
     Break(
         "A list is complete",
         "api.listing",
-        "if not end.keys() <= self._ids.keys() or (self._ids and last not in end):",
+        "if others > created or (self._ids and last not in end):",
         "if False:",
         ("integration/api/test_paging.py", "a_total_that_leaves_out_deleted"),
     ),
     Break(
         "A list is complete",
         "api.listing",
-        "if differing or self.total != back.total:",
+        "if differing or (self.total != back.total and not has_grown):",
         "if False:",
         ("integration/api/test_fault_matrix.py", "every_case_holds"),
     ),

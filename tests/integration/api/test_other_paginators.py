@@ -10,11 +10,13 @@ from paginators import STYLES
 from raw_server import RawServer, Request, answer_read, http, rows
 from wire_client import KEY, served
 
+from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import IncompleteListError
 from airflow_provider_analytics.probe import report
 from airflow_provider_analytics.probe.checks import Probe
 from airflow_provider_analytics.probe.reading import LimitedReader
+from airflow_provider_analytics.readable import Redactor
 
 ORDERS: tuple[dict[str, Any], ...] = ({}, {"sort": "asc"}, {"sort_by": "domain", "sort": "asc"})
 
@@ -108,3 +110,22 @@ def test_cursor_after_the_complete_total_is_followed_once(behind: str) -> None:
         else:
             with pytest.raises(IncompleteListError):
                 client.list_websites()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        '<{}>; rel="next"',
+        "<{}>; rel=next",
+        '<{}>; title="more"; rel="next"',
+        '<{}>; rel="last next"',
+        '</api/v1/websites?p=9>; rel="last", <{}>; rel="next", </api/v1/websites?p=1>; rel="prev"',
+    ],
+)
+def test_next_page_is_read_from_each_form_of_the_header(header: str) -> None:
+    answer = dialect.Answer(
+        "GET", "/api/v1/websites", 200, {"Link": header.format("/api/v1/websites?p=2")}, b"[]", Redactor()
+    )
+    assert dialect.page(answer).following == dialect.Selection("p", "2")
+    others = {"Link": '<?p=2>; rel="nextpage", <?p=3>; rel="prev"; title="next"'}
+    assert dialect.page(dialect.Answer("GET", "/api/v1/websites", 200, others, b"[]", Redactor())).following is None

@@ -75,11 +75,12 @@ def test_a_test_reads_the_account_and_a_page_and_the_hook_works_again_after_it_w
 
 #: Number of websites, options, and what a test says of the first page.
 FIRST_PAGES: list[tuple[int, dict[str, Any], str]] = [
+    (142, {"links": "header", "page_parameter": "p"}, "142 websites; pages by `p`; exclusion lists are shown"),
     (1, {}, "1 website; all on one page; exclusion lists are shown"),
     (42, {"list_hides": {"exclude_ips"}}, "42 websites; all on one page; rows lack exclude_ips"),
     (
         142,
-        {"links": "header", "page_parameter": "p"},
+        {"links": "list", "page_parameter": "p"},
         "142 websites; pages by `p`, which the extra page_parameter has to name; exclusion lists are shown",
     ),
     (
