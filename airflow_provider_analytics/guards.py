@@ -9,7 +9,7 @@ from airflow_provider_analytics.api.checks import names, one_of
 #: Guard name to what it refuses. All operators that have the argument ``accept`` know all names, so that the tasks of a
 #: DAG can share it.
 GUARDS = {
-    "count": "a snapshot with far fewer websites than the last one, or than the first one of the day",
+    "count": "a snapshot with far fewer websites than the last one, or than the last one of another day",
     "source": "a snapshot of another service, account or filter than the last one",
     "fields": "a snapshot in which a field has lost its values",
     "clock": "a snapshot taken before the last one, by the clock of the worker",

@@ -24,7 +24,7 @@ from typing import IO, Any, Literal, Self, cast
 
 from fsspec.core import url_to_fs
 
-from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.exceptions import AnalyticsError, StorageError
 
 #: Protocols without directories. With these, ``makedirs`` would create a bucket for a mistyped name.
 OBJECT_STORES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "r2"})
@@ -116,7 +116,7 @@ def storage_errors(doing: str) -> Iterator[None]:
     """Convert exceptions of the storage to a :class:`StorageError`: "cannot ``doing``: ..."."""
     try:
         yield
-    except (StorageError, ValueError):
+    except (AnalyticsError, ValueError):
         raise
     except FileNotFoundError as error:
         raise StorageError(f"cannot {doing}: {error}. Check that the bucket or folder exists.") from error
@@ -383,17 +383,18 @@ def _etag(path: StoragePath) -> str | None:
         return None
 
 
-def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str) -> Stored | None:
-    """Write a small private file atomically if it has not changed; return its new state, or None if it has changed.
+def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, mode: int = PRIVATE) -> Stored | None:
+    """Write a small file atomically if it has not changed; return its new state, or None if it has changed.
 
     On local disks and on S3, no other process can write in between. Other storage has no conditional write. There, the
     file is compared before the write and read again after it.
 
     :param seen: state of the file that must not have changed.
     :param token: unique part for the name of the temporary file.
+    :param mode: permissions of the file on a local disk.
     """
     if is_local(path):
-        return Stored(content, None) if _replace_local(Path(path.path), seen.content, content, token) else None
+        return Stored(content, None) if _replace_local(Path(path.path), seen.content, content, token, mode) else None
     if _is_s3(path):
         condition = {"mode": "create"} if seen.version is None else {"IfMatch": seen.version}
         try:
@@ -412,16 +413,16 @@ def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str) 
     return now if now.content == content else None
 
 
-def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str) -> bool:
+def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str, mode: int) -> bool:
     """Write a file atomically, unless it has changed; return whether it was written."""
-    with os.fdopen(_open_own(target, os.O_RDWR, PRIVATE), "r+b") as current:
+    with os.fdopen(_open_own(target, os.O_RDWR, mode), "r+b") as current:
         with suppress(OSError):  # a network disk without locks
             fcntl.flock(current, fcntl.LOCK_EX)
         # Another process that had the lock has put another file in its place.
         is_current = os.path.samestat(os.fstat(current.fileno()), target.stat())
         if not is_current or (current.read() or None) != seen:
             return False
-        with _replacement_of(target, token, PRIVATE) as file:
+        with _replacement_of(target, token, mode) as file:
             file.write(content)
     return True
 

@@ -438,7 +438,7 @@ class Transport:
             why = f"The response was cut off: {_describe(error)}."
         answer = replace(answer, body=bytes(body))
         too_large = f"The response is larger than {limit} bytes." if len(body) > limit else ""
-        if not request.is_alone and dialect.count_values(body) > MAX_SHARED_VALUES:
+        if not request.is_alone and status < 400 and dialect.count_values(body) > MAX_SHARED_VALUES:
             too_large = too_large or f"The response has more than {MAX_SHARED_VALUES:,} values."
         if too_large:
             raise BodyTooLargeError(too_large, status, request.method, request.path, answer.excerpt())

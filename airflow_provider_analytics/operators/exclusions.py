@@ -201,7 +201,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         if (value is None) == (path is None):
             raise refused_together("one of the two", **{self.field: value, f"{self.field}_path": path})
         if path is None:
-            # A parameter may be any word. The person who sets a Variable must not choose a file.
+            # A value is never opened. A path here is a mistake, and would be sent as a parameter: it may be any word.
             if isinstance(value, str) and re.fullmatch(r"([./~]\S*|\S+://\S*|\S+\.txt)", value.strip()):
                 raise refused(self.field, value, f"entries; a file is given by {self.field}_path")
             return value

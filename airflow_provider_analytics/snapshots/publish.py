@@ -4,7 +4,8 @@ The order of the steps makes this safe even if the process dies:
 
 1. ``_manifest-<token>.json``, the draft of the manifest, lists the files that the run will write.
 2. The files are written to their folders under unique names. No reader sees them.
-3. ``_manifest.json`` is replaced by one atomic write. From now on, readers see the complete new snapshot.
+3. ``_manifest.json`` is replaced by one atomic write, unless it is of another list. From now on, readers see the
+   complete new snapshot.
 4. ``_SUCCESS`` is written. It contains the digest of that manifest.
 5. ``_latest.json`` is replaced, if this is the newest day.
 6. The draft, the files of the replaced snapshot, and the files of dead runs are removed, also on the day before.
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -54,14 +55,19 @@ from airflow_provider_analytics.storage import (
     put_bytes,
     put_file,
     read_bytes,
+    read_stored,
     remove,
     remove_directory,
+    replace_stored,
     storage_errors,
     token_age,
 )
 
 #: A run writes its files and its manifest within this time. Older files that no manifest lists belong to a dead run.
 ABANDONED_AFTER = timedelta(minutes=15)
+
+#: How often the manifest is read again, because another run has replaced it since.
+_MAX_REPLACEMENTS = 10
 
 _DRAFT = re.compile(r"_manifest-[0-9TZa-f-]+\.json")
 #: Written by :func:`diff.diff_snapshots` next to a manifest, for each comparison.
@@ -70,12 +76,20 @@ _COMPARISON = re.compile(r"_since-[0-9]{4}-[0-9]{2}-[0-9]{2}\.jsonl")
 log = logging.getLogger(__name__)
 
 
-def publish(dataset: Dataset, manifest: Manifest, folder: Path, token: str) -> Snapshot:
+def publish(
+    dataset: Dataset,
+    manifest: Manifest,
+    folder: Path,
+    token: str,
+    check: Callable[[Manifest], None] = lambda _: None,
+) -> Snapshot:
     """Publish local files with their manifest and return the snapshot.
 
     :param dataset: the dataset; a snapshot of the same day is replaced.
     :param folder: folder of the files, named as in the manifest.
     :param token: the unique part of the names.
+    :param check: called with the manifest that is replaced; raises an error if it must not be. Another run may have
+        published it after this one began.
     :raises StorageError: if the storage fails, or another run published at the same time. The folders then contain the
         earlier snapshot, or the one of the other run.
     """
@@ -101,8 +115,7 @@ def publish(dataset: Dataset, manifest: Manifest, folder: Path, token: str) -> S
             _remove_all([*files, draft])
             raise
         try:
-            replaced = read_bytes(partition.manifest)
-            put_bytes(partition.manifest, content, token, manifest.mode)
+            replaced = _replace_manifest(partition, content, token, manifest.mode, check)
             put_bytes(partition.success, digest(content).encode(), token, manifest.mode)
         except BaseException:
             if not _may_contain(partition.manifest, content):
@@ -122,6 +135,23 @@ def publish(dataset: Dataset, manifest: Manifest, folder: Path, token: str) -> S
             if not exists(target):
                 put_file(file, target, token, manifest.mode)
     return Snapshot(partition, manifest, digest(content))
+
+
+def _replace_manifest(
+    partition: Partition, content: bytes, token: str, mode: int, check: Callable[[Manifest], None]
+) -> bytes | None:
+    """Write the manifest of a day, and return the stored bytes of the one that it replaces.
+
+    :raises StorageError: if other runs publish again and again at the same time.
+    """
+    for _ in range(_MAX_REPLACEMENTS):
+        seen = read_stored(partition.manifest)
+        with suppress(StorageError):  # a damaged manifest may be replaced
+            if seen.content is not None:
+                check(decode(seen.content, str(partition.manifest)))
+        if replace_stored(partition.manifest, seen, content, token, mode):
+            return seen.content
+    raise StorageError(f"other runs publish {partition.day} again and again at the same time")
 
 
 def files_of_snapshot(partition: Partition, now: datetime) -> list[StoragePath]:

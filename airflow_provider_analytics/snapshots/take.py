@@ -19,7 +19,7 @@ from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.checks import fraction, one_of
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.stats import Stats
-from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.exceptions import GuardError, StorageError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, accepted
 from airflow_provider_analytics.readable import Redactor, readable
 from airflow_provider_analytics.snapshots import formats, guards, rows
@@ -111,12 +111,14 @@ class Earlier:
     :param replaced: the snapshot of the same day; None if there is none, or if its manifest is damaged.
     :param last_good: manifest that the guards compare with: that of the same day, or otherwise of the latest earlier
         day with a readable manifest; None if there is none.
+    :param other_day: manifest of the latest earlier day with a readable one; None if there is none.
     :param is_first: whether no earlier day is published.
     """
 
     previous: Snapshot | None
     replaced: Snapshot | None
     last_good: Manifest | None
+    other_day: Manifest | None
     is_first: bool
 
 
@@ -170,8 +172,13 @@ def take_snapshot(
     """
     options.check()
     earlier = look_back(dataset, day, now or clock(), options)
-    if earlier.last_good and "source" not in options.accept:  # before reading the list, which may be long
-        guards.check_source(origin.source, origin.filters, earlier.last_good)
+
+    def check_source(other: Manifest) -> None:
+        if "source" not in options.accept:
+            guards.check_source(origin.source, origin.filters, other)
+
+    if earlier.last_good:
+        check_source(earlier.last_good)  # before reading the list, which may be long
     with temporary_folder() as temporary:
         reading = read(origin, day, temporary, now=now, options=options, clock=clock)
         check(reading, earlier, options)
@@ -179,7 +186,7 @@ def take_snapshot(
         # The token is created after reading, because other runs infer from its age whether this run may still write.
         token = new_token(reading.finished_at, writer)
         manifest = describe(reading, origin, earlier, dataset, day, options=options, late=late, token=token)
-        return publish(dataset, manifest, temporary, token)
+        return publish(dataset, manifest, temporary, token, check_source)
 
 
 def look_back(dataset: Dataset, day: date, now: datetime, options: SnapshotOptions) -> Earlier:
@@ -192,10 +199,17 @@ def look_back(dataset: Dataset, day: date, now: datetime, options: SnapshotOptio
     newest = next(older, None)
     replaced = _read_or_warn(dataset.partition(day), options)
     previous = _read_or_warn(newest, options) if newest else None
-    last_good = replaced or previous or next(filter(None, (_read_or_warn(one, options) for one in older)), None)
+    other_day = previous or next(filter(None, (_read_or_warn(one, options) for one in older)), None)
+    last_good = replaced or other_day
     if "clock" not in options.accept:
         guards.check_clock(now, [found.manifest for found in (replaced, previous) if found])
-    return Earlier(previous, replaced, last_good.manifest if last_good else None, is_first=newest is None)
+    return Earlier(
+        previous,
+        replaced,
+        last_good.manifest if last_good else None,
+        other_day.manifest if other_day else None,
+        is_first=newest is None,
+    )
 
 
 def read(
@@ -249,12 +263,42 @@ def _within_limit(blocks: Iterable[rows.Columns], data: Path) -> Iterator[rows.C
 
 
 def check(reading: Reading, earlier: Earlier, options: SnapshotOptions) -> None:
-    """Raise :class:`GuardError` if the list looks wrong."""
-    last_good = earlier.last_good
-    if last_good and "count" not in options.accept:
-        guards.check_count(reading.count, last_good, options.max_loss_fraction)
-    if last_good and "fields" not in options.accept:
-        guards.check_fields(reading.count, reading.fields, last_good, options.max_loss_fraction)
+    """Raise :class:`GuardError` if the list looks wrong.
+
+    The list is compared with the snapshot that it replaces, and with the latest one of another day: otherwise, hourly
+    snapshots could lose a fraction of the websites each hour.
+    """
+    limit = options.max_loss_fraction
+
+    def check_count(count: int, before: Manifest) -> None:
+        guards.check_count(count, before, limit)
+
+    def check_fields(count: int, fields: Fields, before: Manifest) -> None:
+        guards.check_fields(count, fields, before, limit)
+
+    replaced, other_day = earlier.replaced.manifest if earlier.replaced else None, earlier.other_day
+    if replaced:
+        if "count" not in options.accept:
+            check_count(reading.count, replaced)
+        if "fields" not in options.accept:
+            check_fields(reading.count, reading.fields, replaced)
+    if other_day:
+        # A loss since the other day that the replaced snapshot already had was accepted by a person.
+        is_count_known = replaced is not None and _trips(check_count, replaced.count, other_day)
+        are_fields_known = replaced is not None and _trips(check_fields, replaced.count, replaced.fields, other_day)
+        if "count" not in options.accept and not is_count_known:
+            check_count(reading.count, other_day)
+        if "fields" not in options.accept and not are_fields_known:
+            check_fields(reading.count, reading.fields, other_day)
+
+
+def _trips(check: Callable[..., None], *arguments: Any) -> bool:
+    """Return whether a check raises the error of a guard."""
+    try:
+        check(*arguments)
+    except GuardError:
+        return True
+    return False
 
 
 def describe(

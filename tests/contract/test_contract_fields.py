@@ -66,7 +66,7 @@ SENT: dict[str, list[tuple[Any, str]]] = {
         for number, name in enumerate(("public", "private", "password"))
         for spelling in (Privacy(number), number, str(number), name, name.upper(), f" {name} ")
     ],
-    "password": [(text, text) for text in ("secret", "p ä+&=%\\'\"<>\U0001f511", " leading and trailing ")],
+    "password": [(text, text) for text in ("secret", "p ä+&=%\\'\"<>\U0001f511", "blanks in between")],
     "email": FLAG,
     "exclude_bots": FLAG,
     "exclude_params": LINES,

@@ -39,6 +39,7 @@ from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators import exclusions
 from airflow_provider_analytics.operators.websites import ARGUMENTS, CreateWebsiteOperator, UpdateWebsiteOperator
+from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile import websites_file
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.sandbox import fields as sandbox_fields
@@ -82,6 +83,7 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: dict[str, dict[str, Any]] = {}
         self.stats = Stats()
+        self.redact = Redactor()
 
     @property
     def client(self) -> Self:

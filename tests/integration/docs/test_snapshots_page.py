@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ def test_the_code_of_the_page_writes_its_layout_and_returns_its_keys(
 ) -> None:
     connect()
     analytics_sandbox.seed(12)
-    take, read, compare, prune = blocks("snapshots", "python")
+    take, read, _, compare, prune = blocks("snapshots", "python")
     result = run_block(take)["snapshot"]
     [shown] = map(json.loads, blocks("snapshots", "json"))
     assert list(shown) == list(result)
@@ -38,3 +39,24 @@ def test_the_code_of_the_page_writes_its_layout_and_returns_its_keys(
     assert (len(names["rows"]), names["newest"], names["damaged"]) == (12, None, [])
     assert run_block(compare)["compare"]["first"]
     assert run_block(prune)["prune"]["kept"] == 1
+
+
+def test_files_are_private_and_the_copy_of_the_page_is_for_a_group(
+    analytics_sandbox: SandboxServer,
+    connect: Callable[..., None],
+    blocks: Callable[[str, str], list[str]],
+    run_block: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    connect()
+    analytics_sandbox.seed(12)
+    take, _, copy, *_ = blocks("snapshots", "python")
+    result = run_block(take)["snapshot"]
+    [file] = [Path(one.removeprefix("file://")) for one in result["files"]]
+    assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)
+    target = tmp_path / "for_analysts"
+    target.mkdir(mode=0o750)
+    base = str(tmp_path / "analytics")
+    [copied] = run_block(copy)["copy_for_analysts"](base, result["snapshot_date"], str(target))
+    assert Path(copied).read_bytes() == file.read_bytes()
+    assert stat.S_IMODE(Path(copied).stat().st_mode) == 0o640

@@ -6,6 +6,8 @@ markers, reports, changes, comparisons and the pointer to the newest.
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -111,3 +113,24 @@ def test_a_column_that_begins_with_nulls(tmp_path: Path, name: str) -> None:
     first, second = sorted(read(name, tmp_path, "parquet"), key=lambda row: str(row["snapshot_date"]))
     assert first["exclude_params"] in (None, "") or first["exclude_params"] != first["exclude_params"]
     assert (second["exclude_params"], second["privacy"]) == ("utm_id", 1)
+
+
+@pytest.mark.parametrize(
+    "path", ["../secret.jsonl", "/{base}/secret.jsonl", "websites/../secret.jsonl", "secret.jsonl"]
+)
+def test_sql_of_the_page_reads_no_file_outside_the_folders_of_the_snapshots(tmp_path: Path, path: str) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "loading.md").read_text(encoding="utf-8")
+    [sql] = [one for one in re.findall(r"```sql\n(.*?)```", page, re.DOTALL) if "_manifest.json" in one]
+    base = tmp_path / "analytics"
+    shelf = Shelf(str(base))
+    shelf.take(3)
+    forged = shelf.take(4, NIGHT).partition.manifest
+    stored = json.loads(Path(forged.path).read_text())
+    stored["files"][0]["path"] = path.format(base=base)
+    Path(forged.path).write_text(json.dumps(stored))
+    secret = '{"snapshot_date": "1999-01-01", "privacy": 0}\n'
+    for place in (tmp_path / "secret.jsonl", base / "secret.jsonl"):
+        place.write_text(secret)
+    with import_module("duckdb").connect() as database:
+        found = database.execute(sql.replace("/data/analytics", str(base))).fetchall()
+    assert [str(row[0]) for row in found] == ["2026-11-20"]

@@ -4,11 +4,14 @@ import re
 from typing import Any
 
 import pytest
-from shelf import HOUR, NIGHT, SOURCE, Shelf, websites
+from shelf import HOUR, NIGHT, SOURCE, Record, Shelf, held, own, websites
 
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import GUARDS
+from airflow_provider_analytics.snapshots import publish as publishing
+from airflow_provider_analytics.snapshots.catalog import Snapshot
 from airflow_provider_analytics.snapshots.manifest import ListSource
+from airflow_provider_analytics.storage import replace_stored
 
 
 @pytest.mark.parametrize(
@@ -58,6 +61,74 @@ def test_another_list_does_not_go_into_the_same_dataset(shelf: Shelf, other: dic
         shelf.take(3, NIGHT, accept=GUARDS.keys() - {"source"}, **other)
     shelf.take(3, NIGHT, accept={"source"}, **other)
     Shelf(shelf.base, "another").take(3, NIGHT, **other)
+
+
+#: Another service, and another filter.
+OTHERS: list[dict[str, Any]] = [source("https://other.example.com"), {"filters": {"favorite": True}}]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("after", ["the list was read", "the source was checked again"])
+def test_of_two_first_snapshots_at_once_the_second_fails_and_the_first_stays(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any], after: str
+) -> None:
+    first: list[Snapshot] = []
+
+    def publish_first() -> bool:
+        monkeypatch.undo()
+        first.append(shelf.take(7))
+        return False
+
+    def overtaken(*arguments: Any) -> Any:
+        publish_first()
+        return replace_stored(*arguments)
+
+    is_read = after == "the list was read"
+    if not is_read:
+        monkeypatch.setattr(publishing, "replace_stored", overtaken)
+    with pytest.raises(GuardError, match="is of another list"):
+        shelf.take(5, HOUR, is_late=lambda _: is_read and publish_first(), **other)
+    assert [shelf.read()] == first
+    assert shelf.count() == 7
+    assert held(first[0]) == own(first[0])
+    accepted = shelf.take(5, 2 * HOUR, accept={"source"}, **other)
+    assert shelf.read() == accepted
+
+
+def test_snapshots_of_one_day_are_compared_with_another_day_too(shelf: Shelf) -> None:
+    shelf.take(100)
+    morning = NIGHT - 6 * HOUR
+    assert shelf.take(75, morning).manifest.count == 75
+    with pytest.raises(GuardError, match=r"56 websites, 44\.0% fewer than 100 on 2026-11-20"):
+        shelf.take(56, morning + HOUR)
+    assert shelf.take(72, morning + 2 * HOUR).manifest.count == 72
+    # A loss that was accepted is not found again by each run of the day.
+    assert shelf.take(40, morning + 3 * HOUR, accept={"count"}).manifest.count == 40
+    assert shelf.take(39, morning + 4 * HOUR).manifest.count == 39
+    with pytest.raises(GuardError, match="20 websites, 48"):
+        shelf.take(20, morning + 5 * HOUR)
+
+
+def test_damaged_snapshots_of_other_days_are_skipped_in_the_comparison(shelf: Shelf) -> None:
+    shelf.take(100)
+    damaged = shelf.take(100, NIGHT)
+    shelf.fs.pipe_file(damaged.partition.manifest.path, b"{")
+    assert shelf.take(75, 2 * NIGHT - 6 * HOUR).manifest.count == 75
+    with pytest.raises(GuardError, match="56 websites, 44"):
+        shelf.take(56, 2 * NIGHT - 5 * HOUR)
+
+
+def test_fields_of_one_day_are_compared_with_another_day_too(shelf: Shelf) -> None:
+    def misfits(number: int) -> list[Record]:
+        return [site | ({"privacy": "x"} if at < number else {}) for at, site in enumerate(websites(100))]
+
+    shelf.take(misfits(0))
+    morning = NIGHT - 6 * HOUR
+    shelf.take(misfits(25), morning)
+    with pytest.raises(GuardError, match="50"):
+        shelf.take(misfits(50), morning + HOUR)
+    shelf.take(misfits(50), morning + HOUR, accept={"fields"})
+    shelf.take(misfits(52), morning + 2 * HOUR)
 
 
 def test_each_guard_is_accepted_by_its_own_name(shelf: Shelf) -> None:

@@ -15,7 +15,14 @@ from airflow_provider_analytics import storage
 from airflow_provider_analytics.exceptions import GuardError, IncompleteListError, StorageError
 from airflow_provider_analytics.snapshots import publish as publishing
 from airflow_provider_analytics.snapshots.catalog import Snapshot
-from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes, read_bytes
+from airflow_provider_analytics.storage import (
+    StoragePath,
+    names,
+    new_token,
+    put_bytes,
+    read_bytes,
+    replace_stored,
+)
 
 MINUTE = timedelta(minutes=1)
 
@@ -62,7 +69,7 @@ def dying(step: int, *, after: bool = False) -> Iterator[list[str]]:
         return wrapped
 
     with pytest.MonkeyPatch.context() as patch, suppress(DiesError):
-        for name in ("put_file", "put_bytes", "remove"):
+        for name in ("put_file", "put_bytes", "replace_stored", "remove"):
             patch.setattr(publishing, name, wrap(getattr(publishing, name)))
         patch.setattr(publishing, "_remove_all", lambda *_: None)
         yield begun
@@ -76,7 +83,7 @@ def test_a_death_at_any_step_leaves_the_old_or_the_new_snapshot(shelf: Shelf, st
     with dying(step, after=after) as begun:
         shelf.take(31, HOUR)
     # The draft, the changes, the data, the manifest, the marker, and what is left of the first snapshot.
-    assert begun == ["put_bytes", "put_file", "put_file", "put_bytes", "put_bytes", "remove"][:step]
+    assert begun == ["put_bytes", "put_file", "put_file", "replace_stored", "put_bytes", "remove"][:step]
     is_new = step > 4 or (step == 4 and after)
     assert shelf.count() == (31 if is_new else 30)
     # The retry heals it; what the dead run left goes once it is too old to belong to a run that is still writing.
@@ -174,15 +181,15 @@ def test_of_two_runs_that_overlap_only_the_files_of_the_winner_stay(
 def putting(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], *, first: bool) -> None:
     """Call a function right before or after the manifest is written."""
 
-    def put(target: StoragePath, *arguments: Any) -> None:
-        is_manifest = target.name == "_manifest.json"
-        if is_manifest and first:
+    def replace(*arguments: Any) -> Any:
+        if first:
             act()
-        put_bytes(target, *arguments)
-        if is_manifest and not first:
+        written = replace_stored(*arguments)
+        if not first:
             act()
+        return written
 
-    monkeypatch.setattr(publishing, "put_bytes", put)
+    monkeypatch.setattr(publishing, "replace_stored", replace)
 
 
 def test_a_run_whose_file_an_ignorant_one_removed_puts_it_back(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
