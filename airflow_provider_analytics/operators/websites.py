@@ -428,7 +428,7 @@ def _lines(name: str, value: Any) -> tuple[str, ...]:
     from airflow_provider_analytics.api.fields import LINE_FIELDS
     from airflow_provider_analytics.reconcile.maintained import read_list
 
-    listed = read_list(name, value, LINE_FIELDS[name], networks=None, managed=None)
+    listed = read_list(name, value, LINE_FIELDS[name], is_for_one=True)
     if not listed.entries and value != []:
         why = "only entries whose last day is over" if listed.expired else "no entries"
         raise ValueError(f"{name}={short_repr(value)} has {why}; to clear the list, give []")
