@@ -127,6 +127,10 @@ def get_provider_info() -> dict[str, Any]:
         "operators": modules(
             "operators", "account", "approvals", "exclusions", "snapshots", "websites", "websites_as_code"
         ),
+        "extra-links": [  # Airflow 2 shows only the links of these classes
+            f"airflow_provider_analytics.operators.links.{name}"
+            for name in ("SnapshotFolderLink", "SnapshotReportLink", "WebsiteLink")
+        ],
         "connection-types": [CONNECTION_TYPE],
         "asset-uris": [ASSET_URIS],
         "dataset-uris": [ASSET_URIS],  # their name in Airflow 2

@@ -29,6 +29,7 @@ from airflow_provider_analytics.operators.base import (
     read_once,
     require_run,
 )
+from airflow_provider_analytics.operators.links import SnapshotFolderLink, SnapshotReportLink
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -145,6 +146,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     """
 
     not_templated = ("asset",)
+    operator_extra_links = (SnapshotFolderLink(), SnapshotReportLink())
 
     def __init__(
         self,
@@ -389,6 +391,8 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
     :raises AirflowSkipException: if websites changed and ``on_change="skip"``.
     :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
+
+    operator_extra_links = (SnapshotFolderLink(),)
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together, short_repr, whole_number
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
+from airflow_provider_analytics.operators.links import WebsiteLink
 from airflow_provider_analytics.readable import readable
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ class GetWebsiteOperator(AnalyticsOperator):
     :raises DomainError: if no website has the domain, or several have it.
     """
 
+    operator_extra_links = (WebsiteLink(),)
+
     def __init__(
         self,
         *,
@@ -131,6 +134,7 @@ class GetWebsiteOperator(AnalyticsOperator):
 class _SettingsOperator(AnalyticsOperator):
     """Base class of the operators that set fields of a website."""
 
+    operator_extra_links = (WebsiteLink(),)
     password_from: str | None
 
     def __init__(self, **kwargs: Unpack[AnalyticsArguments]) -> None:
@@ -424,7 +428,7 @@ def _lines(name: str, value: Any) -> tuple[str, ...]:
     from airflow_provider_analytics.api.fields import LINE_FIELDS
     from airflow_provider_analytics.reconcile.maintained import read_list
 
-    listed = read_list(name, value, LINE_FIELDS[name], networks=None, managed=None)
+    listed = read_list(name, value, LINE_FIELDS[name], is_for_one=True)
     if not listed.entries and value != []:
         why = "only entries whose last day is over" if listed.expired else "no entries"
         raise ValueError(f"{name}={short_repr(value)} has {why}; to clear the list, give []")

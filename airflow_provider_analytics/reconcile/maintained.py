@@ -162,9 +162,10 @@ def read_list(
     value: Any,
     entry_type: EntryType,
     *,
-    networks: str | None = "reject",
-    managed: bool | None = True,
+    networks: str = "reject",
+    managed: bool = True,
     host_names: bool = False,
+    is_for_one: bool = False,
 ) -> Listed:
     """Parse a list, and separate its expired entries.
 
@@ -175,18 +176,23 @@ def read_list(
     :param argument: name of the argument, for messages.
     :param value: a list, its JSON text, or a text with one entry per line.
     :param entry_type: type of its entries.
-    :param networks: see :meth:`EntryType.parser`; None: networks are allowed.
+    :param networks: see :meth:`EntryType.parser`.
     :param managed: whether the mode is managed: entries may then have a last day, because only a managed list can
-        remove the entries that it added, but no comment to send. None: both, for a list that is sent only once.
+        remove the entries that it added, but no comment to send.
     :param host_names: whether host names are allowed.
+    :param is_for_one: whether the list is sent once, to one website: networks, last days and comments are allowed.
     :raises ValueError: if it is neither a list nor a text.
     :raises UnusableEntriesError: if lines cannot be read; the message lists them with their numbers.
     """
-    parse = entry_type.parser(networks) if networks else entry_type.entries_of
+    parse = entry_type.entries_of if is_for_one else entry_type.parser(networks)
     today = now().date()
 
     def read(line: object) -> tuple[Listed, str, str]:
-        text, source, comment = _line(line, managed=managed)
+        text, source, comment = _line(line)
+        if source.until and not managed and not is_for_one:
+            raise ValueError("has a last day: until needs mode='managed', which records the entries that it adds")
+        if comment and managed and not is_for_one:
+            raise ValueError("has a comment, but in mode managed, lines with a comment belong to people; use reason")
         entries, is_name = _entries(text, parse, host_names=host_names)
         found = dict.fromkeys(entries, source)
         if source.until is not None and source.until < today:
@@ -267,7 +273,7 @@ def resolve(
     return found, warnings
 
 
-def _line(line: object, *, managed: bool | None) -> tuple[str, EntrySource, str]:
+def _line(line: object) -> tuple[str, EntrySource, str]:
     """Return the entry of a line, its source, and the comment to send."""
     sent = ""
     if isinstance(line, Mapping):
@@ -276,10 +282,6 @@ def _line(line: object, *, managed: bool | None) -> tuple[str, EntrySource, str]
         text = entry_of(line)
         comment = stripped(str(line)).removeprefix(text).strip().lstrip("#") if text else ""
         source = _comment(comment) if comment else EntrySource()
-    if source.until and managed is False:
-        raise ValueError("has a last day: until needs mode='managed', which records the entries that it adds")
-    if sent and managed:
-        raise ValueError("has a comment, but in mode managed, lines with a comment belong to people; use reason")
     return text, source, sent
 
 

@@ -364,3 +364,16 @@ def screens(screen: Screen, url: str) -> Screens:
         screen, url
     )
     return found
+
+
+def extra_links_of(task: Any, outcome: Any) -> dict[str, str]:
+    """Return the extra links of a task after the only run of its DAG, by name, as the web interface gets them."""
+    if not AIRFLOW_2:  # the task has stored each link
+        xcom = outcome.tasks[task.task_id].xcom
+        return {link.name: xcom.get(link.xcom_key, "") for link in task.operator_extra_links}
+    from airflow.models import TaskInstance
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        (ti,) = session.query(TaskInstance).filter_by(dag_id=task.dag_id, task_id=task.task_id)
+        return {link.name: link.get_link(task, ti_key=ti.key) for link in task.operator_extra_links}

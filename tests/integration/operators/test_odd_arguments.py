@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.operators.account import GetAccountOperator
@@ -94,7 +94,7 @@ def nobody_else_writes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 CONFIG = {"websites": {"a.example": {"email": True}}}
 #: Operator to arguments that are allowed; ``{}`` is a folder.
-OPERATORS: dict[type, dict[str, Any]] = {
+OPERATORS: dict[type[BaseOperator], dict[str, Any]] = {
     GetAccountOperator: {},
     ListWebsitesOperator: {},
     GetWebsiteOperator: {"website_id": 1},

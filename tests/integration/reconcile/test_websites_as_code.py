@@ -144,7 +144,7 @@ def test_bad_files_fail_without_a_retry(night: Night, content: Any, message: str
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"state_path": True}, "state_path=True is not allowed; allowed: a URL such as"),
+        ({"state_path": True}, "state_path=True is not allowed; allowed: a URL"),
         ({"config_path": "websites.yaml"}, "config_path='websites.yaml' is not allowed; allowed: a URL such as"),
         ({"config_path": None, "config": "websites.yaml"}, "config='websites.yaml' .* the path of a file belongs in"),
     ],

@@ -1,0 +1,88 @@
+"""Extra links of tasks, as Airflow's web interface shows them after a run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from airflow.providers.common.compat.sdk import DAG
+from airflow_versions import extra_links_of
+from dag_runs import RunDag
+
+from airflow_provider_analytics.get_provider_info import get_provider_info
+from airflow_provider_analytics.operators import links
+from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    DeleteWebsiteOperator,
+    GetWebsiteOperator,
+    UpdateWebsiteOperator,
+)
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+
+def test_tasks_link_to_their_results(analytics_sandbox: SandboxServer, run_dag: RunDag, tmp_path: Path) -> None:
+    with DAG("links", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        create = CreateWebsiteOperator(task_id="create", domain="a.example", privacy="private")
+        update = UpdateWebsiteOperator(task_id="update", domain="a.example", favorite=True)
+        get = GetWebsiteOperator(task_id="get", domain="a.example")
+        snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path=f"{tmp_path}/a b", report=True)
+        plain = SnapshotWebsitesOperator(task_id="plain", base_path=str(tmp_path), dataset="plain")
+        compare = CompareSnapshotsOperator(task_id="compare", base_path=str(tmp_path), dataset="plain")
+        create >> update >> get >> snapshot >> plain >> compare
+        failed = GetWebsiteOperator(task_id="failed", domain="missing.example", trigger_rule="all_done")
+        compare >> failed
+    outcome = run_dag(dag)
+    day = outcome.tasks["snapshot"].returned["snapshot_date"]
+    folder = f"file://{tmp_path}/a%20b/websites/dt={day}/"
+    report = quote(outcome.tasks["snapshot"].returned["report"], safe="/=")
+    assert {task.task_id: extra_links_of(task, outcome) for task in dag.tasks} == {
+        "create": {"Website": "https://a.example"},
+        "update": {"Website": "https://a.example"},
+        "get": {"Website": "https://a.example"},
+        "snapshot": {"Snapshot folder": folder, "Report": f"file://{report}"},
+        "plain": {"Snapshot folder": f"file://{tmp_path}/plain/dt={day}/", "Report": ""},
+        "compare": {"Snapshot folder": f"file://{tmp_path}/plain/dt={day}/"},
+        "failed": {"Website": ""},
+    }
+
+
+@pytest.mark.parametrize(
+    ("place", "url"),
+    [
+        ("s3://data/analytics/websites/dt=2026-01-02", "https://console.aws.amazon.com/s3/buckets/data?prefix="),
+        ("gs://data/websites", "https://console.cloud.google.com/storage/browser/data/websites/"),
+        ("abfss://data@account.dfs.core.windows.net/x", "abfss://data@account.dfs.core.windows.net/x"),
+        (None, ""),
+        (7, ""),
+    ],
+)
+def test_folder_in_object_storage_links_to_its_web_page(place: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.operators.links.XCom.get_value", lambda **_: {"path": place})
+    shown = links.SnapshotFolderLink().get_link(None, ti_key=None)  # type: ignore[arg-type]
+    assert shown.startswith(url)
+    assert bool(shown) is bool(url)
+
+
+@pytest.mark.parametrize("domain", ["javascript:alert(1)", "a.example/x", 'a"b', None, 7, "“a”.example"])
+def test_website_with_an_odd_domain_has_no_link(domain: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.operators.links.XCom.get_value", lambda **_: {"domain": domain})
+    assert links.WebsiteLink().get_link(None, ti_key=None) == ""  # type: ignore[arg-type]
+
+
+def test_links_are_registered_for_airflow_2() -> None:
+    used = {
+        type(link)
+        for operator in (SnapshotWebsitesOperator, CompareSnapshotsOperator, CreateWebsiteOperator, GetWebsiteOperator)
+        for link in operator.operator_extra_links
+    }
+    registered = set()
+    for path in get_provider_info()["extra-links"]:
+        module, _, name = path.rpartition(".")
+        registered.add(getattr(import_module(module), name))
+    assert used == registered
+    assert not DeleteWebsiteOperator.operator_extra_links
