@@ -175,6 +175,7 @@ class ReconcilingOperator(AnalyticsOperator):
         def plan() -> Planned:
             return self.plan(hook, prepared).only(digest, lambda digest: read_plan(folder, digest))
 
+        runs_before = file.other_runs if file else {}
         planned = plan()
         if file and lists:
             others = [one.rows for one in lists.others]
@@ -190,7 +191,18 @@ class ReconcilingOperator(AnalyticsOperator):
                 file.read_others(lists)
 
         with audit_trail(url, context, hook.client.redact, planned.sources_of) as trail:
-            outcome = planned.apply(trail.sent, passwords=passwords, ignore_gone=ignore_gone, read_tables=read_tables)
+
+            def apply(planned: Planned) -> Outcome:
+                return planned.apply(trail.sent, passwords=passwords, ignore_gone=ignore_gone, read_tables=read_tables)
+
+            outcome = apply(planned)
+            if file and digest is None and not outcome.failures and file.other_runs != runs_before:
+                # The other list may have fetched a website before it could see the update of this one.
+                self.log.info("Another list ran at the same time, so all websites are read again.")
+                hook.client.wait(sum(hook.client.confirm_waits))
+                again = plan()
+                if again.plan.changes:
+                    outcome = outcome.followed_by(apply(again))
             try:
                 trail.failed(outcome.failures)
             finally:

@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
 from airflow_provider_analytics.hooks.object_storage import SharedFile, names_in, storage_path, write_text
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.reconcile.lists import Identity, Lists, Run, Table
+from airflow_provider_analytics.reconcile.lists import Identity, Lists, Run, Table, digest_of
 from airflow_provider_analytics.reconcile.maintained import now
 from airflow_provider_analytics.reconcile.markdown import to_markdown
 from airflow_provider_analytics.reconcile.plan import Plan
@@ -76,7 +76,11 @@ class ListFile:
         at, ti = now(), context.get("ti")  # a command has none, and writes nothing
         # The scheduler's clock is one clock; those of the workers differ.
         began = getattr(context.get("dag_run"), "start_date", None) or at
-        run = Run(f"{ti.dag_id}/{ti.run_id}" if ti else "", ti.task_id if ti else "", began)
+        run = Run("", "", began)
+        if ti:
+            map_index = getattr(ti, "map_index", -1)
+            run = Run(f"{ti.dag_id}/{ti.run_id}", ti.task_id, began, map_index, digest_of(scopes))
+        self._raise_if_other_part(run)
         table = self.table.noting(scopes, names, run, at.date())
         return Lists(self.table, table, self._others, at.date(), scopes, run)
 
@@ -163,9 +167,25 @@ class ListFile:
                 f"The tasks {found.task} and {run.task} of this run have the same list {self._identity.list!r}; give "
                 "each list its own list_name"
             )
+        self._raise_if_other_part(run)
         both = lists.before.with_rows_of(self.table)
         table = both.noting(lists.scopes, lists.table.names, run, lists.today, only_announced=only_announced)
         return None if is_same_run and replace(self.table, run=run) == table else table
+
+    def _raise_if_other_part(self, run: Run) -> None:
+        """Raise :class:`ValueError` if another mapped task of this run has the same list with other entries."""
+        found = self.table.run
+        if found and found.is_other_part(run):
+            raise ValueError(
+                f"The mapped tasks {found.map_index} and {run.map_index} of {run.task} have the same list "
+                f"{self._identity.list!r} with different entries, so each would remove the entries of the other. Give "
+                "each mapped task its own list_name, for example with expand_kwargs([{'list_name': 'office', ...}])"
+            )
+
+    @property
+    def other_runs(self) -> dict[str, Run | None]:
+        """The run that wrote the table of each other list last, by the name of the list."""
+        return {table.identity.list: table.run for table in self._read_others()}
 
     def _read_others(self) -> list[Table]:
         return [

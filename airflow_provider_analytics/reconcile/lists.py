@@ -11,6 +11,7 @@ removed, too.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -43,6 +44,12 @@ SPARING_DAYS = 30
 Scopes = Mapping[str, Mapping[str, EntrySource]]
 #: List field to scopes.
 Rows = Mapping[str, Scopes]
+
+
+def digest_of(scopes: Rows) -> str:
+    """Return a digest of what a list has; equal for equal entries in equal scopes."""
+    entries = {name: {scope: sorted(rows) for scope, rows in found.items()} for name, found in scopes.items()}
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def scope_of(selector: str, exceptions: Iterable[str] = ()) -> str:
@@ -83,11 +90,20 @@ class Run:
     :param name: ``<dag id>/<run id>``.
     :param task: task id.
     :param began: when the try began.
+    :param map_index: number of the mapped task; -1 without a mapping.
+    :param entries: digest of what the list has in this run, for mapped tasks that share it.
     """
 
     name: str
     task: str
     began: AwareDatetime
+    map_index: int = -1
+    entries: str = ""
+
+    def is_other_part(self, other: Run) -> bool:
+        """Return whether another mapped task of the same task and run has other entries."""
+        is_same_task = (self.name, self.task) == (other.name, other.task)
+        return is_same_task and self.map_index != other.map_index and self.entries != other.entries
 
 
 @dataclass(frozen=True)

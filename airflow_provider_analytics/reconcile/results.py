@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -206,6 +206,17 @@ class Outcome:
     def is_verified(self) -> bool:
         """Whether all planned changes were applied and verified, and nothing else changed."""
         return not (self.failures or self.unverified or self.unexpected_changes or self.interrupted)
+
+    def followed_by(self, later: Outcome) -> Outcome:
+        """Return this outcome with that of a second plan for the same websites."""
+        updates = {update.website: update for update in self.updates}
+        for update in later.updates:
+            earlier = updates.get(update.website)
+            if earlier is not None and update.state is not State.UNCHANGED:
+                update.sent = [*earlier.sent, *update.sent]
+            if earlier is None or update.state is not State.UNCHANGED:
+                updates[update.website] = update
+        return replace(later, updates=list(updates.values()), unread={**self.unread, **later.unread})
 
     def raise_interruption(self) -> None:
         """Raise the exception that ended the work, with what was done.

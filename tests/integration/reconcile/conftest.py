@@ -44,6 +44,7 @@ def execute(monkeypatch: pytest.MonkeyPatch) -> Execute:
         run_id: str = "manual__2026-01-02T03:04:05+00:00",
         run_began: datetime | None = None,
         parallel_requests: int | None = None,
+        map_index: int = -1,
         **arguments: Any,
     ) -> Any:
         if parallel_requests:
@@ -52,7 +53,7 @@ def execute(monkeypatch: pytest.MonkeyPatch) -> Execute:
             dag_id="the_dag",
             run_id=run_id,
             task_id=task_id,
-            map_index=-1,
+            map_index=map_index,
             try_number=try_number,
             start_date=start_date,
         )

@@ -1,0 +1,150 @@
+"""Managed lists of mapped tasks, and two lists that run at the same time on a service with a replica."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import DAG, AirflowFailException
+from airflow_versions import allow_execute_in_this_thread
+from dag_runs import RunDag
+from nights import Nights
+from reconciling import Night
+from zoo import Zoo
+
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
+
+A, B, C = "203.0.113.1", "203.0.113.2", "203.0.113.3"
+MANY_A = [f"192.0.2.{number}" for number in range(1, 13)]
+MANY_B = [f"198.51.100.{number}" for number in range(1, 13)]
+ASKS_FOR_A_NAME = "with different entries.*Give each mapped task its own list_name"
+
+
+def mapped(nights: Nights, run: Callable[..., Any], *parts: Any) -> list[str]:
+    """Run a mapped task once, and return the errors of its parts."""
+    nights.now = nights.now.replace(day=nights.now.day + 1)
+    errors = []
+    for number, part in enumerate(parts):
+        arguments: dict[str, Any] = {"run_id": f"night {nights.now.day}", "task_id": "sync", "map_index": number}
+        try:
+            run(part, arguments)
+        except AirflowFailException as error:
+            errors.append(str(error))
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [([A], [B]), ([A, B], [A]), (MANY_A, MANY_B), ([A], [])], ids=["one", "subset", "many", "none"]
+)
+def test_mapped_tasks_with_different_entries_ask_for_a_list_name(
+    nights: Nights, first: list[str], second: list[str]
+) -> None:
+    def run(entries: list[str], arguments: dict[str, Any]) -> None:
+        nights.sync("shared", *entries, accept=["empty"], **arguments)
+
+    for _ in range(3):
+        [error] = mapped(nights, run, first, second)
+        assert "with different entries" in error
+        assert "Give each mapped task its own list_name" in error
+        assert nights.everywhere() == set(first)
+
+
+def test_mapped_tasks_with_websites_and_different_entries_ask_for_a_list_name(nights: Nights) -> None:
+    """Another list of the folder must not remove an address that a mapped task lists."""
+
+    def run(part: tuple[str, str], arguments: dict[str, Any]) -> None:
+        nights.sync("shared", part[1], websites=[part[0]], **arguments)
+
+    for _ in range(2):
+        nights.sync("office", A)
+        [error] = mapped(nights, run, ("1.example", A), ("2.example", B))
+        assert "own list_name" in error
+        assert all(A in entries for entries in nights.lists().values())
+
+
+def test_mapped_files_with_different_websites_ask_for_a_list_name(nights: Nights) -> None:
+    def run(websites: dict[str, list[str]], arguments: dict[str, Any]) -> None:
+        nights.apply("shared", websites, **arguments)
+
+    for _ in range(2):
+        [error] = mapped(nights, run, {"1.example": [A]}, {"2.example": [B]})
+        assert "own list_name" in error
+        assert nights.lists()["1.example"] == {A}
+
+
+@pytest.mark.parametrize("entries", [([A], [B]), (MANY_A, MANY_B)], ids=["one", "many"])
+def test_mapped_tasks_with_their_own_list_names_keep_their_entries(
+    nights: Nights, entries: tuple[list[str], list[str]]
+) -> None:
+    def run(part: tuple[str, list[str]], arguments: dict[str, Any]) -> None:
+        nights.sync("shared", *part[1], **{**arguments, "list_name": part[0]})
+
+    for _ in range(3):
+        assert mapped(nights, run, ("a", entries[0]), ("b", entries[1])) == []
+        assert nights.everywhere() == {*entries[0], *entries[1]}
+
+
+def test_mapped_tasks_with_equal_entries_share_a_list(nights: Nights) -> None:
+    def run(website: str, arguments: dict[str, Any]) -> None:
+        nights.sync("shared", A, B, websites=[website], **arguments)
+
+    for _ in range(2):
+        assert mapped(nights, run, "1.example", "2.example", "3.example") == []
+        assert nights.everywhere() == {A, B}
+
+
+def test_retry_of_a_mapped_task_may_have_other_entries(nights: Nights) -> None:
+    def run(entries: list[str], arguments: dict[str, Any]) -> None:
+        nights.sync("shared", *entries, **arguments)
+
+    assert mapped(nights, run, [A]) == []
+    nights.sync("shared", A, C, run_id=f"night {nights.now.day}", task_id="sync", map_index=0)
+    assert nights.everywhere() == {A, C}
+
+
+@pytest.mark.parametrize("kind", ["sync", "apply"])
+def test_mapped_dag_run_with_different_entries_fails_in_one_task(run_dag: RunDag, night: Night, kind: str) -> None:
+    night.add(2)
+    with DAG(f"mapped_{kind}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        if kind == "sync":
+            SyncExcludedIpsOperator.partial(task_id="sync", **night.state).expand(exclude_ips=[[A], [B]])
+        else:
+            configs = [{"websites": {f"{number}.example": {"exclude_ips": [A]}}} for number in (1, 2)]
+            ApplyWebsitesOperator.partial(task_id="sync", **night.state).expand(config=configs)
+    outcome = run_dag(dag)
+    assert outcome.state == "failed"
+    assert {entry for entries in night.lists() for entry in (entries or "").split()} in ({A}, {B})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.2, 0.4])
+def test_lists_at_the_same_time_keep_all_entries_behind_a_replica(
+    analytics_sandbox: Zoo, nights: Nights, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.1, 0.2, 0.3))
+    for number in range(4, 31):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="10.0.0.1 # Ann")
+    analytics_sandbox.configure(seconds_behind=seconds)
+    start = threading.Barrier(2)
+    failed: list[Exception] = []
+
+    def run(name: str, *entries: str) -> None:
+        allow_execute_in_this_thread()
+        start.wait(60)
+        try:
+            nights.sync(name, *entries)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=("office", A, B)), threading.Thread(target=run, args=("vpn", C))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    missing = {domain: {A, B, C} - entries for domain, entries in nights.lists().items() if not {A, B, C} <= entries}
+    assert missing == {}
