@@ -96,7 +96,11 @@ class Sender:
             raise
         except (AnalyticsError, ValueError) as error:
             state = State.UNCLEAR if update.unconfirmed else State.FAILED
-            if isinstance(error, AnalyticsApiError) and error.status in (403, 422) and not error.is_blocked:
+            if (
+                isinstance(error, AnalyticsApiError)
+                and (error.status == 403 or error.is_invalid)
+                and not error.is_blocked
+            ):
                 # Another process may have created the website: the next try finds it.
                 is_taken = update.website_id is None and may_mean_taken(error)
                 state = State.FAILED if is_taken else State.REFUSED

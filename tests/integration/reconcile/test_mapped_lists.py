@@ -17,6 +17,7 @@ from zoo import Zoo
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 A, B, C = "203.0.113.1", "203.0.113.2", "203.0.113.3"
 MANY_A = [f"192.0.2.{number}" for number in range(1, 13)]
@@ -121,30 +122,37 @@ def test_mapped_dag_run_with_different_entries_fails_in_one_task(run_dag: RunDag
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.2, 0.4])
+@pytest.mark.chosen(3)
+@pytest.mark.parametrize("update", [1, 3, 10, 20, 30])
 def test_lists_at_the_same_time_keep_all_entries_behind_a_replica(
-    analytics_sandbox: Zoo, nights: Nights, monkeypatch: pytest.MonkeyPatch, seconds: float
+    analytics_sandbox: Zoo, nights: Nights, monkeypatch: pytest.MonkeyPatch, update: int
 ) -> None:
-    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.1, 0.2, 0.3))
+    """The second list begins with an update of the first one, and fetches websites that do not show it yet."""
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.1, 0.3, 0.5))
     for number in range(4, 31):
         analytics_sandbox.add_website(f"{number}.example", exclude_ips="10.0.0.1 # Ann")
-    analytics_sandbox.configure(seconds_behind=seconds)
-    start = threading.Barrier(2)
+    analytics_sandbox.configure(seconds_behind=0.5)
     failed: list[Exception] = []
 
     def run(name: str, *entries: str) -> None:
         allow_execute_in_this_thread()
-        start.wait(60)
         try:
             nights.sync(name, *entries)
         except Exception as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=run, args=("office", A, B)), threading.Thread(target=run, args=("vpn", C))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    second = threading.Thread(target=run, args=("vpn", C))
+    updates: list[str] = []
+
+    def begin(request: RecordedRequest) -> None:
+        if request.operation == "update":
+            updates.append(request.path)
+            if len(updates) == update:
+                second.start()
+
+    analytics_sandbox.meanwhile(begin)
+    run("office", A, B)
+    second.join()
     assert failed == []
     missing = {domain: {A, B, C} - entries for domain, entries in nights.lists().items() if not {A, B, C} <= entries}
     assert missing == {}
