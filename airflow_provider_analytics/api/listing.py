@@ -260,6 +260,7 @@ class Listing(Iterable[Record]):
         self._seconds = time.perf_counter() - began
         head = head or page
         self.total = self._last_total = head.total
+        _check_budget(0, max(head.total or 0, page.total or 0), 0, 0)
         self._is_one_page = head.total == page.total == len(page.rows)
         #: First head, and the id of its newest website if a second head can close the reading.
         self._head = head if may_close else None

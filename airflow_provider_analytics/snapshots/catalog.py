@@ -23,7 +23,15 @@ from typing import Any
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.formats import check_readable, read_rows
-from airflow_provider_analytics.snapshots.manifest import VERSION, Latest, Manifest, decode, digest, encode
+from airflow_provider_analytics.snapshots.manifest import (
+    DATASET_NAME,
+    VERSION,
+    Latest,
+    Manifest,
+    decode,
+    digest,
+    encode,
+)
 from airflow_provider_analytics.snapshots.rows import Row
 from airflow_provider_analytics.snapshots.run_day import parse_day
 from airflow_provider_analytics.storage import (
@@ -43,7 +51,6 @@ DATASET = "websites"
 MANIFEST = "_manifest.json"
 SUCCESS = "_SUCCESS"
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _PARTITION = re.compile(r"dt=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
 log = logging.getLogger(__name__)
@@ -161,7 +168,7 @@ def dataset_of(base: StoragePath | str, name: str = DATASET) -> Dataset:
     :raises ValueError: if the name is not allowed. It becomes a folder name, and readers skip names that begin with
         ``_``.
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not DATASET_NAME.fullmatch(name):
         raise refused("dataset", name, "1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
     return Dataset(StoragePath.of(base) if isinstance(base, str) else base, name)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 from datetime import date, datetime
 from typing import Annotated, Any
 
@@ -18,6 +19,8 @@ from airflow_provider_analytics.storage import PRIVATE, SHARED
 
 #: Incremented if a reader of the previous version could misread a manifest; not for new keys alone.
 VERSION = 1
+#: Names of datasets: they are the names of folders, and readers skip names that begin with ``_``.
+DATASET_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -240,6 +243,8 @@ def decode(content: bytes, where: str) -> Manifest:
 
 def _check_names(manifest: Manifest) -> None:
     """Raise :class:`ValueError` if a name in the manifest leads out of the folders of its day."""
+    if not DATASET_NAME.fullmatch(manifest.dataset):
+        raise ValueError(f"{readable(manifest.dataset)!r} is not the name of a dataset")
     folder = f"{manifest.dataset}/dt={manifest.snapshot_date.isoformat()}"
     for file in manifest.files:
         if file.path != f"{folder}/{file.name}":

@@ -345,6 +345,20 @@ def test_list_that_never_ends_is_left_at_each_limit(
         assert len(server.requests) <= 60
 
 
+@pytest.mark.parametrize("total", [1_000_001, 10**9, 10**17])
+@pytest.mark.parametrize("parallel", [1, 16])
+def test_total_above_the_limit_is_rejected_after_the_first_page(total: int, parallel: int) -> None:
+    def respond(request: Request) -> bytes:
+        return http(200, {"data": [{"id": 7, "domain": "a.example"}], "total": total})
+
+    with (
+        served(respond, parallel_requests=parallel) as (client, server),
+        pytest.raises(IncompleteListError, match="more than 1,000,000 websites"),
+    ):
+        client.list_websites()
+    assert len(server.requests) <= 2
+
+
 def test_snapshot_of_a_list_that_never_ends_does_not_fill_the_disk(
     serving: Serving, execute: Execute, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -215,6 +215,8 @@ def test_pipe_in_the_place_of_a_file_is_reported_as_damage(
         {"files": [{"path": "websites/dt=2026-11-20/..", "rows": 1, "bytes": 7, "sha256": "x"}]},
         {"files": [{"path": "/secret", "rows": 1, "bytes": 7, "sha256": "x"}]},
         {"files": [{"path": "websites/dt=2026-11-19/a.jsonl", "rows": 1, "bytes": 7, "sha256": "x"}]},
+        {"dataset": "..", "files": [{"path": "../dt=2026-11-20/a.jsonl", "rows": 1, "bytes": 7, "sha256": "x"}]},
+        {"dataset": "a/b", "files": []},
         {"source": {"url": "https://stats.example.com:1234567", "account_id": "1"}},
         {"filters": {"search": json.loads(nested(500))}},
     ],
