@@ -23,7 +23,7 @@ _MAX_CHARACTERS = 300
 #: Number of problems with a suggestion, because it takes long to find the nearest name.
 _MAX_SUGGESTIONS = 100
 #: libyaml compares each %TAG with all others, which takes long and cannot be interrupted. A version is harmless.
-_DIRECTIVE = re.compile(r"^%(?!YAML )\S*", re.MULTILINE)
+_DIRECTIVE = re.compile("(?:^|[\r\n\x85\u2028\u2029])\ufeff?(%(?!YAML )\\S*)")
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 #: Parts of messages about a text that YAML reads as something else, such as ``2001:db8::`` or ``*.example.com``.
 _UNQUOTED = ("mapping values are not allowed", "found unexpected ':'", "expected alphabetic or numeric character")
@@ -103,8 +103,8 @@ class Values:
             raise ProblemsError([(self._at(None), str(text))])
         directive = _DIRECTIVE.search(text)
         if directive:
-            line = text.count("\n", 0, directive.start()) + 1
-            problem = f"the directive {readable(directive[0])} is not allowed; remove the line"
+            line = text.count("\n", 0, directive.start(1)) + 1
+            problem = f"the directive {readable(directive[1])} is not allowed; remove the line"
             raise ProblemsError([(Place(self.source, line, 1), problem)])
         try:
             self._text = text
