@@ -17,7 +17,7 @@ from shelf import NIGHT, NOON, Shelf, held
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.snapshots import publish as publishing
 from airflow_provider_analytics.snapshots.retention import Pruning, Retention, plan_pruning, prune
-from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes
+from airflow_provider_analytics.storage import names, new_token
 
 MINUTE = timedelta(minutes=1)
 LATER = NOON + 9 * NIGHT
@@ -67,14 +67,12 @@ def test_a_damaged_snapshot_takes_no_place_and_is_removed_on_purpose_only(shelf:
 
 
 def test_what_dead_runs_left_on_days_without_a_snapshot_goes(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(target: StoragePath, *arguments: Any) -> None:
-        if target.name == "_manifest.json":
-            raise KeyboardInterrupt
-        put_bytes(target, *arguments)
+    def dies(*arguments: Any) -> None:
+        raise KeyboardInterrupt
 
     shelf.take(3)
     with monkeypatch.context() as patch:
-        patch.setattr(publishing, "put_bytes", dies)
+        patch.setattr(publishing, "replace_stored", dies)
         patch.setattr(publishing, "_remove_all", lambda *_: None)
         for night, age in ((1, 60 * MINUTE), (9, MINUTE)):
             with pytest.raises(KeyboardInterrupt):
