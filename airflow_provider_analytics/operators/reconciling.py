@@ -175,7 +175,6 @@ class ReconcilingOperator(AnalyticsOperator):
         def plan() -> Planned:
             return self.plan(hook, prepared).only(digest, lambda digest: read_plan(folder, digest))
 
-        runs_before = file.other_runs if file else {}
         planned = plan()
         if file and lists:
             others = [one.rows for one in lists.others]
@@ -196,7 +195,8 @@ class ReconcilingOperator(AnalyticsOperator):
                 return planned.apply(trail.sent, passwords=passwords, ignore_gone=ignore_gone, read_tables=read_tables)
 
             outcome = apply(planned)
-            if file and digest is None and not outcome.failures and file.other_runs != runs_before:
+            is_complete = digest is None and not outcome.failures
+            if file and lists and is_complete and file.runs_at_the_same_time(lists.run):
                 # The other list may have fetched a website before it could see the update of this one.
                 self.log.info("Another list ran at the same time, so all websites are read again.")
                 hook.client.wait(sum(hook.client.confirm_waits))

@@ -39,6 +39,9 @@ CLOCKS_DIFFER = timedelta(days=1)
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.-]+")
 
+#: How long before a run another list may have begun, and still change websites.
+OVERLAP = timedelta(hours=1)
+
 log = logging.getLogger(__name__)
 
 
@@ -182,10 +185,10 @@ class ListFile:
                 "each mapped task its own list_name, for example with expand_kwargs([{'list_name': 'office', ...}])"
             )
 
-    @property
-    def other_runs(self) -> dict[str, Run | None]:
-        """The run that wrote the table of each other list last, by the name of the list."""
-        return {table.identity.list: table.run for table in self._read_others()}
+    def runs_at_the_same_time(self, run: Run) -> bool:
+        """Return whether another list may have changed websites during a run, or shortly before it."""
+        since = run.began - OVERLAP
+        return any(table.run is not None and table.run.began >= since for table in self._read_others())
 
     def _read_others(self) -> list[Table]:
         return [

@@ -184,8 +184,9 @@ class Desired:
             lines = raw_lines(name, record.get(name))
             if not lines:
                 return (
-                    f"The record does not show {name} as one entry per line, so mode={self.modes[name]!r} would lose "
-                    "its current entries. Exclude the website, or use mode='replace'"
+                    f"No record contains {name}, so its current entries are unknown, and mode={self.modes[name]!r} "
+                    "could lose them. If all lists are empty, add one entry to a website in the service, and run the "
+                    "task again"
                 )
             return (
                 f"{name} has the line '{readable(lines[-1], _MAX_LINE)}', which holds several entries or is cut off, "

@@ -313,7 +313,8 @@ class World:
         """Both are green, and what they say is true, but for what the other one overwrote after they had looked."""
         for number, outcome in enumerate(outcomes):
             goals, others = wanted[number].goals, wanted[1 - number].goals
-            is_right = outcome.is_green or self._is_rightly_doubted(goals, others, outcome)
+            is_unknown = "omits" in self.dialect and "its current entries are unknown" in outcome.text
+            is_right = outcome.is_green or is_unknown or self._is_rightly_doubted(goals, others, outcome)
             assert is_right, f"task {number + 1} is red on a calm night: {outcome.text[-3000:]}"
             for website_id, goal in goals.items() if outcome.is_green else ():
                 was, now = self.before[website_id], self.after[website_id]
@@ -843,7 +844,7 @@ _MAY_STAY_RED = (
     "may write the domain in this way",
     "DomainError",
     "If this is intended",  # a guard
-    " as one entry per line",  # the service had cut an entry
+    "its current entries are unknown",  # the service omits empty lists, and all are empty
     "Drift",
     "drift",
 )
