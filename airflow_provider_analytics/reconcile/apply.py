@@ -25,7 +25,7 @@ from airflow_provider_analytics.exceptions import (
 )
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import counted, first_of, readable
-from airflow_provider_analytics.reconcile.canaries import Canaries
+from airflow_provider_analytics.reconcile.canaries import Canaries, Risk, risks_of
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import Plan, website_of
 from airflow_provider_analytics.reconcile.results import Finding, Outcome, State, Update, describe
@@ -125,15 +125,15 @@ class Application:
         """Change the canaries, one after the other; return whether the others may be changed."""
         canaries = Canaries(self._updates, self._records)
         breaker = Breaker(ATTEMPTS_ALONE)
-        #: Findings of one canary, about which the next one decides.
-        suspected: dict[Finding, Update] = {}
+        #: Risks of a canary that is not as expected; another website with the same risk decides.
+        suspected: dict[Risk, Update] = {}
         rejected: list[Update] = []
         while not breaker.is_open:
             canary = canaries.next(suspected)
             if canary is None:
                 for update in self._updates:
-                    if update.state is State.FAILED and update.unsent and not update.not_applied:
-                        update.set(State.APPLIED)  # it is reported as an unexpected change
+                    if update.state is State.FAILED and update.unsent:
+                        update.set(State.APPLIED)  # it is read again with the others
                 return True
             errors = self._send([canary], breaker=breaker)
             if canary.planned.action == "update" and any(map(_is_method_rejected, errors)):
@@ -146,13 +146,15 @@ class Application:
             canaries.note(canary)
             if canary.comparison is None:
                 continue
-            repeated = _repeated(canary.findings, suspected)
-            if repeated and self._stops(canary, repeated, suspected):
+            earlier = {risk.finding: update for risk, update in suspected.items()}
+            repeated = _repeated(canary.findings, earlier)
+            if repeated and self._stops(canary, repeated, earlier):
                 return False
-            for finding in list(suspected):
-                if canaries.can_show(canary, canary.before, finding):
-                    del suspected[finding]  # this website could have shown it, or other websites did
-            suspected |= dict.fromkeys(canary.findings - repeated, canary)
+            risks = risks_of(canary.planned, canary.before)
+            for risk in risks & suspected.keys():
+                del suspected[risk]  # this website had it and is as expected, or other websites changed, too
+            new = canary.findings - repeated
+            suspected |= dict.fromkeys((risk for risk in risks if risk.finding in new), canary)
         return False
 
     def _read_canary(self, canary: Update) -> None:
@@ -306,6 +308,8 @@ class Application:
         left = self._wait_for(updates)
         for _ in range(RESENDS):
             again = [update for update in left if update.not_applied and update.unconfirmed is None]
+            if self._canary in again and self._canary.unsent:
+                again = []  # another update could hide the evidence
             if not again:
                 break
             log.info("Sending the change of %s again: it is not in effect.", counted(len(again), "website"))

@@ -37,7 +37,10 @@ def risks_of(change: Change, record: Record) -> frozenset[Risk]:
     :param record: record of the website before the change; a field that it does not contain has no risk.
     """
     sent = {field_change.field for field_change in change.fields if change.action != "delete"}
-    risks = {Risk(Finding(change.action, "not applied", name)) for name in sent}
+    # A create that is followed by an update can lose values by the update.
+    is_followed = change.action == "create" and not all(FIELDS[name].on_create for name in sent & FIELDS.keys())
+    detail = "with an update" if is_followed else ""
+    risks = {Risk(Finding(change.action, "not applied", name), detail) for name in sent}
     if change.action != "update":
         whole = "domain" if change.action == "create" else "website"
         return frozenset({Risk(Finding(change.action, "not applied", whole)), *risks})
@@ -98,23 +101,23 @@ class Canaries:
         self._updated = 0
         self._failed = 0
 
-    def next(self, suspected: Collection[Finding] = ()) -> Update | None:
+    def next(self, suspected: Collection[Risk] = ()) -> Update | None:
         """Return the website to change next; None if the other websites risk nothing that no canary had.
 
-        :param suspected: findings of one canary. A website that can show one of them again comes next. For an unsent
-            change, it is a random one: another task that changes websites in the same order as this one is unlikely to
-            change it at the same time. For a value that is not stored, it is the one with the longest list.
+        :param suspected: risks of canaries that are not as expected. A website with one of them comes next. For an
+            unsent change, it is a random one: another task that changes websites in the same order as this one is
+            unlikely to change it at the same time. For a value that is not stored, it is the one with the longest list.
         """
         self._candidates = [candidate for candidate in self._candidates if candidate.update.state is State.NOT_TRIED]
         if not self._candidates or self._failed >= MAX_FAILED:
             return None
-        deciding = [candidate for candidate in self._candidates if _can_show(candidate.risks, suspected)]
+        deciding = [candidate for candidate in self._candidates if not candidate.risks.isdisjoint(suspected)]
         if not deciding:
             chosen = max(self._candidates, key=self._value)
             return chosen.update if self._is_needed(chosen) else None
-        if all(finding.kind == "unsent" for finding in suspected):
+        if all(risk.finding.kind == "unsent" for risk in suspected):
             return RANDOM.choice(deciding).update
-        fields = {finding.field for finding in suspected}
+        fields = {risk.finding.field for risk in suspected}
         return max(deciding, key=lambda candidate: candidate.length(fields)).update
 
     def note(self, canary: Update) -> None:
@@ -125,10 +128,6 @@ class Canaries:
         self._taken |= risks_of(canary.planned, canary.before)
         self._updated += canary.planned.action == "update"
 
-    def can_show(self, update: Update, before: Record, finding: Finding) -> bool:
-        """Return whether a website could have shown a finding."""
-        return _can_show(risks_of(update.planned, before), {finding})
-
     def _value(self, candidate: Candidate) -> tuple[bool, bool, int, int]:
         is_update = candidate.update.planned.action == "update"
         number = len(candidate.risks - self._taken)
@@ -137,7 +136,3 @@ class Canaries:
     def _is_needed(self, candidate: Candidate) -> bool:
         is_one_of_the_first = candidate.update.planned.action == "update" and self._updated < UPDATES
         return is_one_of_the_first or bool(candidate.risks - self._taken)
-
-
-def _can_show(risks: Collection[Risk], findings: Collection[Finding]) -> bool:
-    return any(risk.finding in findings for risk in risks)

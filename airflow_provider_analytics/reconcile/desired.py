@@ -182,6 +182,12 @@ class Desired:
             if name not in self.shared or has_value(name, record):
                 continue
             lines = raw_lines(name, record.get(name))
+            if name in record and not lines:
+                value = readable(str(record[name]), _MAX_LINE)
+                return (
+                    f"The service returns {name} in an unknown form ('{value}'), so mode={self.modes[name]!r} would "
+                    "lose its current entries. Exclude the website"
+                )
             if not lines:
                 return (
                     f"No record contains {name}, so its current entries are unknown, and mode={self.modes[name]!r} "

@@ -126,7 +126,7 @@ class Update:
         action = self.planned.action
         found = set[Finding]()
         if self.unconfirmed is None:
-            found = {Finding(action, "not applied", name) for name in self.not_applied}
+            found = {Finding(action, "not applied", name) for name in self.not_applied.keys() - self.unsent.keys()}
         if self.comparison and self.comparison.other_domain is not None and action == "create":
             found.add(Finding(action, "not applied", "domain"))
         if action == "update":

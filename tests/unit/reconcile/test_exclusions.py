@@ -99,7 +99,7 @@ def test_what_is_sent_for_what_is_shown(mode: str, shown: object, after: list[st
 @pytest.mark.parametrize(
     ("shown", "told"),
     [
-        *((shown, "The record does not show exclude_ips") for shown in (7, {"a": 1})),
+        *((shown, "The service returns exclude_ips in an unknown form") for shown in (7, {"a": 1})),
         *(
             (text, "the line '.*', which holds several entries or is cut off, so mode='{mode}' would lose entries")
             for text in (
