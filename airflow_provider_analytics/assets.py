@@ -1,4 +1,4 @@
-"""Addresses of the assets: ``analytics://<connection id>/<dataset>``, with the filters of the list as query.
+"""Addresses of the assets: ``analytics://<connection id>/<snapshot_name>``, with the filters of the list as query.
 
 The provider metadata refers to these functions. Airflow calls them to validate addresses of this scheme, and to convert
 them for OpenLineage.
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 SCHEME = "analytics"
 
 
-def asset_uri(conn_id: str, dataset: str, *, search: str | None = None, favorite: bool | None = None) -> str:
+def asset_uri(conn_id: str, snapshot_name: str, *, search: str | None = None, favorite: bool | None = None) -> str:
     """Return the address of the asset for a list of websites."""
     filters = {"favorite": None if favorite is None else str(favorite).lower(), "search": search or None}
     query = urlencode({name: value for name, value in filters.items() if value is not None})
-    return f"{SCHEME}://{quote(conn_id, safe='')}/{quote(dataset, safe='')}{'?' if query else ''}{query}"
+    return f"{SCHEME}://{quote(conn_id, safe='')}/{quote(snapshot_name, safe='')}{'?' if query else ''}{query}"
 
 
 def partitioned_uri(uri: str) -> str:
@@ -44,13 +44,13 @@ def can_partition() -> bool:
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """Return the address unchanged if it contains a connection and a dataset.
+    """Return the address unchanged if it contains a connection and a snapshot name.
 
     :raises ValueError: otherwise.
     """
-    dataset = uri.path.strip("/")
-    if not uri.netloc or not dataset or "/" in dataset:
-        raise ValueError(f"uri={uri.geturl()!r} is not allowed; allowed: analytics://<connection id>/<dataset>")
+    name = uri.path.strip("/")
+    if not uri.netloc or not name or "/" in name:
+        raise ValueError(f"uri={uri.geturl()!r} is not allowed; allowed: analytics://<connection id>/<snapshot_name>")
     return uri
 
 

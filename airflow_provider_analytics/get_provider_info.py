@@ -15,7 +15,7 @@ CONNECTION_TYPE: dict[str, Any] = {
         # The extra is not hidden: without it, the test button in the form of Airflow 2.11 does nothing.
         "hidden-fields": ["login", "schema"],
         # Airflow 3.3.1 and 3.3.2 test a saved connection only if it has a port.
-        "relabeling": {"host": "Base URL", "password": "API key", "port": "Port (for the test)"},
+        "relabeling": {"host": "Base URL", "password": "API key", "port": "Port"},
         "placeholders": {
             "host": "https://stats.example.com",
             "password": "API key of the account",
@@ -125,7 +125,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "hooks": modules("hooks", "analytics"),
         "operators": modules(
-            "operators", "account", "approvals", "exclusions", "snapshots", "websites", "websites_as_code"
+            "operators", "account", "task_groups", "exclusions", "snapshots", "websites", "websites_as_code"
         ),
         "extra-links": [  # Airflow 2 shows only the links of these classes
             f"airflow_provider_analytics.operators.links.{name}"

@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 from airflow_provider_analytics.api.checks import names, one_of
 
-#: Guard name to what it refuses. All operators that have the argument ``accept`` know all names, so that the tasks of a
-#: DAG can share it.
+#: Guard name to what it refuses. All operators that have the argument ``override_guards`` know all names, so that the
+#: tasks of a DAG can share it.
 GUARDS = {
-    "count": "a snapshot with far fewer websites than the last one, or than the last one of another day",
-    "source": "a snapshot of another service, account or filter than the last one",
-    "fields": "a snapshot in which a field has lost its values",
-    "clock": "a snapshot taken before the last one, by the clock of the worker",
-    "version": "a snapshot after one that a newer version of this package wrote",
-    "empty": "an empty list, or a file that deletes all websites",
+    "fewer_websites": "a snapshot with far fewer websites than the last one, or than the last one of another day",
+    "other_source": "a snapshot of another service, account or filter than the last one",
+    "missing_fields": "a snapshot in which a field has lost its values",
+    "clock_skew": "a snapshot taken before the last one, by the clock of the worker",
+    "newer_version": "a snapshot after one that a newer version of this package wrote",
+    "empty_list": "an empty list, or a file that deletes all websites",
     "no_match": "a selector that matches no website",
-    "delete": "a file that deletes many websites",
-    "public": "many statistics pages that become public",
-    "loss": "a list that loses many entries",
+    "many_deleted": "a file that deletes many websites",
+    "made_public": "many statistics pages that become public",
+    "entries_lost": "a list that loses many entries",
 }
 #: Default limit: a guard fails if a larger fraction is lost.
 MAX_LOSS_FRACTION = 0.3
@@ -26,12 +26,12 @@ MAX_LOSS_FRACTION = 0.3
 MIN_COUNTED = 10
 
 
-def accepted(value: Iterable[str] | str | None) -> frozenset[str]:
+def parse_guards(value: Iterable[str] | str | None) -> frozenset[str]:
     """Return the names of the guards to override, given as a list or as text separated by commas.
 
     :raises ValueError: for an unknown name.
     """
-    return frozenset(one_of("accept", name, GUARDS) for name in names("accept", value))
+    return frozenset(one_of("override_guards", name, GUARDS) for name in names("override_guards", value))
 
 
 def loses_too_much(lost: int, before: int, max_fraction: float) -> bool:

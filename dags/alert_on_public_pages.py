@@ -6,7 +6,7 @@ snapshot.
 
 Copy this file to the folder of ``nightly_website_snapshot.py``. It runs after each snapshot of that DAG. Requires a
 connection ``smtp_default`` of type SMTP with the address of the sender (``from_email``), and the Variable
-``website_analytics_notify``, the address of the recipient. For Slack, set ``SLACK_CONN_ID`` to a connection of type
+``analytics_notify``, the address of the recipient. For Slack, set ``SLACK_CONN_ID`` to a connection of type
 Slack Incoming Webhook, and ``pip install apache-airflow-providers-slack``.
 """
 
@@ -23,8 +23,8 @@ from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow_provider_analytics.operators.snapshots import snapshot_asset
 
 #: Folder of the snapshots: shared by all workers and durable, such as s3://bucket/path.
-FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
-    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 #: Connection of the object storage, if it needs one.
 STORAGE_CONN_ID = None
@@ -34,7 +34,7 @@ SLACK_CONN_ID = None
 
 def notifiers() -> list[Any]:
     mail = SmtpNotifier(
-        to="{{ var.value.website_analytics_notify }}",
+        to="{{ var.value.analytics_notify }}",
         subject="{{ (exception | string).splitlines()[0] | truncate(150) }}",
         html_content="<pre>{{ exception | string | e }}</pre>"
         '<p>The details are in <a href="{{ ti.log_url }}">the log</a>.</p>',

@@ -23,8 +23,8 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath, dag, task
 from airflow_provider_analytics.operators.snapshots import snapshot_asset
 
 #: Folder of the snapshots: shared by all workers and durable, such as s3://bucket/path.
-FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
-    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 #: Base paths of the snapshots. Not taken from the event: who may send one would choose what is loaded.
 SOURCES = [FOLDER]

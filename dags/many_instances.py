@@ -9,15 +9,15 @@ not changed.
 
 An instance that fails does not stop the others. **Read the task ``summary`` first**: it fails if an instance failed,
 and its log lists the failed instances with their reasons. To repeat some, trigger the DAG with their ids in ``only``.
-To override their safety checks, set ``accept`` too.
+To override their safety checks, set ``override_guards`` too.
 
 A DAG that awaits the asset of the snapshots, ``snapshot_asset("many_instances")``, may be started once per instance:
 on Airflow 3.4 each event starts a run (``[scheduler] batch_asset_events=False``). For one run, await
-``snapshot_asset("many_instances", dataset="summary")``: the task ``summary`` updates it once, if no instance failed;
-``paths`` in the event are all snapshots.
+``snapshot_asset("many_instances", snapshot_name="summary")``: the task ``summary`` updates it once, if no instance
+failed; ``paths`` in the event are all snapshots.
 
 Copy this file to your DAG folder. Requires the connections, of type Website Analytics, both Variables, and a pool with
-as many slots as instances may be worked on at the same time: ``airflow pools set website_analytics 4 "instances"``.
+as many slots as instances may be worked on at the same time: ``airflow pools set analytics 4 "instances"``.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator, snapshot_asset
 
 #: Folder of all files, with one per instance: shared by all workers and durable, such as s3://bucket/path.
-FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
-    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 #: In each folder that is named like a connection: no other characters, so that no instance reaches that of another.
 CONNECTION_ID = "^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 
 #: Updated once per run, so that one run of another DAG follows.
-DONE = snapshot_asset("many_instances", dataset="summary")
+DONE = snapshot_asset("many_instances", snapshot_name="summary")
 
 log = logging.getLogger("many_instances")  # Airflow's name for this file is no name for people
 
@@ -75,10 +75,13 @@ def keep_reason(context):
             description="Connections to run. If empty: all in the Variable",
         ),
         "dry_run": Param(False, type="boolean", description="Take the snapshots, and only plan the sync"),
-        "accept": Param(
+        "override_guards": Param(
             [],
             type=["array", "null"],
-            items={"type": "string", "enum": ["count", "fields", "source", "empty", "loss"]},
+            items={
+                "type": "string",
+                "enum": ["fewer_websites", "missing_fields", "other_source", "empty_list", "entries_lost"],
+            },
             description="Safety checks of the selected instances to override in this run",
         ),
     },
@@ -112,8 +115,10 @@ def many_instances():
             raise AirflowFailException(
                 f"only has {', '.join(unknown)}; allowed: connections of the Variable analytics_instances"
             )
-        if params["accept"] and not params["only"]:
-            raise AirflowFailException("accept without only is not allowed; allowed: accept with the instances in only")
+        if params["override_guards"] and not params["only"]:
+            raise AirflowFailException(
+                "override_guards without only is not allowed; allowed: override_guards with the instances in only"
+            )
         folders = {conn_id: f"{FOLDER.rstrip('/')}/{conn_id}" for conn_id in conn_ids if conn_id in only}
         return [
             {
@@ -130,7 +135,7 @@ def many_instances():
     def instance(conn_id, base_path, state_path):
         common = {
             "analytics_conn_id": conn_id,
-            "pool": "website_analytics",
+            "pool": "analytics",
             "map_index_template": "{{ task.analytics_conn_id }}",  # what the grid shows in place of a number
         }
         snapshot = SnapshotWebsitesOperator(
@@ -138,7 +143,7 @@ def many_instances():
             base_path=base_path,
             asset=snapshot_asset("many_instances"),  # one for all: the event has the path
             # What is published is what the next night compares with.
-            accept="{{ '' if params.dry_run else (params.accept or []) | join(',') }}",
+            override_guards="{{ '' if params.dry_run else (params.override_guards or []) | join(',') }}",
             **common,
         )
         sync = SyncExcludedIpsOperator(
@@ -147,7 +152,7 @@ def many_instances():
             state_path=state_path,
             list_name="exclude_ips",
             dry_run="{{ params.dry_run }}",
-            accept="{{ (params.accept or []) | join(',') }}",
+            override_guards="{{ (params.override_guards or []) | join(',') }}",
             **common,
         )
         snapshot >> sync

@@ -3,8 +3,8 @@
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics and a base path
 for the snapshots: any URL that Airflow's ObjectStoragePath supports, such as ``s3://bucket/path``.
 
-If a guard fails the task, the error has its name. To publish anyway, trigger the DAG with that name in ``accept``. The
-task ``prune`` only logs what it would remove, unless ``prune`` is set.
+If a guard fails the task, the error has its name. To publish anyway, trigger the DAG with that name in
+``override_guards``. The task ``prune`` only logs what it would remove, unless ``prune`` is set.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from airflow_provider_analytics.operators.snapshots import (
 )
 
 #: Folder of the snapshots: shared by all workers and durable, such as s3://bucket/path.
-FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
-    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 
 
@@ -39,11 +39,11 @@ FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
         "execution_timeout": pendulum.duration(hours=2),
     },
     params={
-        "accept": Param(
+        "override_guards": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
             items={"type": "string"},
-            examples=["count", "source", "fields", "clock", "version"],
+            examples=["fewer_websites", "other_source", "missing_fields", "clock_skew", "newer_version"],
             description="Safety checks to override in this run",
         ),
         "prune": Param(False, type="boolean", description="Remove old snapshots"),
@@ -55,7 +55,7 @@ def nightly_website_snapshot():
     snapshot = SnapshotWebsitesOperator(
         task_id="snapshot",
         base_path=FOLDER,
-        accept="{{ (params.accept or []) | join(',') }}",
+        override_guards="{{ (params.override_guards or []) | join(',') }}",
     )
     # The pair that this run wrote, even if another run publishes at the same time.
     compare = CompareSnapshotsOperator(
@@ -71,7 +71,7 @@ def nightly_website_snapshot():
     @task
     def announce(written: dict, changes: dict) -> None:
         print(f"{written['count']} websites are in {written['path']}")
-        if written["first"]:
+        if written["is_first"]:
             print("This is the first snapshot: there is nothing to compare it with")
         elif changes["previous"] is None:
             print("The snapshot before is damaged: there is nothing to compare this one with")

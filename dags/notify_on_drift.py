@@ -8,7 +8,7 @@ comparison fails for another reason, such as a rejected key. The DAG changes not
 
 Copy this file and ``websites.yaml`` to your DAG folder. Requires a connection ``analytics_default`` of type Website
 Analytics, a connection ``smtp_default`` of type SMTP with the address of the sender (``from_email``), and the Variable
-``website_analytics_notify``, the address of the recipient.
+``analytics_notify``, the address of the recipient.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def notify_on_drift():
         task_id="check",
         config_path=str(Path(__file__).with_name("websites.yaml")),
         on_failure_callback=SmtpNotifier(
-            to="{{ var.value.website_analytics_notify }}",
+            to="{{ var.value.analytics_notify }}",
             subject="{{ (exception | string).splitlines()[0] | truncate(150) }}",
             html_content="<pre>{{ exception | string | e }}</pre>"
             '<p>The details are in <a href="{{ ti.log_url }}">the log</a>.</p>',

@@ -9,7 +9,7 @@ Nothing is changed: to do that, use ``sync_excluded_ips.py``, with the same fold
 
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics, a connection
 ``smtp_default`` of type SMTP with the address of the sender (``from_email``), and the Variable
-``website_analytics_notify``, the address of the recipient.
+``analytics_notify``, the address of the recipient.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from airflow.providers.smtp.operators.smtp import EmailOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
-FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
-    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 
 
@@ -63,7 +63,7 @@ def remind_of_expiring_entries():
     mail = EmailOperator(
         task_id="mail",
         conn_id="smtp_default",
-        to="{{ var.value.website_analytics_notify }}",
+        to="{{ var.value.analytics_notify }}",
         subject="{{ ti.xcom_pull('remind')[0] }}",
         html_content="<pre>{{ ti.xcom_pull('remind')[1:] | join('\\n') | e }}</pre>",
     )

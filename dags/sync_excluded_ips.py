@@ -3,7 +3,7 @@
 The list is the Airflow Variable ``exclude_ips``: one address per line, ``#`` starts a comment. The list owns its
 addresses, whoever typed them first: what leaves it is removed from all websites. Lines with a comment on a website, and
 addresses of other lists in the same folder, stay. If too much leaves the list, the task fails and says what. If that is
-intended, trigger the DAG once with ``loss`` in ``accept``.
+intended, trigger the DAG once with ``loss`` in ``override_guards``.
 
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
 """
@@ -19,8 +19,8 @@ from airflow.providers.common.compat.sdk import Param, dag
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
-FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
-    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 
 
@@ -37,10 +37,10 @@ FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
     },
     params={
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "accept": Param(
+        "override_guards": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
-            items={"type": "string", "enum": ["empty", "loss"]},
+            items={"type": "string", "enum": ["empty_list", "entries_lost"]},
             description="Safety checks to override in this run",
         ),
     },
@@ -53,7 +53,7 @@ def sync_excluded_ips():
         exclude_ips="{{ var.value.exclude_ips }}",
         state_path=FOLDER,
         dry_run="{{ params.dry_run }}",
-        accept="{{ (params.accept or []) | join(',') }}",
+        override_guards="{{ (params.override_guards or []) | join(',') }}",
     )
 
 

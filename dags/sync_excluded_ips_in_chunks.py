@@ -18,8 +18,8 @@ from airflow.providers.common.compat.sdk import Param, dag, task
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
-FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
-    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 CHUNKS = 8
 
@@ -37,10 +37,10 @@ CHUNKS = 8
     },
     params={
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "accept": Param(
+        "override_guards": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
-            items={"type": "string", "enum": ["empty", "loss"]},
+            items={"type": "string", "enum": ["empty_list", "entries_lost"]},
             description="Safety checks to override in this run",
         ),
     },
@@ -62,7 +62,7 @@ def sync_excluded_ips_in_chunks():
         state_path=FOLDER,
         dry_run="{{ params.dry_run }}",
         # A chunk may be empty, and a website may be deleted during the run.
-        accept="{{ (['no_match'] + (params.accept or [])) | join(',') }}",
+        override_guards="{{ (['no_match'] + (params.override_guards or [])) | join(',') }}",
         # What the grid shows in place of a number.
         map_index_template="{{ 'ids ' ~ task.websites[:3] | join(', ') if task.websites else 'no websites' }}"
         "{{ ', ...' if task.websites | length > 3 }}",

@@ -21,8 +21,8 @@ from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureEx
 from airflow_provider_analytics.operators import approvals
 
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
-FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
-    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 
 
@@ -32,10 +32,10 @@ FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,
     params={
-        "accept": Param(
+        "override_guards": Param(
             [],
             type=["array", "null"],
-            items={"type": "string", "enum": ["empty", "loss"]},
+            items={"type": "string", "enum": ["empty_list", "entries_lost"]},
             description="Safety checks to override in this run; the approver decides",
         ),
     },
@@ -47,7 +47,7 @@ def sync_excluded_ips_with_approval():
         "office",
         exclude_ips="{{ var.value.exclude_ips }}",
         state_path=FOLDER,
-        accept="{{ (params.accept or []) | join(',') }}",
+        override_guards="{{ (params.override_guards or []) | join(',') }}",
     )
 
 

@@ -5,7 +5,7 @@ Actions in Airflow's UI, with the plan. ``apply`` then applies exactly that plan
 websites change in between, it fails and sends nothing. A retry finishes a plan that was applied in part.
 
 If a safety check refuses the plan, ``check`` fails and says why. If that is intended, trigger the DAG with the name of
-the check in ``accept``.
+the check in ``override_guards``.
 
 Copy this file and ``websites.yaml`` to your DAG folder. Requires Airflow 3.1 or newer for approvals (on older versions
 this file defines no DAG) and a connection ``analytics_default`` of type Website Analytics.
@@ -23,8 +23,8 @@ from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureEx
 from airflow_provider_analytics.operators import approvals
 
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
-FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
-    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 
 
@@ -34,10 +34,10 @@ FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,
     params={
-        "accept": Param(
+        "override_guards": Param(
             [],
             type=["array", "null"],
-            items={"type": "string", "enum": ["delete", "empty", "loss", "public"]},
+            items={"type": "string", "enum": ["many_deleted", "empty_list", "entries_lost", "made_public"]},
             description="Safety checks to override in this run; the approver decides",
         ),
     },
@@ -49,7 +49,7 @@ def websites_as_code():
         "websites",
         config_path=str(Path(__file__).with_name("websites.yaml")),
         state_path=FOLDER,
-        accept="{{ (params.accept or []) | join(',') }}",
+        override_guards="{{ (params.override_guards or []) | join(',') }}",
     )
 
 

@@ -5,7 +5,7 @@
 
 The approved plan is applied whole or not at all: if the file or the websites change in between, ``apply_websites``
 fails and sends nothing. A plan that a safety check refuses cannot be applied; if it is intended, trigger both DAGs with
-the name of the check in ``accept``.
+the name of the check in ``override_guards``.
 
 From Airflow 3.1 on, ``websites_as_code.py`` does the same in one DAG, with a button.
 
@@ -24,20 +24,20 @@ from airflow.providers.common.compat.sdk import Param, dag
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
 
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
-FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
-    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 ACCEPT = Param(
     [],
     type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
-    items={"type": "string", "enum": ["delete", "empty", "loss", "public"]},
+    items={"type": "string", "enum": ["many_deleted", "empty_list", "entries_lost", "made_public"]},
     description="Safety checks to override in this run; the approver decides",
 )
 FILES = {
     "config_path": str(Path(__file__).with_name("websites.yaml")),
     "state_path": FOLDER,
     "list_name": "websites",
-    "accept": "{{ (params.accept or []) | join(',') }}",
+    "override_guards": "{{ (params.override_guards or []) | join(',') }}",
 }
 SETTINGS = {
     "schedule": None,
@@ -51,7 +51,7 @@ SETTINGS = {
 @dag(
     **SETTINGS,
     description="Plan the changes that make the websites match a file; send nothing",
-    params={"accept": ACCEPT},
+    params={"override_guards": ACCEPT},
 )
 def plan_websites():
     PlanWebsitesOperator(task_id="plan", **FILES)
@@ -61,7 +61,7 @@ def plan_websites():
     **SETTINGS,
     description="Apply the approved plan of plan_websites",
     params={
-        "accept": ACCEPT,
+        "override_guards": ACCEPT,
         "approved_digest": Param(
             type="string", pattern="^[0-9a-f]{64}$", description="Digest of the plan, from the log of plan_websites"
         ),
@@ -70,7 +70,7 @@ def plan_websites():
 def apply_websites():
     ApplyWebsitesOperator(
         task_id="apply",
-        expected_digest="{{ params.approved_digest }}",
+        approved_digest="{{ params.approved_digest }}",
         retries=2,
         **FILES,
     )

@@ -53,7 +53,7 @@ def main() -> int:
                 {
                     **sandbox.connection_env,
                     **own_temporary_folder(Path(home)),
-                    "WEBSITE_ANALYTICS_FOLDER": str(OUTPUT),
+                    "ANALYTICS_FOLDER": str(OUTPUT),
                 },
             )
             say("Setting up a fresh Airflow: airflow db migrate")

@@ -29,7 +29,7 @@ PACKAGE = "airflow_provider_analytics"
 #: Module to its public names, besides the operators and the exceptions.
 NAMES = {
     "hooks.analytics": ["AnalyticsHook"],
-    "operators.approvals": ["exclusion_list", "websites_as_code"],
+    "operators.task_groups": ["exclusion_list", "websites_as_code"],
     "operators.snapshots": ["snapshot_asset"],
     "reconcile.chunks": ["chunk_websites"],
     "sandbox.server": ["SandboxServer"],
@@ -46,7 +46,7 @@ def render() -> str:
         "Functions and classes": names(),
         "Exceptions": raised(),
         "Connection": connection(),
-        "Names of accept": iter(GUARDS),
+        "Guards: names for override_guards": iter(GUARDS),
         "Columns of a snapshot": (f"{name}: {kind}" for name, kind in COLUMNS.items()),
         "Files": files(),
         "Commands": commands_of_the_shell(),
@@ -73,7 +73,7 @@ def returned() -> Iterator[str]:
         mock.patch.dict(os.environ, sandbox.connection_env),
     ):
         sandbox.seed(3)
-        day = {"partition_date": "2026-01-01", "late": "label"}
+        day = {"partition_date": "2026-01-01", "on_late": "publish"}
         file = {"config": {"websites": {sandbox.websites()[0]["domain"]: {"email": True}}}}
         given: dict[str, dict[str, Any]] = {
             "GetWebsite": {"website_id": 1},
@@ -87,8 +87,8 @@ def returned() -> Iterator[str]:
             "SyncExcludedParams": {"exclude_params": ["a"]},
             "PlanWebsites": file,
             "ApplyWebsites": file,
-            "CheckDrift": {**file, "on_drift": "report"},
-            "ExportWebsites": {"config_path": f"{folder}/websites.yaml"},
+            "CheckDrift": {**file, "on_drift": "log"},
+            "ExportWebsites": {"output_path": f"{folder}/websites.yaml"},
         }
         for kind in _operators():
             name = kind.__name__.removesuffix("Operator")

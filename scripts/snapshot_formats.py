@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.sandbox.server import SandboxServer
-from airflow_provider_analytics.snapshots.catalog import dataset_of
+from airflow_provider_analytics.snapshots.catalog import snapshot_series
 from airflow_provider_analytics.snapshots.formats import COMPRESSIONS, FORMATS
 from airflow_provider_analytics.snapshots.manifest import ListSource
 from airflow_provider_analytics.snapshots.rows import Row
@@ -30,7 +30,7 @@ def main() -> int:
         with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
             for file_format, compression in CHOICES:
                 snapshot = take_snapshot(
-                    dataset_of(f"file://{folder}/{file_format}-{compression}"),
+                    snapshot_series(f"file://{folder}/{file_format}-{compression}"),
                     NOW.date(),
                     Origin(client.iter_websites, ListSource(url=sandbox.url, account_id=None), client.stats),
                     now=NOW,

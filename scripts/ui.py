@@ -44,9 +44,9 @@ PATIENCE = 180
 VARIABLES = {
     "exclude_ips": "203.0.113.7  # office\n198.51.100.0  # VPN",
     "analytics_instances": ["analytics_default"],
-    "website_analytics_notify": "team@example.com",
+    "analytics_notify": "team@example.com",
 }
-POOL = ("website_analytics", "4", "instances")
+POOL = ("analytics", "4", "instances")
 
 
 class UIError(Exception):

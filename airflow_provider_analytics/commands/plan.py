@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FRACTION",
         help="limit of the guards (default: %(default)s)",
     )
-    parser.add_argument("--accept", action="append", default=[], metavar="GUARD", help="guard to override")
+    parser.add_argument("--override-guards", action="append", default=[], metavar="GUARD", help="guard to override")
     parser.add_argument("--state-path", metavar="FOLDER", help="state folder; only the plan is written to it")
     parser.add_argument("--list-name", metavar="NAME", help="name of the lists of these files in the state folder")
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             config_path=absolute(args.path),
             prune=args.prune,
             max_loss_fraction=args.max_loss_fraction,
-            accept=args.accept,
+            override_guards=args.override_guards,
             state_path=absolute(args.state_path),
             list_name=args.list_name,
         )
@@ -51,12 +51,12 @@ def run(args: argparse.Namespace) -> int:
     if args.markdown:
         Path(args.markdown).write_text(markdown, encoding="utf-8")
     sys.stdout.write(f"{markdown}digest: {result['digest']}\n")
-    if result["unsafe"]:
-        sys.stderr.write(f"{result['unsafe']}\nThe plan must not be applied: a guard stops it.\n")
+    if result["guard_message"]:
+        sys.stderr.write(f"{result['guard_message']}\nThe plan must not be applied: a guard stops it.\n")
         return 1
     return CHANGES if result["changes"] else 0
 
 
 def absolute(path: str | None) -> str | None:
-    """Return a URL or an absolute path; operators accept no relative paths."""
+    """Return a URL or an absolute path; operators do not accept relative paths."""
     return path if path is None or "://" in path else os.path.abspath(path)  # noqa: PTH100 - keeps links

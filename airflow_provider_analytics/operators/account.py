@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_analytics.operators.base import AnalyticsOperator
+from airflow_provider_analytics.operators.base import AnalyticsBaseOperator
 from airflow_provider_analytics.readable import readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 
-class GetAccountOperator(AnalyticsOperator):
+class GetAccountOperator(AnalyticsBaseOperator):
     """Return the account of the connection's API key (docs/interface.md, Operations).
 
     .. code-block:: python

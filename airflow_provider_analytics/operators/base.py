@@ -68,7 +68,7 @@ class ShortErrorsOperator(BaseOperator):
             raise without_frames(error) from None
 
 
-class AnalyticsOperator(ShortErrorsOperator):
+class AnalyticsBaseOperator(ShortErrorsOperator):
     """Base class of the operators that call the service.
 
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
@@ -85,11 +85,12 @@ class AnalyticsOperator(ShortErrorsOperator):
     def connected(self, context: Context) -> Connected:
         """Return a context manager that provides a hook, and fails the task without a retry on a permanent error.
 
-        :param context: context of the task, for the error of a guard, which says how to accept its finding in this DAG.
+        :param context: context of the task, for the error of a guard, which says how to override the guard in this
+            DAG.
         """
         with FailWithoutRetry():
             read_once(self)
-        self._connected = Connected(self.analytics_conn_id, context, getattr(self, "accept", ()))
+        self._connected = Connected(self.analytics_conn_id, context, getattr(self, "override_guards", ()))
         if self._is_killed:
             self._is_killed = False
             self._connected.stop()
@@ -139,16 +140,16 @@ class Connected(FailWithoutRetry):
 
     :param analytics_conn_id: id of a connection of type ``analytics``.
     :param context: context of the task.
-    :param accept: names of the guards that this run overrides.
+    :param override_guards: names of the guards that this run overrides.
     """
 
-    def __init__(self, analytics_conn_id: str, context: Context, accept: Iterable[str] | str | None) -> None:
+    def __init__(self, analytics_conn_id: str, context: Context, override_guards: Iterable[str] | str | None) -> None:
         # Imported here: DAG files are parsed often, and importing requests is slow.
         from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 
         self._hook = AnalyticsHook(analytics_conn_id)
         self._context = context
-        self._accept = accept
+        self._override_guards = override_guards
         self._is_stopped = False
 
     def __enter__(self) -> AnalyticsHook:  # type: ignore[override]
@@ -173,8 +174,8 @@ class Connected(FailWithoutRetry):
         if isinstance(error, BulkError):
             error.failures = {readable(name): readable(why, MAX_MESSAGE) for name, why in error.failures.items()}
         if isinstance(error, GuardError) and error.guard:
-            guards = dict.fromkeys((*names("accept", self._accept), *error.guard.split(", ")))
-            error.remedy = f"{error.remedy}\n{how_to_accept(list(guards), self._context)}"
+            guards = dict.fromkeys((*names("override_guards", self._override_guards), *error.guard.split(", ")))
+            error.remedy = f"{error.remedy}\n{how_to_override(list(guards), self._context)}"
         if isinstance(error, AnalyticsError) and not error.where and not isinstance(error, AnalyticsConfigError):
             error.where = self._hook.where
         super().__exit__(kind, error, traceback)
@@ -186,16 +187,20 @@ def without_frames(error: Exception) -> Exception:
     return error.with_traceback(None)
 
 
-def how_to_accept(guards: Sequence[str], context: Context) -> str:
-    """Return how to accept the findings of guards in the DAG of a task."""
-    if "accept" not in context.get("params", ()):
+def how_to_override(guards: Sequence[str], context: Context) -> str:
+    """Return how to override guards in the DAG of a task."""
+    if "override_guards" not in context.get("params", ()):
         ti = context.get("ti")
-        call = getattr(getattr(context.get("task"), "task_group", None), "accept_at", "")
+        call = getattr(getattr(context.get("task"), "task_group", None), "override_at", "")
         where = f"in {call}" if call else f"on task {ti.task_id}" if ti else "on the task"
-        return f"If this is intended, set accept={list(guards)!r} {where} for one run. This DAG has no Param accept."
-    conf = json.dumps({"accept": list(guards)})
+        return (
+            f"If this is intended, set override_guards={list(guards)!r} {where} for one run. This DAG has no Param "
+            "override_guards."
+        )
+    conf = json.dumps({"override_guards": list(guards)})
     return (
-        f"If this is intended, enter {', '.join(guards)} in the field accept of the trigger form. As a command:\n"
+        f"If this is intended, select {', '.join(guards)} in the field override_guards of the trigger form. As a "
+        "command:\n"
         f"airflow dags trigger {context['dag'].dag_id} --conf '{conf}'"
     )
 

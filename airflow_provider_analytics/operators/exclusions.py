@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow_provider_analytics.api.checks import flag, is_missing_text, one_of, refused, refused_together
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.guards import accepted
+from airflow_provider_analytics.guards import parse_guards
 from airflow_provider_analytics.operators.reconciling import Prepared, ReconcilingOperator, account_of, result_of
 from airflow_provider_analytics.readable import counted
 
@@ -45,9 +45,9 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         except_websites: Iterable[str | int] | str | int = (),
         per_website: Mapping[str, Iterable[str] | str] | str | None = None,
         mode: str | None = None,
-        release: Iterable[str | int] | str | int = (),
+        unmanage_websites: Iterable[str | int] | str | int = (),
         dry_run: bool = False,
-        expected_digest: str | Mapping[str, Any] | None = "any",
+        approved_digest: str | Mapping[str, Any] | None = "any",
         **kwargs: Unpack[ReconcileArguments],
     ) -> None:
         super().__init__(**kwargs)
@@ -61,28 +61,28 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         self.except_websites = except_websites
         self.per_website = per_website
         self.mode = mode
-        self.release = release
+        self.unmanage_websites = unmanage_websites
         self.is_dry_run = dry_run
-        self.expected_digest = expected_digest
+        self.approved_digest = approved_digest
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
         with self.connected(context) as hook:
             if flag("dry_run", self.is_dry_run):
                 return self._plan_only(hook, context)
-            planned, outcome = self.applied(hook, context, self.expected_digest, ignore_gone=True)
+            planned, outcome = self.applied(hook, context, self.approved_digest, ignore_gone=True)
             result = result_of(planned, outcome, field=self.field, mode=planned.desired.modes[self.field])
             if self.mode is None and not planned.source.managed:
                 self.log.info("Without state_path, nothing is removed: what leaves the list stays on the websites.")
             if not planned.plan.changes and not outcome.failures:
-                websites = counted(result["websites"], "website")
+                websites = counted(result["websites_compared"], "website")
                 self.log.info("Nothing to sync: %s is as wanted on %s", self.field, websites)
             else:
                 self.log.info(
                     "Synced %s on %s of %s websites that differed: %s entries to add, %s to remove; %s compared, "
                     "%s failed, %s not tried",
                     self.field,
-                    *_numbers(result, "applied", "updates", "entries_added", "entries_removed", "websites"),
+                    *_numbers(result, "applied", "updates", "entries_added", "entries_removed", "websites_compared"),
                     f"{len(outcome.failures) - outcome.not_tried:,}",
                     f"{outcome.not_tried:,}",
                 )
@@ -90,8 +90,8 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         return result
 
     def _plan_only(self, hook: AnalyticsHook, context: Context) -> dict[str, Any]:
-        if self.expected_digest != "any":
-            raise ValueError("dry_run=True with expected_digest is not allowed: one plans, the other applies")
+        if self.approved_digest != "any":
+            raise ValueError("dry_run=True with approved_digest is not allowed: one plans, the other applies")
         planned, result = self.planned(hook, context, field=self.field)
         result["mode"] = planned.desired.modes[self.field]
         self.log.info("Planned %s:\n%s", self.field, result["markdown"])
@@ -99,18 +99,21 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         self.log.info(
             "Planned %s for %s of %s websites: %s entries to add, %s to remove",
             self.field,
-            *_numbers(result, "updates", "websites", "entries_added", "entries_removed"),
+            *_numbers(result, "updates", "websites_compared", "entries_added", "entries_removed"),
         )
-        if result["unsafe"]:
-            self.log.warning("A guard refuses this plan: %s", result["unsafe"])
+        if result["guard_message"]:
+            self.log.warning("A guard refuses this plan: %s", result["guard_message"])
         return result
 
     def prepare(self, hook: AnalyticsHook, context: Context) -> Prepared:
         """Read the arguments and the tables."""
-        accept = accepted(self.accept)
-        source = self._source(allow_no_match="no_match" in accept)
+        override_guards = parse_guards(self.override_guards)
+        source = self._source(allow_no_match="no_match" in override_guards)
         everywhere, per_website = self._parse_lists(source.mode)
-        for name, given in (("release", self.release), ("resolve_names", flag("resolve_names", self.resolve_names))):
+        for name, given in (
+            ("unmanage_websites", self.unmanage_websites),
+            ("resolve_names", flag("resolve_names", self.resolve_names)),
+        ):
             if given and not source.managed:
                 raise ValueError(f"{name} is not allowed with mode={source.mode!r}; allowed: mode='managed'")
         scope: dict[str, Any] = {"service": hook.client.base_url, "field": self.field, "mode": source.mode}
@@ -124,10 +127,10 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             scope["list"] = file.table.identity.list
         # After a run that was accepted, nothing is left to lose.
         was_empty = file is not None and file.table.run is not None and not file.table.items(self.field)
-        if not everywhere.entries and not everywhere.names and not was_empty and "empty" not in accept:
+        if not everywhere.entries and not everywhere.names and not was_empty and "empty_list" not in override_guards:
             expired = list(everywhere.expired)[:3]
             why = f"All of it has expired: {', '.join(expired)}." if expired else "Does its source exist?"
-            raise GuardError(f"{self.field} is empty. {why}", "Nothing was sent.", "empty")
+            raise GuardError(f"{self.field} is empty. {why}", "Nothing was sent.", "empty_list")
         resolved = _resolved_names([everywhere, *per_website.values()], file.table.names if file else {})
         source = replace(
             source,
@@ -153,15 +156,17 @@ class _SyncExclusionsOperator(ReconcilingOperator):
                 raise refused("websites", self.websites, "a value for each filter")
         if isinstance(self.websites, Mapping) and not filters:
             raise refused("websites", self.websites, "at least one filter, or None for all websites")
-        if filters and self.release:
-            raise ValueError("release is not allowed with a filter in websites; allowed: a list of selectors, or None")
+        if filters and self.unmanage_websites:
+            raise ValueError(
+                "unmanage_websites is not allowed with a filter in websites; allowed: a list of selectors, or None"
+            )
         return ExclusionList(
             self.field,
             self.default_mode if self.mode is None else one_of("mode", self.mode, MODES),
             Listed(),
             None if selected is None else parse_selectors("websites", selected),
             parse_selectors("except_websites", self.except_websites),
-            release=parse_selectors("release", self.release),
+            unmanage_websites=parse_selectors("unmanage_websites", self.unmanage_websites),
             filters=filters,
             allow_no_match=allow_no_match,
         )
@@ -276,8 +281,8 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         )
 
     :param exclude_ips: IP addresses: a list, or text with one per line, ``#`` comments and blank lines allowed. An
-        empty list needs ``accept=["empty"]``. In mode ``"managed"``, a comment may contain an owner and a last day:
-        ``203.0.113.7  # office, owner=it@example.com, until=2027-01-31``. (templated)
+        empty list needs ``override_guards=["empty_list"]``. In mode ``"managed"``, a comment may contain an owner and a
+        last day: ``203.0.113.7  # office, owner=it@example.com, until=2027-01-31``. (templated)
     :param exclude_ips_path: URL or absolute path of a file with such text, instead of ``exclude_ips``. (templated)
     :param networks: how to handle networks such as ``203.0.113.0/24``: ``"reject"`` (default), ``"expand"`` (to single
         addresses, up to 1,024 per list) or ``"as_is"``, which also sends ranges, patterns and any other text. The
@@ -295,24 +300,24 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :param state_path: folder (URL or absolute path) for the tables of lists, plans and audit trails. All lists of a
         service share it, so that none removes an entry that another one has. (templated)
     :param list_name: name of the list in this folder; default ``<dag id>.<task id>``. (templated)
-    :param release: for ``"managed"``: domains, globs and ids of websites to stop managing: the entries of this list
-        are removed there, and nothing is added. (templated)
-    :param accept: names of guards whose finding is expected in this run, as a list or separated by commas: ``empty``
-        (the list is empty), ``no_match`` (a selector matches no website), ``loss`` (too many entries would be lost).
-        (templated)
+    :param unmanage_websites: for ``"managed"``: domains, globs and ids of websites to stop managing: the entries of
+        this list are removed there, and nothing is added. (templated)
+    :param override_guards: names of guards whose finding is expected in this run, as a list or separated by commas:
+        ``empty_list`` (the list is empty), ``no_match`` (a selector matches no website), ``entries_lost`` (too many
+        entries would be lost). (templated)
     :param max_loss_fraction: largest fraction of the list that may leave it, or in mode ``"replace"`` of the entries on
         the selected websites that may be lost; default 0.3; checked if there are 10 entries or more. (templated)
     :param dry_run: plan only: send nothing, and write only the plan to ``state_path``. (templated, as ``is_dry_run``)
-    :param expected_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
+    :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
         (docs/websites_as_code.md). Exactly the approved plan is applied, or nothing. Default ``"any"``: any plan
         within the guards is applied. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan, the
-        numbers of ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates`` planned, ``unchanged``,
-        ``applied``, ``entries_added`` and ``entries_removed`` (as planned), ``unsafe`` (the message of a guard that
-        trips, or None), ``accept``, ``verified`` (whether all changes were read again and are in effect, and nothing
-        else changed), ``unexpected_changes`` (what others changed on these websites, at most 20), the first 20
-        changes as one line each (``changes``), the number of further changes (``changes_left_out``), the lines of the
+        numbers of ``websites_compared``, ``creates`` and ``deletes`` (0), ``updates`` planned, ``unchanged``,
+        ``applied``, ``entries_added`` and ``entries_removed`` (as planned), ``guard_message`` (the message of a guard
+        that trips, or None), ``override_guards``, ``verified`` (whether all changes were read again and are in effect,
+        and nothing else changed), ``unexpected_changes`` (what others changed on these websites, at most 20), the first
+        20 changes as one line each (``changes``), the number of further changes (``changes_omitted``), the lines of the
         list whose last day is over (``expired``) or at most 30 days away (``expiring``), as dicts with ``entry``,
         ``until``, ``owner`` and ``reason``, and ``markdown`` (the plan of a dry run, with at most 100 changes;
         otherwise None).
@@ -353,7 +358,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         SyncExcludedParamsOperator(task_id="tracking_parameters", exclude_params=["gclid", "fbclid"])
 
     :param exclude_params: names of query parameters, case-sensitive: a list, or text with one per line, ``#`` comments
-        and blank lines allowed. An empty list needs ``accept=["empty"]``. (templated)
+        and blank lines allowed. An empty list needs ``override_guards=["empty_list"]``. (templated)
     :param exclude_params_path: URL or absolute path of a file with such text, instead of ``exclude_params``.
         (templated)
     """

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow_provider_analytics.api.checks import fraction
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, accepted
-from airflow_provider_analytics.operators.base import AnalyticsOperator, require_run
+from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
+from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, require_run
 from airflow_provider_analytics.readable import counted, readable
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ class Prepared:
     lists: Lists | None
 
 
-class ReconcilingOperator(AnalyticsOperator):
+class ReconcilingOperator(AnalyticsBaseOperator):
     """Base class of the operators that plan changes of many websites.
 
     :param state_path: folder (URL or absolute path) for the tables of managed lists, plans and audit trails; shared by
         all workers, and by all lists of a service. (templated)
     :param list_name: name of the list in this folder. (templated)
-    :param accept: names of the guards to override, see :data:`~.guards.GUARDS`: a list, or text separated by
+    :param override_guards: names of the guards to override, see :data:`~.guards.GUARDS`: a list, or text separated by
         commas. (templated)
     :param max_loss_fraction: largest fraction that may be lost, see :func:`~.reconcile.guards.guarded`; default 0.3.
         (templated)
@@ -69,14 +69,14 @@ class ReconcilingOperator(AnalyticsOperator):
         *,
         state_path: str | None = None,
         list_name: str | None = None,
-        accept: Iterable[str] | str = (),
+        override_guards: Iterable[str] | str = (),
         max_loss_fraction: float = MAX_LOSS_FRACTION,
         **kwargs: Unpack[AnalyticsArguments],
     ) -> None:
         super().__init__(**kwargs)
         self.state_path = state_path
         self.list_name = list_name
-        self.accept = accept
+        self.override_guards = override_guards
         self.max_loss_fraction = max_loss_fraction
 
     def prepare(self, hook: AnalyticsHook, context: Context) -> Prepared:
@@ -123,7 +123,7 @@ class ReconcilingOperator(AnalyticsOperator):
             prepared.source,
             scope={**prepared.scope, "max_loss_fraction": limit},
             max_loss_fraction=limit,
-            accept=accepted(self.accept),
+            override_guards=parse_guards(self.override_guards),
             lists=prepared.lists,
         )
         for warning in planned.plan.warnings:
@@ -144,14 +144,14 @@ class ReconcilingOperator(AnalyticsOperator):
         return planned, result_of(planned, None, whole, **more)
 
     def applied(
-        self, hook: AnalyticsHook, context: Context, expected_digest: object, *, ignore_gone: bool = False
+        self, hook: AnalyticsHook, context: Context, approved_digest: object, *, ignore_gone: bool = False
     ) -> tuple[Planned, Outcome]:
         """Plan the changes, check the approval or the guards, and apply them.
 
         Without an approval, the list is announced before the websites are read. What another list removes before it
         has read this is seen to be missing.
 
-        :param expected_digest: the approval, see :func:`~.reconcile.approval.parse_digest`.
+        :param approved_digest: the approval, see :func:`~.reconcile.approval.parse_digest`.
         :param ignore_gone: do not count a website that no longer exists as a failure.
         """
         from airflow_provider_analytics.operators.audit import audit_trail
@@ -160,16 +160,16 @@ class ReconcilingOperator(AnalyticsOperator):
         from airflow_provider_analytics.reconcile import guards
         from airflow_provider_analytics.reconcile.approval import parse_digest
 
-        digest = parse_digest(expected_digest)
+        digest = parse_digest(approved_digest)
         prepared = self.prepare(hook, context)
         folder, file, lists = prepared.folder, prepared.file, prepared.lists
         if folder:
             require_run(context, ["ti"], "state_path")
         if file and lists and digest is None:
-            accept = accepted(self.accept)
-            left = guards.left(lists, prepared.source.managed, self._limit, accept)
-            if left and "loss" not in accept:
-                raise GuardError("\n".join(left), "Nothing was sent.", "loss")
+            override_guards = parse_guards(self.override_guards)
+            left = guards.left(lists, prepared.source.managed, self._limit, override_guards)
+            if left and "entries_lost" not in override_guards:
+                raise GuardError("\n".join(left), "Nothing was sent.", "entries_lost")
             file.write(lists, only_announced=True)
 
         def plan() -> Planned:
@@ -265,7 +265,7 @@ def result_of(planned: Planned, outcome: Outcome | None, whole: str | None = Non
         "unchanged": len(planned.compared) - sum(change.action != "create" for change in plan.changes),
         "applied": outcome.applied,
         "states": outcome.states,
-        "verified": bool(not dry_run and outcome.is_verified and (plan.websites or plan.changes)),
+        "verified": bool(not dry_run and outcome.is_verified and (plan.websites_compared or plan.changes)),
         "unverified": outcome.unverified,
         "unexpected_changes": outcome.unexpected_changes,
         "markdown": to_markdown(plan, whole=whole) if dry_run else None,

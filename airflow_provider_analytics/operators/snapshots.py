@@ -20,9 +20,9 @@ from airflow_provider_analytics.assets import (
     partitioned_uri,
 )
 from airflow_provider_analytics.exceptions import GuardError, IncompleteListError
-from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, accepted
+from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
 from airflow_provider_analytics.operators.base import (
-    AnalyticsOperator,
+    AnalyticsBaseOperator,
     FailWithoutRetry,
     ShortErrorsOperator,
     permanent_failure,
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.operators.task_arguments import AnalyticsArguments, TaskArguments
-    from airflow_provider_analytics.snapshots.catalog import Dataset, Snapshot
+    from airflow_provider_analytics.snapshots.catalog import Snapshot, SnapshotSeries
     from airflow_provider_analytics.snapshots.manifest import Manifest
     from airflow_provider_analytics.snapshots.run_day import RunDay
     from airflow_provider_analytics.snapshots.take import SnapshotOptions
     from airflow_provider_analytics.storage import StoragePath
 
-LATE = ("fail", "skip", "label")
-ON_CHANGE = ("report", "fail", "skip")
+ON_LATE = ("fail", "skip", "publish")
+ON_CHANGE = ("log", "fail", "skip")
 #: Keys that a snapshot needs in the context of a run.
 _CONTEXT_KEYS = ("dag", "dag_run", "outlet_events", "ti")
 #: Maximum number of undocumented fields in XCom and the asset event.
@@ -52,31 +52,33 @@ SHOWN_CHANGES = 10
 #: Maximum number of days in a log line.
 MAX_DAYS = 20
 #: Data-quality assertion of the lineage to the guard that checks it, in the order of the checks.
-ASSERTIONS: dict[str, str | None] = {"same_source": "source", "complete": None, "not_shrunk": "count"}
+ASSERTIONS: dict[str, str | None] = {"same_source": "other_source", "complete": None, "not_shrunk": "fewer_websites"}
 
 
 def snapshot_asset(
     analytics_conn_id: str = "analytics_default",
     *,
-    dataset: str = "websites",
+    snapshot_name: str = "websites",
     search: str | None = None,
     favorite: bool | None = None,
     partitioned: bool = False,
 ) -> Asset:
-    """Return the asset for a list of websites: ``analytics://<analytics_conn_id>/<dataset>``, with filters as query.
+    """Return the asset of a list of websites.
+
+    Its address is ``analytics://<analytics_conn_id>/<snapshot_name>``, with the filters as query.
 
     ``SnapshotWebsitesOperator`` adds it to its outlets. A DAG with ``schedule=[snapshot_asset()]`` runs after each
     snapshot; the extra of the event is the return value of the operator.
 
     :param analytics_conn_id: id of the connection.
-    :param dataset: name of the dataset.
+    :param snapshot_name: name of the snapshots.
     :param search: filter of the list.
     :param favorite: filter of the list.
     :param partitioned: return the asset whose events have the day of the snapshot as partition key, for
         ``PartitionedAssetTimetable`` (docs/snapshots.md).
     :raises ValueError: if ``partitioned`` is set and this Airflow version does not support partition keys of events.
     """
-    uri = asset_uri(analytics_conn_id, dataset, search=search, favorite=favorite)
+    uri = asset_uri(analytics_conn_id, snapshot_name, search=search, favorite=favorite)
     if not partitioned:
         return Asset(uri)
     if not can_partition():
@@ -84,11 +86,11 @@ def snapshot_asset(
     return Asset(partitioned_uri(uri))
 
 
-class SnapshotWebsitesOperator(AnalyticsOperator):
+class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     """Write the complete list of websites as a dated snapshot that a warehouse can load (docs/snapshots.md).
 
-    The data is written to ``<base_path>/<dataset>/dt=YYYY-MM-DD/``, the manifest to ``<base_path>/_<dataset>/``.
-    Readers get the complete snapshot or nothing. Passwords are never written.
+    The data is written to ``<base_path>/<snapshot_name>/dt=YYYY-MM-DD/``, the manifest to
+    ``<base_path>/_<snapshot_name>/``. Readers get the complete snapshot or nothing. Passwords are never written.
 
     The day, in the time zone of the DAG, is the first of:
 
@@ -98,7 +100,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     * for any other run: today.
 
     The service returns only its current list, so a list that is read on another day is late. A late list is published,
-    marked as late, if the day has no snapshot yet and ended at most 12 hours ago. ``late`` applies to any other late
+    marked as late, if the day has no snapshot yet and ended at most 12 hours ago. ``on_late`` applies to any other late
     list.
 
     The operator emits an event of ``asset`` with the return value as extra. From Airflow 3.3 on, it also emits an event
@@ -109,38 +111,38 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
 
         SnapshotWebsitesOperator(task_id="snapshot", base_path="s3://my-bucket/analytics", compression="gzip")
 
-    :param base_path: folder of the datasets: a URL that Airflow's ``ObjectStoragePath`` supports, or an absolute path.
+    :param base_path: folder of the snapshots: a URL that Airflow's ``ObjectStoragePath`` supports, or an absolute path.
         (templated)
-    :param dataset: name of the dataset, and of its folder; default ``websites``. A list with other filters, or of
-        another connection, needs its own. (templated)
+    :param snapshot_name: name of the snapshots, and of its folder; default ``websites``. A list with other filters, or
+        of another connection, needs its own. (templated)
     :param format: ``jsonl`` (default), ``csv``, or ``parquet`` (extra ``parquet``). (templated)
     :param compression: None (default), ``gzip``, or ``zstd`` (extra ``zstd``); Parquet uses snappy if None. (templated)
     :param exclude_ips_as: how ``exclude_ips`` is written: unchanged (``keep``, default), each entry as its SHA-256
         (``hash``), or not at all (``drop``). (templated)
     :param partition_date: day of the snapshot, a date or a date with a time; default: that of the run. (templated)
-    :param late: how to handle any other late list: ``fail`` (default, without a retry), ``skip``, or ``label``: publish
-        it, marked as late, even if it replaces the snapshot of that day. (templated)
+    :param on_late: how to handle any other late list: ``fail`` (default, without a retry), ``skip``, or ``publish``:
+        publish it, marked as late, even if it replaces the snapshot of that day. (templated)
     :param search: only websites that the service's search finds. (templated)
     :param favorite: only favorites (True) or only others (False). (templated)
     :param ignore_fields: names of documented fields that do not count as changes. (templated)
     :param max_loss_fraction: largest fraction of the websites, and of the values of a field, that may be lost; default
         0.3; checked from 10 websites on, and if no website is left. (templated)
-    :param accept: names of the guards that are not checked in this run, as a list or separated by commas: ``count``,
-        ``source``, ``fields``, ``clock``, ``version``. (templated)
-    :param report: also write an HTML report; default False. (templated)
-    :param asset: asset that the snapshot updates; default: ``snapshot_asset`` of the connection, the dataset and the
-        filters. Required if any of these or ``base_path`` is a template.
+    :param override_guards: names of the guards that are not checked in this run, as a list or separated by commas:
+        ``fewer_websites``, ``other_source``, ``missing_fields``, ``clock_skew``, ``newer_version``. (templated)
+    :param html_report: also write an HTML report; default False. (templated)
+    :param asset: asset that the snapshot updates; default: ``snapshot_asset`` of the connection, the snapshot name and
+        the filters. Required if any of these or ``base_path`` is a template.
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict: ``path`` of the data, ``manifest``, ``digest``, ``dataset``, ``snapshot_date``, ``observed_at``,
-        ``late``, ``count``; ``first`` (whether no earlier day is published), the day of the previous
-        snapshot (``previous``; None if there is none or it is damaged) and the numbers of websites ``removed``,
-        ``privacy_changed``, ``changed`` and ``added`` since; the snapshot of the same day that this one replaced
-        (``replaced``: its ``observed_at`` and ``count``, and the same numbers; None if there is none); ``fields`` that
-        are ``new``, ``missing`` or have ``misfits``; the data ``files``, the file with all ``changes`` and the
-        ``report``.
+    :return: a dict: ``path`` of the data, ``manifest``, ``digest``, ``snapshot_name``, ``snapshot_date``,
+        ``observed_at``, ``late``, ``count``; ``is_first`` (whether no earlier day is published), the day of the
+        previous snapshot (``previous``; None if there is none or it is damaged) and the numbers of websites
+        ``removed``, ``privacy_changed``, ``changed`` and ``added`` since; the snapshot of the same day that this one
+        replaced (``replaced_snapshot``: its ``observed_at`` and ``count``, and the same numbers; None if there is
+        none); ``fields`` that are ``new``, ``missing`` or have ``invalid_values``; the data ``files``, the path of the
+        file with all changes (``changes_path``) and the ``report``.
     :raises AirflowFailException: without a retry, if an argument is not allowed, a guard trips, the list is late and
         must not be published, or the connection cannot be used.
-    :raises AirflowSkipException: if the list is late, must not be published, and ``late="skip"``.
+    :raises AirflowSkipException: if the list is late, must not be published, and ``on_late="skip"``.
     :raises IncompleteListError: if the list cannot be proven complete.
     :raises StorageError: if the storage fails or the clock is wrong; the last snapshot is unchanged.
     """
@@ -152,38 +154,40 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self,
         *,
         base_path: str,
-        dataset: str = "websites",
+        snapshot_name: str = "websites",
         format: str = "jsonl",  # noqa: A002 - the usual word in warehouses
         compression: str | None = None,
         exclude_ips_as: str = "keep",
         partition_date: date | str | None = None,
-        late: str = "fail",
+        on_late: str = "fail",
         search: str | None = None,
         favorite: bool | None = None,
         ignore_fields: Iterable[str] = (),
         max_loss_fraction: float = MAX_LOSS_FRACTION,
-        accept: Iterable[str] = (),
-        report: bool = False,
+        override_guards: Iterable[str] = (),
+        html_report: bool = False,
         asset: Asset | None = None,
         **kwargs: Unpack[AnalyticsArguments],
     ) -> None:
         super().__init__(**kwargs)
         self.base_path = base_path
-        self.dataset = dataset
+        self.snapshot_name = snapshot_name
         self.format = format
         self.compression = compression
         self.exclude_ips_as = exclude_ips_as
         self.partition_date = partition_date
-        self.late = late
+        self.on_late = on_late
         self.search = search
         self.favorite = favorite
         self.ignore_fields = ignore_fields
         self.max_loss_fraction = max_loss_fraction
-        self.accept = accept
-        self.report = report
+        self.override_guards = override_guards
+        self.html_report = html_report
         if asset is None:
             self._check_identity()
-            asset = snapshot_asset(self.analytics_conn_id, dataset=dataset, search=search, favorite=favorite)
+            asset = snapshot_asset(
+                self.analytics_conn_id, snapshot_name=snapshot_name, search=search, favorite=favorite
+            )
         self.asset = asset
         is_ours = urlsplit(asset.uri).scheme == SCHEME
         if is_ours and is_partitioned(asset.uri):
@@ -201,13 +205,13 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
 
     def _check_identity(self) -> None:
         """Raise :class:`ValueError` when a DAG file is parsed, if the asset is known only at run time."""
-        for name in ("base_path", "dataset", "search", "favorite", "analytics_conn_id"):
+        for name in ("base_path", "snapshot_name", "search", "favorite", "analytics_conn_id"):
             value = getattr(self, name)
             is_template = isinstance(value, str) and ("{{" in value or "{%" in value)
             if is_template or not (value is None or isinstance(value, (str, bool))):
                 raise ValueError(
                     f"asset is required, since {name}={value!r} is known at run time only: give the asset that the "
-                    "snapshot updates, such as asset=snapshot_asset('my_conn', dataset='my_websites')"
+                    "snapshot updates, such as asset=snapshot_asset('my_conn', snapshot_name='my_websites')"
                 )
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -215,7 +219,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         from airflow_provider_analytics.api.dialect import account_id
         from airflow_provider_analytics.api.listing import WHY_COMPLETE
         from airflow_provider_analytics.hooks.object_storage import storage_path
-        from airflow_provider_analytics.snapshots.catalog import dataset_of
+        from airflow_provider_analytics.snapshots.catalog import snapshot_series
         from airflow_provider_analytics.snapshots.manifest import ListSource
         from airflow_provider_analytics.snapshots.take import Origin, drift, take_snapshot, what_changed
 
@@ -225,10 +229,10 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 require_run(context, _CONTEXT_KEYS, "A snapshot")
             options = self._options()
             filters = self._filters()
-            dataset = dataset_of(storage_path(str(self.base_path), "base_path"), str(self.dataset))
-            self.data_uri = _uri(dataset.data)
+            series = snapshot_series(storage_path(str(self.base_path), "base_path"), str(self.snapshot_name))
+            self.data_uri = _uri(series.data)
             run_day = self._day(context, now)
-            self._is_late(run_day, dataset, now)  # before the list is read: it may be long
+            self._is_late(run_day, series, now)  # before the list is read: it may be long
             origin = Origin(
                 make_listing=lambda: hook.iter_websites(**filters),
                 source=ListSource(url=hook.client.base_url, account_id=account_id(hook.get_account())),
@@ -238,17 +242,17 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             )
             try:
                 snapshot = take_snapshot(
-                    dataset,
+                    series,
                     run_day.day,
                     origin,
                     options=options,
-                    is_late=lambda observed_at: self._is_late(run_day, dataset, observed_at),
+                    is_late=lambda observed_at: self._is_late(run_day, series, observed_at),
                     writer=_writer(context),
                 )
             except Exception as error:
-                self.assertions = _assertions(options.accept, error)
+                self.assertions = _assertions(options.override_guards, error)
                 raise
-        self.assertions = _assertions(options.accept)
+        self.assertions = _assertions(options.override_guards)
         self._announce(context, snapshot)
         manifest = snapshot.manifest
         self.log.info(
@@ -264,7 +268,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             self.log.warning("Late: the list of %s is filed under %s", manifest.observed_at, manifest.snapshot_date)
         if differences := drift(manifest.fields):
             # A new field is harmless and may stay for years, so it is logged without a warning.
-            harm = manifest.fields.missing or manifest.fields.misfits
+            harm = manifest.fields.missing or manifest.fields.invalid_values
             level = logging.WARNING if harm else logging.INFO
             self.log.log(level, "The records differ from the documented fields; %s", differences)
         return describe(snapshot)
@@ -274,7 +278,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         from airflow_provider_analytics.api.fields import RECORD_FIELDS
         from airflow_provider_analytics.snapshots.take import SnapshotOptions
 
-        one_of("late", self.late, LATE)
+        one_of("on_late", self.on_late, ON_LATE)
         ignored = names("ignore_fields", self.ignore_fields)
         options = SnapshotOptions(
             format=self.format,
@@ -282,8 +286,8 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             exclude_ips_as=self.exclude_ips_as,
             ignore_fields=tuple(one_of("ignore_fields", name, RECORD_FIELDS) for name in ignored),
             max_loss_fraction=fraction("max_loss_fraction", self.max_loss_fraction),
-            accept=accepted(self.accept),
-            report=flag("report", self.report),
+            override_guards=parse_guards(self.override_guards),
+            html_report=flag("html_report", self.html_report),
         )
         options.check()
         return options
@@ -316,18 +320,18 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             run_after=getattr(dag_run, "run_after", None),
         )
 
-    def _is_late(self, run_day: RunDay, dataset: Dataset, now: datetime) -> bool:
-        """Return whether a list that is read now is late; raise if ``late`` does not allow publishing it."""
+    def _is_late(self, run_day: RunDay, series: SnapshotSeries, now: datetime) -> bool:
+        """Return whether a list that is read now is late; raise if ``on_late`` does not allow publishing it."""
         if not run_day.is_late(now):
             return False
-        refusal = run_day.refusal(now, is_published=dataset.partition(run_day.day).is_published)
-        if refusal is None or self.late == "label":
+        refusal = run_day.refusal(now, is_published=series.partition(run_day.day).is_published)
+        if refusal is None or self.on_late == "publish":
             return True
-        if self.late == "skip":
-            raise AirflowSkipException(f"{refusal} Skipped because of late='skip'.")
+        if self.on_late == "skip":
+            raise AirflowSkipException(f"{refusal} Skipped because of on_late='skip'.")
         raise GuardError(
             f"{refusal} Nothing was published. To file it all the same, marked as late, run the task with "
-            "late='label'; to skip such runs, set late='skip'."
+            "on_late='publish'; to skip such runs, set on_late='skip'."
         )
 
     def _announce(self, context: Context, snapshot: Snapshot) -> None:
@@ -370,22 +374,22 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
 
     .. code-block:: python
 
-        CompareSnapshotsOperator(task_id="compare", base_path="s3://my-bucket/analytics", on_change="report")
+        CompareSnapshotsOperator(task_id="compare", base_path="s3://my-bucket/analytics", on_change="log")
 
     :param base_path: base path of the snapshots: a URL or an absolute path. (templated)
-    :param dataset: name of the dataset; default ``websites``. (templated)
+    :param snapshot_name: name of the snapshots; default ``websites``. (templated)
     :param current: day of the newer snapshot, YYYY-MM-DD; default: the latest published one. In the DAG that takes the
         snapshot, pass its day: ``"{{ ti.xcom_pull('snapshot')['snapshot_date'] }}"``. (templated)
     :param previous: day of the older snapshot; default: the latest published one before ``current``, if it is not
         damaged. (templated)
-    :param on_change: action if websites changed: ``report`` (default), ``fail`` (without a retry) or ``skip`` (skip
+    :param on_change: action if websites changed: ``log`` (default), ``fail`` (without a retry) or ``skip`` (skip
         downstream tasks); the file is written in any case. (templated)
     :param ignore_fields: names of documented fields that do not count; default: those of the current snapshot.
         (templated)
     :return: a dict: ``path``, ``current`` and ``previous`` day, the numbers of websites ``removed``,
-        ``privacy_changed``, ``changed`` and ``added``, the first 50 ``changes`` and whether there are more
-        (``truncated``), and the file with all changes (``jsonl``). If there is no earlier snapshot (``first``), or it
-        is damaged, ``previous`` is None and the numbers are 0.
+        ``privacy_changed``, ``changed`` and ``added``, the first 50 ``changes`` and the number of
+        further ones (``changes_omitted``), and the path of the file with all changes (``changes_path``). If there is no
+        earlier snapshot (``is_first``), or it is damaged, ``previous`` is None and the numbers are 0.
     :raises AirflowFailException: without a retry, if websites changed and ``on_change="fail"``, an argument is not
         allowed, or a day has no snapshot.
     :raises AirflowSkipException: if websites changed and ``on_change="skip"``.
@@ -398,16 +402,16 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         self,
         *,
         base_path: str,
-        dataset: str = "websites",
+        snapshot_name: str = "websites",
         current: str | None = None,
         previous: str | None = None,
-        on_change: str = "report",
+        on_change: str = "log",
         ignore_fields: Iterable[str] = (),
         **kwargs: Unpack[TaskArguments],
     ) -> None:
         super().__init__(**kwargs)
         self.base_path = base_path
-        self.dataset = dataset
+        self.snapshot_name = snapshot_name
         self.current = current
         self.previous = previous
         self.on_change = on_change
@@ -417,14 +421,14 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         """Compare the snapshots, write the file, and return the counts and the first changes."""
         from airflow_provider_analytics.api.checks import names, one_of
         from airflow_provider_analytics.hooks.object_storage import storage_path
-        from airflow_provider_analytics.snapshots.catalog import dataset_of
+        from airflow_provider_analytics.snapshots.catalog import snapshot_series
         from airflow_provider_analytics.snapshots.diff import KINDS, diff_snapshots, in_lines, in_words
 
         with FailWithoutRetry():
             read_once(self)
             one_of("on_change", self.on_change, ON_CHANGE)
             result = diff_snapshots(
-                dataset_of(storage_path(str(self.base_path), "base_path"), str(self.dataset)),
+                snapshot_series(storage_path(str(self.base_path), "base_path"), str(self.snapshot_name)),
                 current=_date(self.current),
                 previous=_date(self.previous),
                 ignored=names("ignore_fields", self.ignore_fields),
@@ -432,16 +436,16 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         if result["previous"] is None:
             reason = (
                 "has no snapshot of a day before it"
-                if result["first"]
+                if result["is_first"]
                 else "cannot be compared, as the one before is damaged"
             )
             self.log.info("Nothing to compare: %s %s, in %s", result["current"], reason, result["path"])
             return result
         summary = f"{in_words(result)}, from {result['previous']} to {result['current']}"
         self.log.info("Websites: %s", summary)
-        if any(result[kind] for kind in KINDS) and self.on_change != "report":
+        if any(result[kind] for kind in KINDS) and self.on_change != "log":
             changes = "\n".join(in_lines(result, SHOWN_CHANGES))
-            message = f"The website list changed: {summary}.\n{changes}\nAll changes: {result['jsonl']}."
+            message = f"The website list changed: {summary}.\n{changes}\nAll changes: {result['changes_path']}."
             if self.on_change == "skip":
                 raise AirflowSkipException(message)
             raise permanent_failure(message, "on_change='fail' is set")
@@ -463,7 +467,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         PruneSnapshotsOperator(task_id="prune", base_path="s3://my-bucket/analytics", keep_days=30, keep_months=24)
 
     :param base_path: base path of the snapshots: a URL or an absolute path. (templated)
-    :param dataset: name of the dataset; default ``websites``. (templated)
+    :param snapshot_name: name of the snapshots; default ``websites``. (templated)
     :param keep_days: number of days whose snapshot is kept; default 0. At least one of the three numbers must be 1 or
         more. (templated)
     :param keep_weeks: number of ISO weeks whose newest snapshot is kept; default 0. (templated)
@@ -471,8 +475,8 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
     :param remove_damaged: also remove damaged snapshots that are not kept; default False. (templated)
     :param dry_run: remove nothing. (templated, as ``is_dry_run``)
     :return: a dict: ``path``, ``dry_run``, the number of snapshots ``kept``, the days ``removed``, ``damaged`` (day to
-        problem), ``leftovers`` (other days from which files of dead runs are removed) and ``unknown`` (days with files
-        that no manifest lists, which are not touched), and the number of removed ``files``.
+        problem), ``orphaned_files`` (other days from which files of dead runs are removed) and ``unknown`` (days with
+        files that no manifest lists, which are not touched), and the number of removed ``files``.
     :raises AirflowFailException: without a retry, if an argument is not allowed, no day has a manifest, or a folder is
         a symbolic link.
     :raises StorageError: if the storage fails.
@@ -482,7 +486,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         self,
         *,
         base_path: str,
-        dataset: str = "websites",
+        snapshot_name: str = "websites",
         keep_days: int = 0,
         keep_weeks: int = 0,
         keep_months: int = 0,
@@ -492,7 +496,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.base_path = base_path
-        self.dataset = dataset
+        self.snapshot_name = snapshot_name
         self.keep_days = keep_days
         self.keep_weeks = keep_weeks
         self.keep_months = keep_months
@@ -503,7 +507,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         """Remove the snapshots that are not kept."""
         from airflow_provider_analytics.api.checks import flag, refused, whole_number
         from airflow_provider_analytics.hooks.object_storage import storage_path
-        from airflow_provider_analytics.snapshots.catalog import dataset_of
+        from airflow_provider_analytics.snapshots.catalog import snapshot_series
         from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
 
         with FailWithoutRetry():
@@ -516,9 +520,9 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
             if retention == Retention(0):
                 raise refused("keep_days", self.keep_days, "1 or more, unless keep_weeks or keep_months is")
             dry_run = flag("dry_run", self.is_dry_run)
-            dataset = dataset_of(storage_path(str(self.base_path), "base_path"), str(self.dataset))
+            series = snapshot_series(storage_path(str(self.base_path), "base_path"), str(self.snapshot_name))
             pruning = plan_pruning(
-                dataset, retention, datetime.now(UTC), remove_damaged=flag("remove_damaged", self.remove_damaged)
+                series, retention, datetime.now(UTC), remove_damaged=flag("remove_damaged", self.remove_damaged)
             )
             for day, problem in pruning.damaged.items():
                 fate = "removed" if day in pruning.removed else "kept"
@@ -528,7 +532,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
                 self.log.warning(
                     "Not touched, because no manifest lists the files: %d days: %s", len(pruning.unknown), days
                 )
-            prune(dataset, pruning, dry_run=dry_run)
+            prune(series, pruning, dry_run=dry_run)
         self.log.info(
             "%s: %s snapshots, %s files. Kept: %s snapshots.",
             "Dry run, to remove" if dry_run else "Removed",
@@ -537,12 +541,12 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
             f"{len(pruning.kept):,}",
         )
         return {
-            "path": str(dataset.data),
+            "path": str(series.data),
             "dry_run": dry_run,
             "kept": len(pruning.kept),
             "removed": [day.isoformat() for day in pruning.removed],
             "damaged": {day.isoformat(): problem for day, problem in pruning.damaged.items()},
-            "leftovers": [day.isoformat() for day in pruning.leftovers],
+            "orphaned_files": [day.isoformat() for day in pruning.orphaned_files],
             "unknown": [day.isoformat() for day in pruning.unknown],
             "files": pruning.count,
         }
@@ -553,20 +557,20 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
     from airflow_provider_analytics.snapshots.diff import COUNTS
 
     manifest, partition = snapshot.manifest, snapshot.partition
-    previous, replaced = manifest.previous, manifest.replaced
+    previous, replaced = manifest.previous, manifest.replaced_snapshot
     return {
         "path": str(partition.data),
         "manifest": str(partition.manifest),
         "digest": snapshot.digest,
-        "dataset": manifest.dataset,
+        "snapshot_name": manifest.snapshot_name,
         "snapshot_date": manifest.snapshot_date.isoformat(),
         "observed_at": manifest.observed_at.isoformat(),
         "late": manifest.late,
         "count": manifest.count,
-        "first": manifest.first,
+        "is_first": manifest.is_first,
         "previous": previous.snapshot_date.isoformat() if previous else None,
         **{name: getattr(previous, name) if previous else None for name in COUNTS},
-        "replaced": replaced
+        "replaced_snapshot": replaced
         and {
             "observed_at": replaced.observed_at.isoformat(),
             "count": replaced.count,
@@ -575,10 +579,10 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
         "fields": {
             "new": manifest.fields.new[:MAX_FIELDS],
             "missing": manifest.fields.missing,
-            "misfits": manifest.fields.misfits,
+            "invalid_values": manifest.fields.invalid_values,
         },
         "files": [str(path) for path in snapshot.files],
-        "changes": str(partition.about / manifest.changes) if manifest.changes else None,
+        "changes_path": str(partition.about / manifest.changes_path) if manifest.changes_path else None,
         "report": str(partition.about / manifest.report) if manifest.report else None,
     }
 
@@ -589,18 +593,18 @@ def _writer(context: Context) -> str | None:
     return None if None in found else json.dumps(found, default=str)
 
 
-def _assertions(accepted: frozenset[str], error: Exception | None = None) -> dict[str, bool]:
-    """Return whether each assertion about the list is true, up to the first false one; without accepted guards."""
+def _assertions(overridden: frozenset[str], error: Exception | None = None) -> dict[str, bool]:
+    """Return whether each assertion about the list is true, up to the first false one; without overridden guards."""
     failed: str | None = getattr(error, "guard", None)
     found: dict[str, bool] = {}
     for name, guard in ASSERTIONS.items():
         did_fail = guard == failed if guard else isinstance(error, IncompleteListError)
-        if guard not in accepted:
+        if guard not in overridden:
             found[name] = not did_fail
         if did_fail:
             return found
     # After another error, nothing is known about the list: it may not even have been read.
-    return found if error is None or failed == "fields" else {}
+    return found if error is None or failed == "missing_fields" else {}
 
 
 def _date(text: str | None) -> date | None:

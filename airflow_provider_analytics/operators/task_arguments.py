@@ -82,7 +82,7 @@ class ReconcileArguments(AnalyticsArguments, total=False):
 
     state_path: str | None
     list_name: str | None
-    accept: Iterable[str] | str
+    override_guards: Iterable[str] | str
     max_loss_fraction: float
 
 
@@ -93,9 +93,9 @@ class SyncArguments(ReconcileArguments, total=False):
     except_websites: Iterable[str | int] | str | int
     per_website: Mapping[str, Iterable[str] | str] | str | None
     mode: str | None
-    release: Iterable[str | int] | str | int
+    unmanage_websites: Iterable[str | int] | str | int
     dry_run: bool
-    expected_digest: str | Mapping[str, Any] | None
+    approved_digest: str | Mapping[str, Any] | None
 
 
 class FileArguments(ReconcileArguments, total=False):
@@ -104,4 +104,4 @@ class FileArguments(ReconcileArguments, total=False):
     config_path: str | None
     config: Mapping[str, Any] | Iterable[Mapping[str, Any]] | str | None
     prune: bool
-    only_missing: bool
+    create_only: bool

@@ -23,16 +23,17 @@ _TEXTS = {
     "analytics_conn_id": "the id of a connection",
     "base_path": _PLACE,
     "config_path": _PLACE,
-    "dataset": "the name of a dataset",
+    "snapshot_name": "the name of the snapshots",
     "domain": "a domain name",
     "exclude_ips_path": _PLACE,
     "exclude_params_path": _PLACE,
+    "output_path": _PLACE,
     "list_name": "the name of a list",
     "search": "the text to search for",
     "state_path": _PLACE,
 }
 #: Text arguments that are never None.
-_REQUIRED = ("analytics_conn_id", "dataset")
+_REQUIRED = ("analytics_conn_id", "snapshot_name")
 
 
 def check_value(name: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together, short_repr, whole_number
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
-from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
+from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
 from airflow_provider_analytics.operators.links import WebsiteLink
 from airflow_provider_analytics.readable import readable
 
@@ -26,7 +26,7 @@ IF_EXISTS = ("skip", "update", "fail")
 ARGUMENTS = {"email": "email_reports", "password": "password_from"}
 
 
-class ListWebsitesOperator(AnalyticsOperator):
+class ListWebsitesOperator(AnalyticsBaseOperator):
     """Return the complete list of websites, if it is short enough for XCom (docs/interface.md, List parameters).
 
     For a longer list, use ``SnapshotWebsitesOperator``, which writes the websites to storage.
@@ -92,7 +92,7 @@ class ListWebsitesOperator(AnalyticsOperator):
             return hook.client.for_output(websites)
 
 
-class GetWebsiteOperator(AnalyticsOperator):
+class GetWebsiteOperator(AnalyticsBaseOperator):
     """Return one website (docs/interface.md, Operations).
 
     .. code-block:: python
@@ -131,7 +131,7 @@ class GetWebsiteOperator(AnalyticsOperator):
             return hook.client.for_output(website)
 
 
-class _SettingsOperator(AnalyticsOperator):
+class _SettingsOperator(AnalyticsBaseOperator):
     """Base class of the operators that set fields of a website."""
 
     operator_extra_links = (WebsiteLink(),)
@@ -337,7 +337,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
             return _result(hook, updated, updated=settings if updated.sent else ())
 
 
-class DeleteWebsiteOperator(AnalyticsOperator):
+class DeleteWebsiteOperator(AnalyticsBaseOperator):
     """Delete a website (docs/interface.md, Operations).
 
     .. code-block:: python
@@ -347,15 +347,15 @@ class DeleteWebsiteOperator(AnalyticsOperator):
     :param website_id: id of the website. (templated)
     :param domain: domain of the website, instead of its id; exact match that ignores case, a trailing dot and punycode
         encoding. (templated)
-    :param ignore_missing: succeed if the website does not exist, so that the task can run again; default True. Then the
-        account must be readable, because with a wrong base URL every website is missing. (templated)
+    :param ignore_if_missing: succeed if the website does not exist, so that the task can run again; default True. Then
+        the account must be readable, because with a wrong base URL every website is missing. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: ``{"website_id": ..., "domain": ..., "deleted": ...}``: the arguments, and whether this run deleted the
         website.
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the domain, or
         the connection cannot be used.
-    :raises NotFoundError: if there is no website with this id and ``ignore_missing`` is False.
-    :raises DomainError: if no website has the domain and ``ignore_missing`` is False.
+    :raises NotFoundError: if there is no website with this id and ``ignore_if_missing`` is False.
+    :raises DomainError: if no website has the domain and ``ignore_if_missing`` is False.
     """
 
     def __init__(
@@ -363,23 +363,23 @@ class DeleteWebsiteOperator(AnalyticsOperator):
         *,
         website_id: int | str | None = None,
         domain: str | None = None,
-        ignore_missing: bool = True,
+        ignore_if_missing: bool = True,
         **kwargs: Unpack[AnalyticsArguments],
     ) -> None:
         super().__init__(**kwargs)
         self.website_id = website_id
         self.domain = domain
-        self.ignore_missing = ignore_missing
+        self.ignore_if_missing = ignore_if_missing
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the website."""
         with self.connected(context) as hook:
-            ignore_missing = flag("ignore_missing", self.ignore_missing)
+            ignore_if_missing = flag("ignore_if_missing", self.ignore_if_missing)
             website_id: int | str | None = None
             try:
                 website_id = _find_id(hook, self.website_id, self.domain)
             except DomainError as error:  # a list that is "not found" is none
-                if error.website_ids or not ignore_missing:
+                if error.website_ids or not ignore_if_missing:
                     raise
             deleted = website_id is not None
             try:
@@ -390,7 +390,7 @@ class DeleteWebsiteOperator(AnalyticsOperator):
                     )
             except NotFoundError:
                 deleted = False
-                if not ignore_missing:
+                if not ignore_if_missing:
                     raise
             if not deleted:
                 # With a wrong base URL every website is "not found", and none would ever be deleted.

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together
 from airflow_provider_analytics.exceptions import BulkError, StorageError
-from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
+from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
 from airflow_provider_analytics.operators.reconciling import (
     SHOWN_CHANGES,
     Prepared,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 
-ON_DRIFT = ("fail", "skip", "report")
+ON_DRIFT = ("fail", "skip", "log")
 
 #: Content of a file: see ``parse_websites``.
 Config = Mapping[str, Any] | Iterable[Mapping[str, Any]] | str
@@ -47,25 +47,25 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         config_path: str | None = None,
         config: Config | None = None,
         prune: bool = False,
-        only_missing: bool = False,
+        create_only: bool = False,
         **kwargs: Unpack[ReconcileArguments],
     ) -> None:
         super().__init__(**kwargs)
         self.config_path = config_path
         self.config = config
         self.prune = prune
-        self.only_missing = only_missing
+        self.create_only = create_only
 
     def prepare(self, hook: AnalyticsHook, context: Context) -> Prepared:
         """Read the file and the tables."""
-        prune, only_missing = flag("prune", self.prune), flag("only_missing", self.only_missing)
-        source = replace(self._file(), prune=prune, only_missing=only_missing)
+        prune, create_only = flag("prune", self.prune), flag("create_only", self.create_only)
+        source = replace(self._file(), prune=prune, create_only=create_only)
         # A plan for another service or account is a different plan.
         scope: dict[str, Any] = {"service": hook.client.base_url, "account": account_of(hook)}
         folder, file, ti = self.folder(hook, scope["account"]), None, context.get("ti")
         if source.managed or (folder and ti):
             file = self.list_file(folder, scope, context, ti.dag_id if ti else "")
-        scope |= {"prune": prune, "only_missing": only_missing}
+        scope |= {"prune": prune, "create_only": create_only}
         if file and source.managed:
             scope["list"] = file.table.identity.list
         elif file and file.table.run is None:  # no list has left this file
@@ -109,23 +109,23 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     :param config: instead of ``config_path``: the content of the file as a dict or its JSON text, or a list of records
         with ``domain`` and settings, such as the output of another task. (templated)
     :param prune: also delete websites that are not in the file. (templated)
-    :param only_missing: create the websites that do not exist, and leave all others unchanged. (templated)
+    :param create_only: create the websites that do not exist, and leave all others unchanged. (templated)
     :param state_path: folder (URL or absolute path) for the tables of managed lists, plans and audit trails. With it,
         lists are ``managed`` unless the file says otherwise. (templated)
     :param list_name: name of the lists of this file in this folder; default: the id of the DAG. (templated)
-    :param accept: names of guards whose finding is expected in this run, as a list or separated by commas: ``empty``
-        (all websites would be deleted), ``delete`` (many would be deleted), ``public`` (many statistics pages would
-        become public), ``loss`` (lists would lose many entries). (templated)
+    :param override_guards: names of guards whose finding is expected in this run, as a list or separated by commas:
+        ``empty_list`` (all websites would be deleted), ``many_deleted`` (many would be deleted), ``made_public`` (many
+        statistics pages would become public), ``entries_lost`` (lists would lose many entries). (templated)
     :param max_loss_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
         be lost, and of the statistics pages that may become public; default 0.3; checked from 10 on. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict: ``digest`` (for :class:`ApplyWebsitesOperator`), ``markdown`` (for example for the body of an
-        ``ApprovalOperator``; at most 100 changes), the numbers of ``creates``, ``updates``, ``deletes``, ``opened``
-        (statistics pages that become public), ``protected`` (websites that are not deleted), ``entries_added``,
-        ``entries_removed`` and ``websites`` compared, the first 20 changes as one line each (``changes``) and the
-        number of further ones (``changes_left_out``), ``expired`` and ``expiring`` (entries whose last day is over, or
-        at most 30 days away), ``scope`` (what the plan is bound to), ``unsafe`` (the message of the guard that trips,
-        or None), ``accept``, ``applied`` (0) and ``verified`` (False).
+        ``ApprovalOperator``; at most 100 changes), the numbers of ``creates``, ``updates``, ``deletes``,
+        ``made_public`` (statistics pages that become public), ``protected`` (websites that are not deleted),
+        ``entries_added``, ``entries_removed`` and ``websites_compared``, the first 20 changes as one line each
+        (``changes``) and the number of further ones (``changes_omitted``), ``expired`` and ``expiring`` (entries whose
+        last day is over, or at most 30 days away), ``scope`` (what the plan is bound to), ``guard_message`` (the
+        message of the guard that trips, or None), ``override_guards``, ``applied`` (0) and ``verified`` (False).
     :raises AirflowFailException: without a retry, if an argument is not allowed, the file has problems (all of them are
         listed), or the connection cannot be used.
     :raises BulkError: if websites could not be read.
@@ -142,7 +142,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
 class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     """Make the websites match a file, with or without an approved plan (docs/websites_as_code.md).
 
-    The operator reads the list and plans again. With ``expected_digest``, it applies the approved plan completely or
+    The operator reads the list and plans again. With ``approved_digest``, it applies the approved plan completely or
     not at all: the new plan must be the approved one, or what is left of it after a crash. Otherwise the task fails
     without a retry, and nothing is sent.
 
@@ -156,26 +156,26 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             task_id="apply",
             config_path="/opt/airflow/dags/websites.yaml",
             state_path="s3://analytics-state",
-            expected_digest="{{ params.approved_digest }}",
+            approved_digest="{{ params.approved_digest }}",
         )
 
-    :param expected_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
+    :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
         (docs/websites_as_code.md). Default ``"any"``: any plan within the guards is applied. (templated)
     :param config_path: the YAML file, or a folder of YAML files (URL or absolute path). (templated)
     :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
     :param prune: also delete websites that are not in the file. (templated)
-    :param only_missing: create the websites that do not exist, and leave all others unchanged. (templated)
-    :param state_path: see :class:`PlanWebsitesOperator`; with ``expected_digest``, that of the plan, so that a retry
+    :param create_only: create the websites that do not exist, and leave all others unchanged. (templated)
+    :param state_path: see :class:`PlanWebsitesOperator`; with ``approved_digest``, that of the plan, so that a retry
         finishes a plan that was applied in part. (templated)
     :param list_name: see :class:`PlanWebsitesOperator`. (templated)
-    :param accept: see :class:`PlanWebsitesOperator`; with ``expected_digest``, as in the plan. (templated)
-    :param max_loss_fraction: see :class:`PlanWebsitesOperator`; with ``expected_digest``, as in the plan. (templated)
+    :param override_guards: see :class:`PlanWebsitesOperator`; with ``approved_digest``, as in the plan. (templated)
+    :param max_loss_fraction: see :class:`PlanWebsitesOperator`; with ``approved_digest``, as in the plan. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the same dict as :class:`PlanWebsitesOperator`; ``applied`` is the number of changed websites, ``verified``
         whether all changes were read again and are in effect, and nothing else changed.
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the file
         has problems, the plan is not the approved one, a guard trips, or the connection cannot be used.
-    :raises BulkError: at the end, if websites failed or could not be read; with ``expected_digest``, before anything is
+    :raises BulkError: at the end, if websites failed or could not be read; with ``approved_digest``, before anything is
         sent if websites could not be read. A retry applies the remaining changes.
     :raises AirflowSkipException: before anything is sent, if a later run of the task has begun with other entries.
     :raises StoppedError: if Airflow stopped the task; the next try applies the remaining changes. If such a later run
@@ -183,17 +183,17 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     """
 
     def __init__(
-        self, *, expected_digest: str | Mapping[str, Any] | None = "any", **kwargs: Unpack[FileArguments]
+        self, *, approved_digest: str | Mapping[str, Any] | None = "any", **kwargs: Unpack[FileArguments]
     ) -> None:
         super().__init__(**kwargs)
-        self.expected_digest = expected_digest
+        self.approved_digest = approved_digest
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan again, check the approval or the guards, and apply the plan."""
         from airflow_provider_analytics.reconcile.markdown import to_markdown
 
         with self.connected(context) as hook:
-            planned, outcome = self.applied(hook, context, self.expected_digest)
+            planned, outcome = self.applied(hook, context, self.approved_digest)
             result = result_of(planned, outcome)
             self.log.info("The plan was:\n%s", to_markdown(planned.plan))
             # Last, because Airflow displays the end of a log first.
@@ -213,17 +213,17 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
     .. code-block:: python
 
-        CheckDriftOperator(task_id="drift", config_path="/opt/airflow/dags/websites.yaml", on_drift="report")
+        CheckDriftOperator(task_id="drift", config_path="/opt/airflow/dags/websites.yaml", on_drift="log")
 
-    :param on_drift: ``"fail"`` (default, without a retry), ``"skip"`` or ``"report"``. (templated)
+    :param on_drift: ``"fail"`` (default, without a retry), ``"skip"`` or ``"log"``. (templated)
     :param config_path: the YAML file, or a folder of YAML files (URL or absolute path). (templated)
     :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
     :param prune: count websites that are not in the file as drift, too. (templated)
-    :param only_missing: see :class:`PlanWebsitesOperator`. (templated)
+    :param create_only: see :class:`PlanWebsitesOperator`. (templated)
     :param state_path: see :class:`PlanWebsitesOperator`. (templated)
     :param list_name: see :class:`PlanWebsitesOperator`. (templated)
-    :param accept: see :class:`PlanWebsitesOperator`; only reported, in ``unsafe``. (templated)
-    :param max_loss_fraction: see :class:`PlanWebsitesOperator`; only reported, in ``unsafe``. (templated)
+    :param override_guards: see :class:`PlanWebsitesOperator`; only reported, in ``guard_message``. (templated)
+    :param max_loss_fraction: see :class:`PlanWebsitesOperator`; only reported, in ``guard_message``. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the same dict as :class:`PlanWebsitesOperator`.
     :raises AirflowFailException: without a retry, if there is drift and ``on_drift="fail"``, an argument is not
@@ -245,7 +245,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
             planned, result = self.planned(hook, context)
         self._log_plan("Compared the websites with", result)
         plan = planned.plan
-        if plan.changes and self.on_drift != "report":
+        if plan.changes and self.on_drift != "log":
             effects = [line for action in ("delete", "create", "update") for line in effect_lines(plan, action)]
             differ = "differs" if len(plan.changes) == 1 else "differ"
             message = (
@@ -259,7 +259,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         return result
 
 
-class ExportWebsitesOperator(AnalyticsOperator):
+class ExportWebsitesOperator(AnalyticsBaseOperator):
     """Write the current websites, or those of a snapshot, to a file for websites as code.
 
     Planned against the same websites, the file changes nothing. To restore a snapshot: export it, plan, apply. The top
@@ -268,17 +268,17 @@ class ExportWebsitesOperator(AnalyticsOperator):
 
     .. code-block:: python
 
-        ExportWebsitesOperator(task_id="export", config_path="s3://analytics-state/websites.yaml")
+        ExportWebsitesOperator(task_id="export", output_path="s3://analytics-state/websites.yaml")
 
-    :param config_path: where to write the YAML file (URL or absolute path). On a local disk, only the user of the
+    :param output_path: where to write the YAML file (URL or absolute path). On a local disk, only the user of the
         worker can read it, because it contains addresses. (templated)
     :param base_path: ``base_path`` of :class:`SnapshotWebsitesOperator`; None exports the current state. (templated)
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
-    :param dataset: ``dataset`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)
+    :param snapshot_name: ``snapshot_name`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)
     :param websites: domains, patterns such as ``*.example.com``, or ids of the websites; default: all. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict: ``config_path``, the number of ``websites``, their ``origin``, and ``left_out``, the number of
-        websites and settings that the file omits; its top lists them.
+    :return: a dict: ``output_path``, the number of websites (``websites_exported``), their ``origin``, and ``omitted``,
+        the number of websites and settings that the file omits; its top lists them.
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the same domain,
         or the connection cannot be used.
     :raises StorageError: if the snapshot does not exist or cannot be read.
@@ -288,18 +288,18 @@ class ExportWebsitesOperator(AnalyticsOperator):
     def __init__(
         self,
         *,
-        config_path: str,
+        output_path: str,
         base_path: str | None = None,
         snapshot_date: str | None = None,
-        dataset: str = "websites",
+        snapshot_name: str = "websites",
         websites: Iterable[str | int] | str | int | None = None,
         **kwargs: Unpack[AnalyticsArguments],
     ) -> None:
         super().__init__(**kwargs)
-        self.config_path = config_path
+        self.output_path = output_path
         self.base_path = base_path
         self.snapshot_date = snapshot_date
-        self.dataset = dataset
+        self.snapshot_name = snapshot_name
         self.websites = websites
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -321,17 +321,17 @@ class ExportWebsitesOperator(AnalyticsOperator):
                 chosen, unmatched = select(records, selectors)
                 raise_unmatched([f"websites: {one!r}" for one in unmatched])
                 records = [record for record in records if str(record["id"]) in chosen]
-            text, left_out = export_websites(records, origin=origin, restore=bool(self.base_path))
-            write_text(self.config_path, "config_path", text, PRIVATE)
-        self.log.info("Exported %d websites of %s to %s", len(records), origin, self.config_path)
-        if left_out:
-            listed = "\n".join(left_out[:SHOWN_CHANGES])
-            self.log.warning("The file omits %d items, listed at its top:\n%s", len(left_out), listed)
+            text, omitted = export_websites(records, origin=origin, restore=bool(self.base_path))
+            write_text(self.output_path, "output_path", text, PRIVATE)
+        self.log.info("Exported %d websites of %s to %s", len(records), origin, self.output_path)
+        if omitted:
+            listed = "\n".join(omitted[:SHOWN_CHANGES])
+            self.log.warning("The file omits %d items, listed at its top:\n%s", len(omitted), listed)
         return {
-            "config_path": self.config_path,
-            "websites": len(records),
+            "output_path": self.output_path,
+            "websites_exported": len(records),
             "origin": origin,
-            "left_out": len(left_out),
+            "omitted": len(omitted),
         }
 
     def _read_current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
@@ -350,7 +350,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         from airflow_provider_analytics.snapshots.catalog import read_snapshot
 
         base = storage_path(str(self.base_path), "base_path")
-        snapshot = read_snapshot(base, str(self.snapshot_date), self.dataset)
+        snapshot = read_snapshot(base, str(self.snapshot_date), self.snapshot_name)
         if snapshot is None:
             raise StorageError(f"no snapshot of {self.snapshot_date} is published under {self.base_path}")
         records = [json.loads(row["record"]) for row in snapshot.rows()]

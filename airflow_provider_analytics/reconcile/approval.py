@@ -20,7 +20,7 @@ from airflow_provider_analytics.reconcile.plan import Change, Plan, short, websi
 #: Approved action and an action that may be planned now. After a crash, an update may follow an approved create.
 _MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"), ("delete", "delete")}
 
-#: Value of ``expected_digest`` that applies any plan within the guards, without an approval.
+#: Value of ``approved_digest`` that applies any plan within the guards, without an approval.
 ANY_PLAN = "any"
 _MAX_NAMED = 5
 
@@ -39,20 +39,20 @@ def parse_digest(value: object) -> str | None:
     if value == ANY_PLAN:
         return None
     if value in (None, "", "None"):
-        raise GuardError("The plan was not approved: expected_digest is empty.", "Nothing was sent.")
+        raise GuardError("The plan was not approved: approved_digest is empty.", "Nothing was sent.")
     if isinstance(value, Mapping) and isinstance(value.get("chosen_options"), list):
         if value["chosen_options"] != ["Approve"]:
             raise GuardError(f"The plan was not approved. Response: {short(value['chosen_options'])}.")
-        value = (value.get("params_input") or {}).get("digest")
+        value = (value.get("params_input") or {}).get("approved_digest")
         if value is None:
             raise GuardError(
                 "The plan was not approved. The response has no digest of a plan.",
-                "Nothing was sent. Over the REST API, send the digest of the form, too: "
-                '{"chosen_options": ["Approve"], "params_input": {"digest": "..."}}.',
+                "Nothing was sent. Over the REST API, send the field approved_digest of the form, too: "
+                '{"chosen_options": ["Approve"], "params_input": {"approved_digest": "..."}}.',
             )
     if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value.strip()):
-        allowed = "the digest of a plan, or the output of an ApprovalOperator whose form has the digest as a param"
-        raise refused("expected_digest", value, allowed)
+        allowed = "the digest of a plan, or the output of an ApprovalOperator whose form has the Param approved_digest"
+        raise refused("approved_digest", value, allowed)
     return value.strip()
 
 

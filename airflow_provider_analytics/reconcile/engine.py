@@ -37,7 +37,7 @@ def plan(
     *,
     scope: Mapping[str, Any],
     max_loss_fraction: float,
-    accept: Collection[str] = (),
+    override_guards: Collection[str] = (),
     lists: Lists | None = None,
 ) -> Planned:
     """Read the websites, and plan the changes that bring them to the desired state.
@@ -45,7 +45,7 @@ def plan(
     :param source: the desired state before the websites are known.
     :param scope: what the plan is bound to.
     :param max_loss_fraction: largest fraction that may be lost, see :func:`guards.guarded`.
-    :param accept: names of the guards to override.
+    :param override_guards: names of the guards to override.
     :param lists: the tables, if the source has managed lists.
     :raises ValueError: if the source cannot be resolved.
     """
@@ -63,7 +63,12 @@ def plan(
     unread |= {website_name(*website_of(one)): why for one in compared if (why := desired.unreadable(one))}
     compared = [record for record in compared if not desired.unreadable(record)]
     made = guarded(
-        desired.plan(compared, scope), compared, max_loss_fraction, accept=accept, managed=source.managed, lists=lists
+        desired.plan(compared, scope),
+        compared,
+        max_loss_fraction,
+        override_guards=override_guards,
+        managed=source.managed,
+        lists=lists,
     )
     if lists:
         made = replace(made, warnings=(*made.warnings, *_warnings(lists, desired, compared)))
@@ -149,7 +154,7 @@ class Planned:
         if digest is not None:
             self.raise_unread()
         if digest in (None, plan.digest):
-            plan.raise_if_unsafe()
+            plan.raise_if_blocked()
             return replace(self, approved=ApprovedPlan(plan) if digest else None)
         found = find(str(digest))
         if found is None:
@@ -163,8 +168,8 @@ class Planned:
             details = [f"{name} was {found.scope.get(name)!r}, here it is {plan.scope[name]!r}" for name in differing]
             problem = f"The plan was approved for other settings: {'; '.join(details)}."
             raise GuardError(problem, "Nothing was sent. Plan again.")
-        refused = {guard: text for guard, text in plan.findings.items() if guard not in found.accept}
-        replace(plan, findings=refused).raise_if_unsafe()
+        refused = {guard: text for guard, text in plan.findings.items() if guard not in found.override_guards}
+        replace(plan, findings=refused).raise_if_blocked()
         approved = ApprovedPlan(found)
         others = [record for record in self.websites.records if not self.desired.is_compared(record)]
         approved.raise_unless_whole(plan, [*self.compared, *others])

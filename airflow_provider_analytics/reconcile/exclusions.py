@@ -32,7 +32,7 @@ class ExclusionList:
     :param websites: selectors of the websites; None for all.
     :param except_websites: selectors of websites that are left as they are.
     :param per_website: selector to an additional list for the websites that it matches.
-    :param release: selectors of websites to stop managing: the entries of the list are removed.
+    :param unmanage_websites: selectors of websites to stop managing: the entries of the list are removed.
     :param filters: filters of the list request, instead of ``websites``.
     :param allow_no_match: allow selectors that match no website.
     :param is_part: whether mapped tasks of the same run have the list for other websites.
@@ -44,7 +44,7 @@ class ExclusionList:
     websites: Selectors | None = None
     except_websites: Selectors = ()
     per_website: Mapping[str, Listed] = field(default_factory=dict)
-    release: Selectors = ()
+    unmanage_websites: Selectors = ()
     filters: Mapping[str, Any] = field(default_factory=dict)
     allow_no_match: bool = False
     is_part: bool = False
@@ -63,7 +63,7 @@ class ExclusionList:
         selected = self.websites or (EVERYWHERE,)
         if self.is_part or any(one.isdigit() for one in selected):
             selected = (EVERYWHERE,)
-        exceptions = (*self.except_websites, *self.release)
+        exceptions = (*self.except_websites, *self.unmanage_websites)
         scopes: dict[str, Listed] = {scope_of(one, exceptions): self.entries for one in selected}
         for selector, listed in self.per_website.items():
             scope = scope_of(selector, exceptions)
@@ -78,7 +78,7 @@ class ExclusionList:
     def read(self, client: AnalyticsClient) -> Websites:
         """Read the websites, with the fewest requests."""
         if not self.filters:
-            selectors = (*(self.websites or ()), *self.except_websites, *self.release)
+            selectors = (*(self.websites or ()), *self.except_websites, *self.unmanage_websites)
             needs_all = self.websites is None or any(map(is_pattern, selectors))
             return read_websites(client, None if needs_all else selectors)
         records = client.list_websites(**self.filters)
@@ -105,7 +105,7 @@ class ExclusionList:
         chosen = {str(record["id"]) for record in records}
         if self.websites is not None:
             chosen = find("websites", self.websites, records)
-        released = find("release", self.release, records)
+        released = find("unmanage_websites", self.unmanage_websites, records)
         chosen -= find("except_websites", self.except_websites, records) | released
         remaining = [record for record in records if str(record["id"]) in chosen]
         extra: dict[str, list[Listed]] = {}

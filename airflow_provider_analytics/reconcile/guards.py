@@ -1,7 +1,7 @@
 """Guards: checks that stop a plan that looks like an accident.
 
 Each guard has a name (:data:`guards.GUARDS`). A person who has checked its finding overrides the guard by this name:
-``accept=["loss"]``.
+``override_guards=["entries_lost"]``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def guarded(
     compared: Sequence[Record],
     limit: float,
     *,
-    accept: Collection[str] = (),
+    override_guards: Collection[str] = (),
     managed: Collection[str] = (),
     lists: Lists | None = None,
 ) -> Plan:
@@ -33,31 +33,36 @@ def guarded(
 
     The guards check these fractions:
 
-    * ``delete``: deleted websites, of all compared websites; ``empty`` refuses to delete all of them;
-    * ``public``: statistics pages that become public, of the pages of remaining websites that are not public;
-    * ``loss``: of a managed list, the entries that left it before their last day, of the distinct entries that it had
-      in its last run, and the entries that websites lose although they did not leave it in this run, of all entries on
-      remaining websites; of other lists, the entries by which lists get shorter, of all entries on remaining websites.
+    * ``many_deleted``: deleted websites, of all compared websites; ``empty_list`` refuses to delete all of them;
+    * ``made_public``: statistics pages that become public, of the pages of remaining websites that are not public;
+    * ``entries_lost``: of a managed list, the entries that left it before their last day, of the distinct entries that
+      it had in its last run, and the entries that websites lose although they did not leave it in this run, of all
+      entries on remaining websites; of other lists, the entries by which lists get shorter, of all entries on remaining
+      websites.
 
-    Totals below :data:`guards.MIN_COUNTED` are not checked, but ``empty``.
+    Totals below :data:`guards.MIN_COUNTED` are not checked, but ``empty_list``.
 
     :param compared: the records that the plan compares.
     :param limit: largest fraction allowed, 0 to 1.
-    :param accept: names of the guards that are overridden.
+    :param override_guards: names of the guards that are overridden.
     :param managed: list fields that are managed.
     :param lists: their tables.
     """
     deleted = {change.website_id for change in plan.changes if change.action == "delete"}
     # The entries of deleted websites would hide losses on the others.
     kept = [record for record in compared if str(record["id"]) not in deleted]
-    found = {**_deleted(plan, compared, limit), "public": _opened(plan, kept, limit), "loss": list[str]()}
+    found = {
+        **_deleted(plan, compared, limit),
+        "made_public": _made_public(plan, kept, limit),
+        "entries_lost": list[str](),
+    }
     for name in LINE_FIELDS:
         if name not in managed:
-            found["loss"] += _lost(plan, name, kept, limit)
-    found["loss"] += left(lists, managed, limit, accept)
+            found["entries_lost"] += _lost(plan, name, kept, limit)
+    found["entries_lost"] += left(lists, managed, limit, override_guards)
     if lists is not None:
         for name in managed:
-            found["loss"] += _removed(plan, name, kept, limit, lists)
+            found["entries_lost"] += _removed(plan, name, kept, limit, lists)
     # The problems first, because a task log cuts off.
     findings = {
         guard: "\n".join(sorted(lines, key=lambda line: line.startswith("- ")))
@@ -66,9 +71,12 @@ def guarded(
     }
     return replace(
         plan,
-        findings={guard: text for guard, text in findings.items() if guard not in accept},
-        accept=tuple(sorted(accept)),
-        warnings=(*plan.warnings, *(f"Accepted ({one}): {text}" for one, text in findings.items() if one in accept)),
+        findings={guard: text for guard, text in findings.items() if guard not in override_guards},
+        override_guards=tuple(sorted(override_guards)),
+        warnings=(
+            *plan.warnings,
+            *(f"Accepted ({one}): {text}" for one, text in findings.items() if one in override_guards),
+        ),
     )
 
 
@@ -84,29 +92,31 @@ def _deleted(plan: Plan, compared: Sequence[Record], limit: float) -> dict[str, 
     """Return the finding if too many websites, or all of them, would be deleted."""
     deleted = [change.website for change in plan.changes if change.action == "delete"]
     if len(deleted) < len(compared):
-        return {"delete": _finding(len(deleted), len(compared), limit, "websites would be deleted", deleted)}
+        return {"many_deleted": _finding(len(deleted), len(compared), limit, "websites would be deleted", deleted)}
     if not deleted or limit == 1:
         return {}
     those = "The only website" if len(deleted) == 1 else f"All {len(deleted):,} websites"
-    return {"empty": [f"{those} would be deleted.", *(f"- {one}" for one in deleted[:_MAX_WORST])]}
+    return {"empty_list": [f"{those} would be deleted.", *(f"- {one}" for one in deleted[:_MAX_WORST])]}
 
 
-def _opened(plan: Plan, kept: Sequence[Record], limit: float) -> list[str]:
+def _made_public(plan: Plan, kept: Sequence[Record], limit: float) -> list[str]:
     """Return the finding if too many statistics pages would become public."""
     closed = sum(normalise("privacy", one.get("privacy")) != Privacy.PUBLIC.label for one in kept)
-    opened = [change.website for change in plan.opened if change.action == "update"]
+    opened = [change.website for change in plan.made_public if change.action == "update"]
     what = "statistics pages that are not public would become public"
     return _finding(len(opened), closed, limit, what, opened)
 
 
-def left(lists: Lists | None, managed: Collection[str], limit: float, accept: Collection[str] = ()) -> list[str]:
+def left(
+    lists: Lists | None, managed: Collection[str], limit: float, override_guards: Collection[str] = ()
+) -> list[str]:
     """Return the lines of a finding if too much left a managed list. It needs the tables only, and no website."""
     if lists is None:
         return []
     lines: list[str] = []
     for name in managed:
         before, now = lists.before.items(name), lists.table.items(name)
-        if "empty" in accept and not now:
+        if "empty_list" in override_guards and not now:
             continue
         gone = sorted(
             item

@@ -47,16 +47,16 @@ def _paragraphs(plan: Plan, *, is_whole: bool) -> Iterator[str]:
 def _head(plan: Plan, *, is_whole: bool) -> Iterator[str]:
     """Yield what an approver must not miss."""
     counts = ", ".join(f"{plan.count(action):,} to {action}" for action in ("create", "update", "delete"))
-    yield f"**{counts}**, {plan.websites:,} websites compared."
+    yield f"**{counts}**, {plan.websites_compared:,} websites compared."
     findings = {guard: finding.split("\n- ") for guard, finding in plan.findings.items()}
     for guard, (problem, *_) in findings.items():
-        yield f"**This plan cannot be applied without accept={guard}:** {' '.join(problem.splitlines())}"
-    if plan.accept:
-        yield f"**Guards that were overridden:** {', '.join(plan.accept)}"
-    if plan.opened:
-        pages = "statistics page becomes" if len(plan.opened) == 1 else "statistics pages become"
-        names = _names([change.website for change in plan.opened], is_whole=is_whole)
-        yield f"**{len(plan.opened):,} {pages} public:** {names}"
+        yield f"**This plan cannot be applied without override_guards={guard}:** {' '.join(problem.splitlines())}"
+    if plan.override_guards:
+        yield f"**Guards that were overridden:** {', '.join(plan.override_guards)}"
+    if plan.made_public:
+        pages = "statistics page becomes" if len(plan.made_public) == 1 else "statistics pages become"
+        names = _names([change.website for change in plan.made_public], is_whole=is_whole)
+        yield f"**{len(plan.made_public):,} {pages} public:** {names}"
     for warning in plan.warnings:
         yield f"**Warning:** {code_span(warning, None)}"
     if plan.protected:

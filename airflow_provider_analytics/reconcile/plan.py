@@ -164,21 +164,21 @@ class Plan:
     Plans are equal if their digests are equal.
 
     :param changes: the changes, sorted by domain.
-    :param websites: number of websites compared, including unchanged ones.
+    :param websites_compared: number of websites compared, including unchanged ones.
     :param protected: websites that are not in the file and are not deleted, and why.
     :param warnings: further information for the approver, one sentence each.
     :param scope: what the plan is bound to, such as service, account and settings; part of the digest.
     :param findings: name of a guard that refuses the plan to its finding (:func:`guards.guarded`).
-    :param accept: names of the guards that are overridden; part of the digest.
+    :param override_guards: names of the guards that are overridden; part of the digest.
     """
 
     changes: tuple[Change, ...]
-    websites: int = field(default=0, compare=False)
+    websites_compared: int = field(default=0, compare=False)
     protected: tuple[str, ...] = field(default=(), compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)
     scope: Mapping[str, Any] = field(default_factory=dict)
     findings: Mapping[str, str] = field(default_factory=dict, compare=False)
-    accept: tuple[str, ...] = ()
+    override_guards: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "changes", tuple(sorted(self.changes, key=_order)))
@@ -186,7 +186,7 @@ class Plan:
     @property
     def digest(self) -> str:
         """SHA-256 of everything that is approved, as hex; equal if and only if the plans are equal."""
-        parts = [dict(self.scope), self.accept, *(change.to_dict() for change in self.changes)]
+        parts = [dict(self.scope), self.override_guards, *(change.to_dict() for change in self.changes)]
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -200,7 +200,7 @@ class Plan:
         return found
 
     @property
-    def opened(self) -> list[Change]:
+    def made_public(self) -> list[Change]:
         """The changes by which a statistics page becomes public."""
         return [change for change in self.changes if change.opens]
 
@@ -209,14 +209,14 @@ class Plan:
         return sum(change.action == action for change in self.changes)
 
     @property
-    def unsafe(self) -> str | None:
+    def guard_message(self) -> str | None:
         """The findings of the guards as text; None if there are none."""
         return "\n".join(self.findings.values()) or None
 
-    def raise_if_unsafe(self) -> None:
+    def raise_if_blocked(self) -> None:
         """Raise :class:`GuardError` if a guard refuses the plan."""
         if self.findings:
-            raise GuardError(self.unsafe or "", "Nothing was sent.", ", ".join(self.findings))
+            raise GuardError(self.guard_message or "", "Nothing was sent.", ", ".join(self.findings))
 
     def report(self, limit: int) -> dict[str, Any]:
         """Return what the plan does, as JSON-safe values of bounded size.
@@ -228,25 +228,30 @@ class Plan:
         return {
             "digest": self.digest,
             "scope": dict(self.scope),
-            "guards": list(self.findings),
-            "unsafe": self.unsafe,
-            "accept": list(self.accept),
-            "websites": self.websites,
+            "blocked_by": list(self.findings),
+            "guard_message": self.guard_message,
+            "override_guards": list(self.override_guards),
+            "websites_compared": self.websites_compared,
             "creates": self.count("create"),
             "updates": self.count("update"),
             "deletes": self.count("delete"),
-            "opened": len(self.opened),
+            "made_public": len(self.made_public),
             "protected": len(self.protected),
             "entries_added": sum(len(one.added) for one in fields),
             "entries_removed": sum(len(one.removed) for one in fields),
             "changes": [change.summary for change in shown],
-            "changes_left_out": len(self.changes) - len(shown),
+            "changes_omitted": len(self.changes) - len(shown),
         }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON-safe values, for :meth:`from_dict`."""
         changes = [change.to_dict() for change in self.changes]
-        return {"digest": self.digest, "scope": dict(self.scope), "accept": list(self.accept), "changes": changes}
+        return {
+            "digest": self.digest,
+            "scope": dict(self.scope),
+            "override_guards": list(self.override_guards),
+            "changes": changes,
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
@@ -256,7 +261,7 @@ class Plan:
         """
         try:
             changes = tuple(Change.from_dict(change) for change in data["changes"])
-            plan = cls(changes, scope=data["scope"], accept=tuple(data["accept"]))
+            plan = cls(changes, scope=data["scope"], override_guards=tuple(data["override_guards"]))
             is_as_written = plan.digest == data["digest"]
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ValueError(f"this is not a complete plan: {error!r}. Plan again") from error

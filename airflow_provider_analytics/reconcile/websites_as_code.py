@@ -43,7 +43,7 @@ class WebsitesAsCode:
     :param protected: domains, or patterns, of websites that are never deleted.
     :param parts: list field to the lists of defaults, groups and websites.
     :param prune: also delete the websites that are not in the file, unless they are protected.
-    :param only_missing: only create websites, and leave existing ones unchanged.
+    :param create_only: only create websites, and leave existing ones unchanged.
     """
 
     by_domain: dict[str, Wanted] = field(default_factory=dict)
@@ -51,11 +51,11 @@ class WebsitesAsCode:
     protected: list[str] = field(default_factory=list)
     parts: dict[str, list[Listed]] = field(default_factory=dict)
     prune: bool = False
-    only_missing: bool = False
+    create_only: bool = False
 
     def __post_init__(self) -> None:
-        if self.prune and self.only_missing:
-            raise refused_together("one of the two", prune=True, only_missing=True)
+        if self.prune and self.create_only:
+            raise refused_together("one of the two", prune=True, create_only=True)
 
     @property
     def websites(self) -> list[Wanted]:
@@ -106,7 +106,7 @@ class WebsitesAsCode:
         unlisted = [record for record in records if domain_key(website_of(record)[0]) not in self.by_domain]
         warnings += near_equals(unlisted, [website.domain for website in self.websites], ())
         return Desired(
-            by_domain=created if self.only_missing else self.by_domain,
+            by_domain=created if self.create_only else self.by_domain,
             created=list(created.values()),
             doomed=frozenset(doomed),
             spared=spared,
@@ -122,7 +122,7 @@ class WebsitesAsCode:
         """
         for key, website in self.by_domain.items():
             ids = found.get(key, ())
-            if len(ids) > 1 and not self.only_missing:
+            if len(ids) > 1 and not self.create_only:
                 problem = f"several websites have the domain {website.domain}: ids {', '.join(ids)}. Delete all but one"
                 yield website.place, problem
             if ids:

@@ -32,7 +32,7 @@ def export_websites(records: Iterable[Record], *, origin: str, restore: bool = F
     :raises ValueError: if several records have the same domain.
     """
     websites: dict[str, dict[str, Any]] = {}
-    left_out: list[str] = []
+    omitted: list[str] = []
     seen: dict[str, str] = {}
     for record in sorted(records, key=lambda record: domain_key(website_of(record)[0])):
         domain, website_id = website_of(record)
@@ -45,12 +45,12 @@ def export_websites(records: Iterable[Record], *, origin: str, restore: bool = F
         try:
             check_key(domain)
         except ValueError as error:
-            left_out.append(f"id {website_id}: omitted, and never deleted by a plan, {error}")
+            omitted.append(f"id {website_id}: omitted, and never deleted by a plan, {error}")
             continue
         websites[domain], lost = _settings(record, restore=restore)
-        left_out += [f"{domain}: {one}" for one in lost]
+        omitted += [f"{domain}: {one}" for one in lost]
     passwords = [domain for domain, settings in websites.items() if settings.get("privacy") == "password"]
-    notes = list(left_out)
+    notes = list(omitted)
     if passwords:
         notes.append(
             f"Passwords of {len(passwords):,}: set {PASSWORD_FROM} before they are created again, such as 'defaults: "
@@ -74,34 +74,34 @@ def export_websites(records: Iterable[Record], *, origin: str, restore: bool = F
         data["modes"] = dict.fromkeys(LINE_FIELDS, "replace")
     data["websites"] = websites
     body: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1000)
-    return "\n".join(head) + "\n" + body, left_out
+    return "\n".join(head) + "\n" + body, omitted
 
 
 def _settings(record: Record, *, restore: bool) -> tuple[dict[str, Any], list[str]]:
     """Return the settings of a website as written in the file, and what the file omits."""
     settings: dict[str, Any] = {}
-    left_out: list[str] = []
+    omitted: list[str] = []
     for field in SETTABLE_FIELDS:
         lines = raw_lines(field, record.get(field)) if field in LINE_FIELDS else None
         if field not in record:
-            left_out.append(f"{field} omitted, the record does not contain it")
+            omitted.append(f"{field} omitted, the record does not contain it")
         elif lines and not has_value(field, record):
-            left_out.append(f"{field} omitted, {short_repr(lines[-1])} holds several entries or is cut off")
+            omitted.append(f"{field} omitted, {short_repr(lines[-1])} holds several entries or is cut off")
         elif lines is not None:
             items, lost = _items(LINE_FIELDS[field], lines)
             if not lost or (restore and items):
                 settings[field] = items
-                left_out += [f"{field}: {one}" for one in lost]
+                omitted += [f"{field}: {one}" for one in lost]
             else:
                 problem = f"{len(lost):,} of its {len(lines):,} lines are not usable: {lost[0]}"
-                left_out.append(f"{field} omitted, {problem}")
+                omitted.append(f"{field} omitted, {problem}")
         else:
             value = normalise(field, record[field])
             try:
                 settings[field] = FIELDS[field].parse(value)
             except ValueError:
-                left_out.append(f"{field} omitted, its value {short_repr(value)} is not documented")
-    return settings, left_out
+                omitted.append(f"{field} omitted, its value {short_repr(value)} is not documented")
+    return settings, omitted
 
 
 def _items(entry_type: EntryType, lines: Iterable[str]) -> tuple[list[Any], list[str]]:

@@ -82,7 +82,7 @@ def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
     """
     known = set(names)
     found = []
-    left_out = []
+    omitted = []
     for name in sorted(known):
         is_backup_of_editor = name.strip("#~") != name and name.strip("#~") in known
         if name.startswith(".") or is_backup_of_editor:
@@ -91,10 +91,10 @@ def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
         if _YAML_NAME.fullmatch(name) and not is_in_subfolder:
             found.append(name)
         elif _LIKE_A_YAML_NAME.search(name) or (_JSON_NAME.search(name) and not is_in_subfolder):
-            left_out.append(name)
-    if left_out:
+            omitted.append(name)
+    if omitted:
         raise ValueError(
-            f"{readable(folder)}: {first_of(left_out, _MAX_NAMED, show=readable)} would not be read, but may contain "
+            f"{readable(folder)}: {first_of(omitted, _MAX_NAMED, show=readable)} would not be read, but may contain "
             "websites. Move its websites to a *.yaml or *.yml file directly in this folder, or move the file "
             "elsewhere"
         )

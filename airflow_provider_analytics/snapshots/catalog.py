@@ -1,9 +1,10 @@
-"""The published snapshots of a dataset: their paths, their days, and how to read them.
+"""The published snapshots of a series: their paths, their days, and how to read them.
 
-``<base>/<dataset>/dt=YYYY-MM-DD/`` contains only data files, because some readers treat every file in a folder as data.
-``<base>/_<dataset>/`` contains the metadata: ``_latest.json``, and per day ``_manifest.json`` and ``_SUCCESS``, which
-is written last. While a run publishes, the folder also contains its manifest as ``_manifest-<token>.json``. If the run
-dies, this draft identifies the files of the run. Readers of a whole folder skip names that begin with ``_``.
+``<base>/<snapshot_name>/dt=YYYY-MM-DD/`` contains only data files, because some readers treat every file in a folder as
+data. ``<base>/_<snapshot_name>/`` contains the metadata: ``_latest.json``, and per day ``_manifest.json`` and
+``_SUCCESS``, which is written last. While a run publishes, the folder also contains its manifest as
+``_manifest-<token>.json``. If the run dies, this draft identifies the files of the run. Readers of a whole folder skip
+names that begin with ``_``.
 
 The folders are not named after the column ``snapshot_date``. Readers turn the name of a folder into a column, and most
 of them fail if the file contains the same column with another type.
@@ -24,7 +25,7 @@ from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.formats import check_readable, read_rows
 from airflow_provider_analytics.snapshots.manifest import (
-    DATASET_NAME,
+    SNAPSHOT_NAME,
     VERSION,
     Latest,
     Manifest,
@@ -46,8 +47,8 @@ from airflow_provider_analytics.storage import (
     storage_errors,
 )
 
-#: Default name of the dataset.
-DATASET = "websites"
+#: Default name of a series of snapshots.
+DEFAULT_NAME = "websites"
 MANIFEST = "_manifest.json"
 SUCCESS = "_SUCCESS"
 
@@ -111,15 +112,15 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """A dataset of snapshots.
+class SnapshotSeries:
+    """A series of snapshots: those of one list, under one name.
 
-    :param base: base path; it may contain several datasets.
-    :param name: name of the dataset.
+    :param base: base path; it may contain several series.
+    :param name: name of the series.
     """
 
     base: StoragePath
-    name: str = DATASET
+    name: str = DEFAULT_NAME
 
     @property
     def data(self) -> StoragePath:
@@ -162,15 +163,15 @@ class Dataset:
                 yield partition
 
 
-def dataset_of(base: StoragePath | str, name: str = DATASET) -> Dataset:
-    """Return the dataset of a base path, given as a path or as the text of a URL or path.
+def snapshot_series(base: StoragePath | str, name: str = DEFAULT_NAME) -> SnapshotSeries:
+    """Return the series of snapshots below a base path, given as a path or as the text of a URL or path.
 
     :raises ValueError: if the name is not allowed. It becomes a folder name, and readers skip names that begin with
         ``_``.
     """
-    if not isinstance(name, str) or not DATASET_NAME.fullmatch(name):
-        raise refused("dataset", name, "1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
-    return Dataset(StoragePath.of(base) if isinstance(base, str) else base, name)
+    if not isinstance(name, str) or not SNAPSHOT_NAME.fullmatch(name):
+        raise refused("snapshot_name", name, "1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
+    return SnapshotSeries(StoragePath.of(base) if isinstance(base, str) else base, name)
 
 
 @dataclass(frozen=True)
@@ -212,9 +213,9 @@ class Snapshot:
 
         :raises StorageError: if the file cannot be read.
         """
-        if self.manifest.changes is None:
+        if self.manifest.changes_path is None:
             return []
-        path = self.partition.about / self.manifest.changes
+        path = self.partition.about / self.manifest.changes_path
         with storage_errors(f"read {path}"):
             content = read_bytes(path)
         if content is None:
@@ -287,7 +288,7 @@ class Entry:
         return not self.problems
 
 
-def read_snapshot(base: StoragePath | str, day: date | str, dataset: str = DATASET) -> Snapshot | None:
+def read_snapshot(base: StoragePath | str, day: date | str, snapshot_name: str = DEFAULT_NAME) -> Snapshot | None:
     """Return the snapshot of a day, or None if none is published.
 
     The rule for every reader: ``_SUCCESS`` marks the day as published, and ``_manifest.json`` lists its files. Read
@@ -295,38 +296,38 @@ def read_snapshot(base: StoragePath | str, day: date | str, dataset: str = DATAS
 
     :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
     :param day: the day, also as text: ``2026-11-20``; not a point in time.
-    :param dataset: name of the dataset; default ``websites``.
-    :raises ValueError: if the day or the name of the dataset is not allowed.
+    :param snapshot_name: name of the snapshots; default ``websites``.
+    :raises ValueError: if the day or the snapshot name is not allowed.
     :raises StorageError: if the manifest cannot be read, is damaged, or is from a newer version.
     """
     if isinstance(day, datetime):  # a subclass of date
         raise refused("day", day, "a date without a time, which belongs to different days in different time zones")
-    return dataset_of(base, dataset).partition(parse_day(day) if isinstance(day, str) else day).read()
+    return snapshot_series(base, snapshot_name).partition(parse_day(day) if isinstance(day, str) else day).read()
 
 
-def newest_snapshot(base: StoragePath | str, dataset: str = DATASET) -> Snapshot | None:
-    """Return the newest published snapshot of a dataset, or None if there is none.
+def newest_snapshot(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME) -> Snapshot | None:
+    """Return the newest published snapshot of a series, or None if there is none.
 
     :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
-    :param dataset: name of the dataset; default ``websites``.
-    :raises ValueError: if the name of the dataset is not allowed.
+    :param snapshot_name: name of the snapshots; default ``websites``.
+    :raises ValueError: if the snapshot name is not allowed.
     :raises StorageError: if its manifest cannot be read, is damaged, or is from a newer version.
     """
-    newest = next(dataset_of(base, dataset).published(), None)
+    newest = next(snapshot_series(base, snapshot_name).published(), None)
     return newest.read() if newest else None
 
 
-def list_snapshots(base: StoragePath | str, dataset: str = DATASET, *, verify: bool = False) -> list[Entry]:
-    """Return the published snapshots of a dataset, newest first.
+def list_snapshots(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME, *, verify: bool = False) -> list[Entry]:
+    """Return the published snapshots of a series, newest first.
 
     :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
-    :param dataset: name of the dataset; default ``websites``.
+    :param snapshot_name: name of the snapshots; default ``websites``.
     :param verify: read all files and compare their SHA-256 with the manifest, not only their sizes.
-    :raises ValueError: if the name of the dataset is not allowed.
+    :raises ValueError: if the snapshot name is not allowed.
     :raises StorageError: if the storage fails.
     """
     found = []
-    for partition in dataset_of(base, dataset).published():
+    for partition in snapshot_series(base, snapshot_name).published():
         try:
             snapshot = partition.read()
         except StorageError as error:
@@ -337,35 +338,35 @@ def list_snapshots(base: StoragePath | str, dataset: str = DATASET, *, verify: b
     return found
 
 
-def point_to_latest(dataset: Dataset) -> None:
+def point_to_latest(series: SnapshotSeries) -> None:
     """Point ``_latest.json`` to the newest published snapshot, with one atomic write, for readers without Python.
 
     :raises StorageError: if the storage fails.
     """
     for _ in range(3):  # another run may publish a newer one at the same time
-        newest = next(dataset.published(), None)
+        newest = next(series.published(), None)
         if newest is None:
             return
         try:
             snapshot = newest.read()
         except StorageError as error:
-            log.warning("%s still names an earlier snapshot: %s", dataset.latest, error)
+            log.warning("%s still names an earlier snapshot: %s", series.latest, error)
             return
         if snapshot is None:
             continue
         manifest = snapshot.manifest
         latest = Latest(
             version=VERSION,
-            dataset=manifest.dataset,
+            snapshot_name=manifest.snapshot_name,
             snapshot_date=manifest.snapshot_date,
             observed_at=manifest.observed_at,
             late=manifest.late,
             count=manifest.count,
-            manifest=f"{dataset.about.name}/{newest.about.name}/{newest.manifest.name}",
+            manifest=f"{series.about.name}/{newest.about.name}/{newest.manifest.name}",
             digest=snapshot.digest,
             files=[file.path for file in manifest.files],
         )
-        with storage_errors(f"write {dataset.latest}"):
-            put_bytes(dataset.latest, encode(latest), new_token(datetime.now(UTC)), manifest.mode)
-        if next(dataset.published(), None) == newest:
+        with storage_errors(f"write {series.latest}"):
+            put_bytes(series.latest, encode(latest), new_token(datetime.now(UTC)), manifest.mode)
+        if next(series.published(), None) == newest:
             return

@@ -24,7 +24,7 @@ from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.readable import readable
-from airflow_provider_analytics.snapshots.catalog import Dataset, Snapshot
+from airflow_provider_analytics.snapshots.catalog import Snapshot, SnapshotSeries
 from airflow_provider_analytics.snapshots.manifest import Manifest
 from airflow_provider_analytics.snapshots.rows import Row
 from airflow_provider_analytics.storage import make_directory, new_token, put_file, storage_errors, temporary_folder
@@ -128,11 +128,11 @@ def bounded(change: WebsiteChange) -> WebsiteChange:
 
 
 def diff_snapshots(
-    dataset: Dataset, *, current: date | None = None, previous: date | None = None, ignored: Collection[str] = ()
+    series: SnapshotSeries, *, current: date | None = None, previous: date | None = None, ignored: Collection[str] = ()
 ) -> dict[str, Any]:
     """Compare two published snapshots, and write all changes as JSON Lines next to the manifest of the newer one.
 
-    :param dataset: the dataset.
+    :param series: the snapshots with one name.
     :param current: day of the newer snapshot; default: the newest published one.
     :param previous: day of the older snapshot; default: the newest published one before ``current``, if it is whole.
     :param ignored: names of documented fields that do not count; default: those of the newer snapshot.
@@ -140,20 +140,20 @@ def diff_snapshots(
     :raises ValueError: if no snapshot is published, a given day has none, or ``previous`` is not before ``current``.
     :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
-    current_day = current or next((one.day for one in dataset.published()), None)
+    current_day = current or next((one.day for one in series.published()), None)
     if current_day is None:
-        raise ValueError(f"No snapshot is published in {dataset.data}: run SnapshotWebsitesOperator first")
-    after = _published(dataset, current_day)
-    previous_day = previous or next((one.day for one in dataset.published(before=current_day)), None)
+        raise ValueError(f"No snapshot is published in {series.data}: run SnapshotWebsitesOperator first")
+    after = _published(series, current_day)
+    previous_day = previous or next((one.day for one in series.published(before=current_day)), None)
     result: dict[str, Any] = {
         "path": str(after.partition.data),
         "current": current_day.isoformat(),
-        "first": previous_day is None,
+        "is_first": previous_day is None,
         "previous": None,
         **dict.fromkeys(COUNTS, 0),
         "changes": [],
-        "truncated": False,
-        "jsonl": None,
+        "changes_omitted": 0,
+        "changes_path": None,
     }
     if previous_day is None:
         return result
@@ -162,11 +162,11 @@ def diff_snapshots(
     with temporary_folder() as directory:
         lines = directory / f"_since-{previous_day.isoformat()}.jsonl"
         try:
-            before = _published(dataset, previous_day)
-            left_out = ignored_between(
+            before = _published(series, previous_day)
+            ignored_fields = ignored_between(
                 before.manifest, after.manifest.exclude_ips_as, ignored or after.manifest.ignored
             )
-            counts = write_changes(diff(before.rows(), after.rows(), left_out), lines)
+            counts = write_changes(diff(before.rows(), after.rows(), ignored_fields), lines)
         except StorageError as error:
             if previous is not None:
                 raise
@@ -180,8 +180,8 @@ def diff_snapshots(
             "previous": previous_day.isoformat(),
             **counts,
             "changes": [bounded(change) for change in islice(read_changes(lines), _MAX_CHANGES)],
-            "truncated": sum(counts[kind] for kind in KINDS) > _MAX_CHANGES,
-            "jsonl": str(target / lines.name),
+            "changes_omitted": max(0, sum(counts[kind] for kind in KINDS) - _MAX_CHANGES),
+            "changes_path": str(target / lines.name),
         }
 
 
@@ -207,10 +207,10 @@ def list_difference(before: object, after: object) -> tuple[list[str], list[str]
     return [entry for entry in old if entry not in new], [entry for entry in new if entry not in old]
 
 
-def _published(dataset: Dataset, day: date) -> Snapshot:
-    snapshot = dataset.partition(day).read()
+def _published(series: SnapshotSeries, day: date) -> Snapshot:
+    snapshot = series.partition(day).read()
     if snapshot is None:
-        raise ValueError(f"No snapshot of {day} is published in {dataset.data}")
+        raise ValueError(f"No snapshot of {day} is published in {series.data}")
     return snapshot
 
 

@@ -176,7 +176,7 @@ def need_extra(module: str, extra: str, setting: str) -> None:
 
 
 def file_name(token: str, file_format: str, compression: str | None) -> str:
-    """Return the name of a data file; it does not depend on the dataset."""
+    """Return the name of a data file; it does not depend on the snapshot name."""
     return f"websites-{token}{FORMATS[file_format].suffix(compression)}"
 
 

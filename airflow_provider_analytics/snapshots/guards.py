@@ -1,6 +1,7 @@
 """Guards that prevent the publication of a list that is complete but looks wrong.
 
-Each guard has a name. A person who has checked its finding overrides the guard by this name: ``accept=["count"]``.
+Each guard has a name. A person who has checked its finding overrides the guard by this name:
+``override_guards=["fewer_websites"]``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def check_count(count: int, last_good: Manifest, max_loss_fraction: float) -> No
     lost = before - count
     if loses_too_much(lost, before, max_loss_fraction) or (lost > 0 == count and max_loss_fraction < 1):
         raise refused(
-            "count",
+            "fewer_websites",
             f"The list has {counted(count, 'website')}, {lost / before:.1%} fewer than {before:,} on "
             f"{last_good.observed_at:%Y-%m-%d %H:%M} UTC, more than max_loss_fraction={max_loss_fraction}.",
         )
@@ -43,9 +44,9 @@ def check_source(source: ListSource, filters: dict[str, Any], last_good: Manifes
     ]
     if differing:
         raise refused(
-            "source",
+            "other_source",
             f"The snapshot of {last_good.snapshot_date} is of another list: {'; '.join(differing)}. Check "
-            "the connection; give each list its own dataset.",
+            "the connection; give each list its own snapshot_name.",
         )
 
 
@@ -71,7 +72,8 @@ def check_fields(websites: int, fields: Fields, last_good: Manifest, max_loss_fr
                 else f"{now:.1%} of the values of {name} do not fit its type ({before:.1%} before)"
             )
             raise refused(
-                "fields", f"{what}: it would be null, and had values in the snapshot of {last_good.snapshot_date}."
+                "missing_fields",
+                f"{what}: it would be null, and had values in the snapshot of {last_good.snapshot_date}.",
             )
 
 
@@ -80,7 +82,7 @@ def check_clock(now: datetime, earlier: Iterable[Manifest]) -> None:
     for manifest in earlier:
         if manifest.observed_at > now + CLOCK_SKEW:
             raise refused(
-                "clock",
+                "clock_skew",
                 f"The clock says {now:%Y-%m-%d %H:%M} UTC, but the snapshot of {manifest.snapshot_date} was observed "
                 f"at {manifest.observed_at:%Y-%m-%d %H:%M}: one of them is wrong.",
             )
@@ -97,7 +99,7 @@ def refused(guard: str, found: str) -> GuardError:
 
 def _unusable(name: str, websites: int, fields: Fields) -> float:
     """Return the fraction of the websites without a usable value for a field."""
-    return 1.0 if name in fields.missing else fields.misfits.get(name, 0) / websites
+    return 1.0 if name in fields.missing else fields.invalid_values.get(name, 0) / websites
 
 
 def _identity(source: ListSource, filters: dict[str, Any]) -> dict[str, object]:

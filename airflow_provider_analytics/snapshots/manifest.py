@@ -19,8 +19,8 @@ from airflow_provider_analytics.storage import PRIVATE, SHARED
 
 #: Incremented if a reader of the previous version could misread a manifest; not for new keys alone.
 VERSION = 1
-#: Names of datasets: they are the names of folders, and readers skip names that begin with ``_``.
-DATASET_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+#: Snapshot names: they are the names of folders, and readers skip names that begin with ``_``.
+SNAPSHOT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -86,12 +86,12 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
 
     :param new: undocumented fields; they are stored only in ``record``.
     :param missing: documented fields that no website had.
-    :param misfits: documented field to the number of values that do not fit its type; these values are null.
+    :param invalid_values: documented field to the number of values that do not fit its type; these values are null.
     """
 
     new: list[str]
     missing: list[str]
-    misfits: dict[str, int]
+    invalid_values: dict[str, int]
 
 
 class Previous(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The manifest of a snapshot. ``manifest.schema.json`` is generated from this class.
 
     :param version: version of the manifest's format.
-    :param dataset: name of the dataset.
+    :param snapshot_name: name of the snapshots.
     :param snapshot_date: day of the snapshot.
     :param observed_at: when reading the list began.
     :param finished_at: when the list was read and proven complete.
@@ -140,16 +140,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     :param columns: the columns, in order.
     :param fields: differences between the records and the documented fields.
     :param ignored: documented fields that do not count as changes.
-    :param first: true if no snapshot of an earlier day was published.
+    :param is_first: true if no snapshot of an earlier day was published.
     :param previous: the snapshot of the latest earlier day; null if there is none, or if it is damaged.
-    :param replaced: the snapshot of the same day that this one replaces; null if there is none, or if it is damaged.
-    :param changes: name of the JSON Lines file with all changes since ``previous``, or since ``replaced`` if there is
-        no ``previous``. It is stored next to the manifest; null without both.
+    :param replaced_snapshot: the snapshot of the same day that this one replaces; null if there is none, or if it is
+        damaged.
+    :param changes_path: name of the JSON Lines file with all changes since ``previous``, or since ``replaced_snapshot``
+        if there is no ``previous``. It is stored next to the manifest; null without both.
     :param report: name of the HTML report, stored next to the manifest; null if there is none.
     """
 
     version: int
-    dataset: str
+    snapshot_name: str
     snapshot_date: date
     observed_at: Moment
     finished_at: Moment
@@ -168,10 +169,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     columns: list[Column]
     fields: Fields
     ignored: list[str]
-    first: bool
+    is_first: bool
     previous: Previous | None
-    replaced: Previous | None
-    changes: str | None
+    replaced_snapshot: Previous | None
+    changes_path: str | None
     report: str | None
 
     @property
@@ -182,14 +183,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def file_names(self) -> set[str]:
         """Names of all files of this snapshot, except the manifest and the marker."""
-        return {file.name for file in self.files} | {name for name in (self.changes, self.report) if name}
+        return {file.name for file in self.files} | {name for name in (self.changes_path, self.report) if name}
 
 
 class Latest(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest snapshot of a dataset: the content of ``_latest.json``. Paths are below the base path.
+    """The newest snapshot of a series: the content of ``_latest.json``. Paths are below the base path.
 
     :param version: version of the manifest's format.
-    :param dataset: name of the dataset.
+    :param snapshot_name: name of the snapshots.
     :param snapshot_date: day of the snapshot.
     :param observed_at: when reading the list began.
     :param late: true if the list was observed on another day than ``snapshot_date``.
@@ -200,7 +201,7 @@ class Latest(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     version: int
-    dataset: str
+    snapshot_name: str
     snapshot_date: date
     observed_at: Moment
     late: bool
@@ -243,9 +244,9 @@ def decode(content: bytes, where: str) -> Manifest:
 
 def _check_names(manifest: Manifest) -> None:
     """Raise :class:`ValueError` if a name in the manifest leads out of the folders of its day."""
-    if not DATASET_NAME.fullmatch(manifest.dataset):
-        raise ValueError(f"{readable(manifest.dataset)!r} is not the name of a dataset")
-    folder = f"{manifest.dataset}/dt={manifest.snapshot_date.isoformat()}"
+    if not SNAPSHOT_NAME.fullmatch(manifest.snapshot_name):
+        raise ValueError(f"{readable(manifest.snapshot_name)!r} is not a snapshot name")
+    folder = f"{manifest.snapshot_name}/dt={manifest.snapshot_date.isoformat()}"
     for file in manifest.files:
         if file.path != f"{folder}/{file.name}":
             raise ValueError(f"the path {readable(file.path)!r} is not in the folder {folder}")

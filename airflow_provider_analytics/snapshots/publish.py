@@ -38,9 +38,9 @@ from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.catalog import (
     MANIFEST,
     SUCCESS,
-    Dataset,
     Partition,
     Snapshot,
+    SnapshotSeries,
     point_to_latest,
 )
 from airflow_provider_analytics.snapshots.manifest import Manifest, decode, digest, encode
@@ -77,7 +77,7 @@ log = logging.getLogger(__name__)
 
 
 def publish(
-    dataset: Dataset,
+    series: SnapshotSeries,
     manifest: Manifest,
     folder: Path,
     token: str,
@@ -85,7 +85,7 @@ def publish(
 ) -> Snapshot:
     """Publish local files with their manifest and return the snapshot.
 
-    :param dataset: the dataset; a snapshot of the same day is replaced.
+    :param series: the snapshots with one name; a snapshot of the same day is replaced.
     :param folder: folder of the files, named as in the manifest.
     :param token: the unique part of the names.
     :param check: called with the manifest that is replaced; raises an error if it must not be. Another run may have
@@ -93,7 +93,7 @@ def publish(
     :raises StorageError: if the storage fails, or another run published at the same time. The folders then contain the
         earlier snapshot, or the one of the other run.
     """
-    partition = dataset.partition(manifest.snapshot_date)
+    partition = series.partition(manifest.snapshot_date)
     content = encode(manifest)
     draft = partition.about / f"_manifest-{token}.json"
     data = {file.name for file in manifest.files}
@@ -122,11 +122,11 @@ def publish(
                 _remove_all([*files, draft])
             raise
     try:
-        point_to_latest(dataset)
+        point_to_latest(series)
     except StorageError as error:  # the snapshot is published, and the next run repairs this file
-        log.warning("Could not update %s: %s", dataset.latest, error)
+        log.warning("Could not update %s: %s", series.latest, error)
     _remove_all([draft])
-    _clean_up(dataset, partition, manifest, replaced, token)
+    _clean_up(series, partition, manifest, replaced, token)
     with storage_errors(f"write the snapshot to {partition.data}"):
         if read_bytes(partition.manifest) != content:
             _remove_all(files)
@@ -184,7 +184,7 @@ def has_manifest(partition: Partition) -> bool:
         return any(name in (MANIFEST, SUCCESS) or _DRAFT.fullmatch(name) for name in files_in(partition.about))
 
 
-def leftovers(partition: Partition, now: datetime) -> list[StoragePath]:
+def orphaned_files(partition: Partition, now: datetime) -> list[StoragePath]:
     """Return the files that dead runs left in a partition. They are too old for a run that is still writing.
 
     - On a published day: all files with a token in their names that the manifest does not list.
@@ -222,7 +222,9 @@ def remove_files(partition: Partition, files: Iterable[StoragePath]) -> None:
             remove_directory(folder)
 
 
-def _clean_up(dataset: Dataset, partition: Partition, manifest: Manifest, replaced: bytes | None, token: str) -> None:
+def _clean_up(
+    series: SnapshotSeries, partition: Partition, manifest: Manifest, replaced: bytes | None, token: str
+) -> None:
     """Remove files that no manifest lists. A failure only logs a warning, since the snapshot is published."""
     outdated, now = _listed_in(replaced, partition), manifest.finished_at
     try:
@@ -232,8 +234,8 @@ def _clean_up(dataset: Dataset, partition: Partition, manifest: Manifest, replac
                 continue
             if path.name in outdated or _is_old(path.name, now) or is_same_writer(path.name, token):
                 remove(path)
-        before = next((day for day in dataset.days() if day < manifest.snapshot_date), None)
-        for path in leftovers(dataset.partition(before), now) if before else ():
+        before = next((day for day in series.days() if day < manifest.snapshot_date), None)
+        for path in orphaned_files(series.partition(before), now) if before else ():
             remove(path)
     except Exception:
         log.warning("Could not remove files of an earlier snapshot from %s", partition.data, exc_info=True)

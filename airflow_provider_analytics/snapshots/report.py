@@ -103,10 +103,10 @@ def notices(manifest: Manifest) -> list[str]:
             f"Late: the list was observed at {manifest.observed_at:%Y-%m-%d %H:%M} UTC and filed under "
             f"{manifest.snapshot_date}."
         )
-    if manifest.previous is None and not manifest.first:
+    if manifest.previous is None and not manifest.is_first:
         found.append("The previous snapshot is damaged: there is nothing to compare this one with.")
     fields = manifest.fields
-    for name, count in fields.misfits.items():
+    for name, count in fields.invalid_values.items():
         found.append(f"{count:,} values of {_truncate(name)} do not fit its type and are empty here.")
     if fields.missing:
         found.append(f"The service no longer returns: {', '.join(fields.missing)}.")

@@ -61,12 +61,12 @@ class FieldReport:
 
     :param websites: number of records.
     :param seen: fields that any record had.
-    :param misfits: documented field to the number of values that do not fit its type.
+    :param invalid_values: documented field to the number of values that do not fit its type.
     """
 
     websites: int = 0
     seen: set[str] = field(default_factory=set)
-    misfits: Counter[str] = field(default_factory=Counter)
+    invalid_values: Counter[str] = field(default_factory=Counter)
 
     @property
     def new(self) -> list[str]:
@@ -108,12 +108,12 @@ def typed_columns(
         report.seen.update(map(_utf8, set().union(*block) - report.seen))
         if exclude_ips_as != "keep":
             block, lines = [without_addresses(record, exclude_ips_as) for record in block], None
-        columns = _columns(block, lines, report.misfits)
+        columns = _columns(block, lines, report.invalid_values)
         columns += [[snapshot_date] * len(block), [observed_at] * len(block)]
         yield dict(zip(COLUMNS, columns, strict=True))
 
 
-def _columns(records: list[dict[str, Any]], lines: bytes | None, misfits: Counter[str]) -> list[list[Any]]:
+def _columns(records: list[dict[str, Any]], lines: bytes | None, invalid_values: Counter[str]) -> list[list[Any]]:
     """Return the columns that depend on the record, for records without secrets.
 
     :param lines: the records as JSON, one per line; None if not encoded yet.
@@ -125,7 +125,7 @@ def _columns(records: list[dict[str, Any]], lines: bytes | None, misfits: Counte
     if lines is None:
         records = _encodable(records)
         lines = _RECORD.encode_lines(records)
-    fields = [_cells(name, [record.get(name) for record in records], misfits) for name in RECORD_FIELDS]
+    fields = [_cells(name, [record.get(name) for record in records], invalid_values) for name in RECORD_FIELDS]
     documents = lines.splitlines()  # JSON escapes line breaks within values
     hashes = [hashlib.sha256(document).hexdigest() for document in documents]
     return [ids, *fields, lines.decode().split("\n")[:-1], hashes]
@@ -147,7 +147,7 @@ def _id(value: object) -> str:
     return text
 
 
-def _cells(name: str, values: list[Any], misfits: Counter[str]) -> list[Any]:
+def _cells(name: str, values: list[Any], invalid_values: Counter[str]) -> list[Any]:
     cell = FIELDS[name].cell
     kinds = set(map(type, values)) - {NoneType}
     # 1, 1.0 and True are equal, but not the same cell.
@@ -157,7 +157,7 @@ def _cells(name: str, values: list[Any], misfits: Counter[str]) -> list[Any]:
     else:
         cells = [None if value is None else cell(value) for value in values]
     if None in cells and (lost := cells.count(None) - values.count(None)):
-        misfits[name] += lost
+        invalid_values[name] += lost
     return cells
 
 

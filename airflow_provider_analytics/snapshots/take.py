@@ -20,10 +20,10 @@ from airflow_provider_analytics.api.checks import fraction, one_of
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.exceptions import GuardError, StorageError
-from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, accepted
+from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
 from airflow_provider_analytics.readable import Redactor, readable
 from airflow_provider_analytics.snapshots import formats, guards, rows
-from airflow_provider_analytics.snapshots.catalog import Dataset, Partition, Snapshot
+from airflow_provider_analytics.snapshots.catalog import Partition, Snapshot, SnapshotSeries
 from airflow_provider_analytics.snapshots.diff import (
     COUNTS,
     diff,
@@ -65,8 +65,8 @@ class SnapshotOptions:
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
     :param ignore_fields: names of documented fields that do not count as changes.
     :param max_loss_fraction: largest loss allowed, for websites and for the values of a field.
-    :param accept: names of the guards to override, see :data:`~.guards.GUARDS`.
-    :param report: also write an HTML report.
+    :param override_guards: names of the guards to override, see :data:`~.guards.GUARDS`.
+    :param html_report: also write an HTML report.
     """
 
     format: str = "jsonl"
@@ -74,15 +74,15 @@ class SnapshotOptions:
     exclude_ips_as: str = "keep"
     ignore_fields: tuple[str, ...] = ()
     max_loss_fraction: float = MAX_LOSS_FRACTION
-    accept: frozenset[str] = frozenset()
-    report: bool = False
+    override_guards: frozenset[str] = frozenset()
+    html_report: bool = False
 
     def check(self) -> None:
         """Raise :class:`ValueError` if a value is not allowed or its extra is not installed."""
         formats.check_format(self.format, self.compression)
         one_of("exclude_ips_as", self.exclude_ips_as, rows.EXCLUDE_IPS_AS)
         fraction("max_loss_fraction", self.max_loss_fraction)
-        accepted(self.accept)
+        parse_guards(self.override_guards)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Reading:
 
 
 def take_snapshot(
-    dataset: Dataset,
+    series: SnapshotSeries,
     day: date,
     origin: Origin,
     *,
@@ -155,7 +155,7 @@ def take_snapshot(
 ) -> Snapshot:
     """Read the list, publish it as the snapshot of a day, and return the snapshot.
 
-    :param dataset: the dataset.
+    :param series: the snapshots with one name.
     :param day: day of the snapshot.
     :param origin: the list to read.
     :param options: format and guards.
@@ -171,10 +171,10 @@ def take_snapshot(
     :raises IncompleteListError: if the list cannot be proven complete; nothing was written.
     """
     options.check()
-    earlier = look_back(dataset, day, now or clock(), options)
+    earlier = look_back(series, day, now or clock(), options)
 
     def check_source(other: Manifest) -> None:
-        if "source" not in options.accept:
+        if "other_source" not in options.override_guards:
             guards.check_source(origin.source, origin.filters, other)
 
     if earlier.last_good:
@@ -185,23 +185,23 @@ def take_snapshot(
         late = is_late(reading.observed_at)
         # The token is created after reading, because other runs infer from its age whether this run may still write.
         token = new_token(reading.finished_at, writer)
-        manifest = describe(reading, origin, earlier, dataset, day, options=options, late=late, token=token)
-        return publish(dataset, manifest, temporary, token, check_source)
+        manifest = describe(reading, origin, earlier, series, day, options=options, late=late, token=token)
+        return publish(series, manifest, temporary, token, check_source)
 
 
-def look_back(dataset: Dataset, day: date, now: datetime, options: SnapshotOptions) -> Earlier:
+def look_back(series: SnapshotSeries, day: date, now: datetime, options: SnapshotOptions) -> Earlier:
     """Return the snapshots that are already published. Damage to an earlier snapshot only logs a warning.
 
     :raises StorageError: if an earlier manifest is from a newer version of this package or was observed in the future,
         unless the guard is overridden.
     """
-    older = dataset.published(before=day)
+    older = series.published(before=day)
     newest = next(older, None)
-    replaced = _read_or_warn(dataset.partition(day), options)
+    replaced = _read_or_warn(series.partition(day), options)
     previous = _read_or_warn(newest, options) if newest else None
     other_day = previous or next(filter(None, (_read_or_warn(one, options) for one in older)), None)
     last_good = replaced or other_day
-    if "clock" not in options.accept:
+    if "clock_skew" not in options.override_guards:
         guards.check_clock(now, [found.manifest for found in (replaced, previous) if found])
     return Earlier(
         previous,
@@ -245,7 +245,7 @@ def read(
             raise StorageError(f"cannot write the list to the temporary folder {directory}: {error}") from error
         if listing.proof is None or listing.proof.websites != count:
             raise StorageError(f"{count} rows were written, but the list was proven with {listing.proof}")
-        fields = Fields(new=report.new, missing=report.missing, misfits=dict(report.misfits))
+        fields = Fields(new=report.new, missing=report.missing, invalid_values=dict(report.invalid_values))
         return Reading(data, count, listing.proof, fields, observed_at, clock())
 
     return read_again(write, origin.make_listing)
@@ -278,17 +278,17 @@ def check(reading: Reading, earlier: Earlier, options: SnapshotOptions) -> None:
 
     replaced, other_day = earlier.replaced.manifest if earlier.replaced else None, earlier.other_day
     if replaced:
-        if "count" not in options.accept:
+        if "fewer_websites" not in options.override_guards:
             check_count(reading.count, replaced)
-        if "fields" not in options.accept:
+        if "missing_fields" not in options.override_guards:
             check_fields(reading.count, reading.fields, replaced)
     if other_day:
         # A loss since the other day that the replaced snapshot already had was accepted by a person.
         is_count_known = replaced is not None and _trips(check_count, replaced.count, other_day)
         are_fields_known = replaced is not None and _trips(check_fields, replaced.count, replaced.fields, other_day)
-        if "count" not in options.accept and not is_count_known:
+        if "fewer_websites" not in options.override_guards and not is_count_known:
             check_count(reading.count, other_day)
-        if "fields" not in options.accept and not are_fields_known:
+        if "missing_fields" not in options.override_guards and not are_fields_known:
             check_fields(reading.count, reading.fields, other_day)
 
 
@@ -305,7 +305,7 @@ def describe(
     reading: Reading,
     origin: Origin,
     earlier: Earlier,
-    dataset: Dataset,
+    series: SnapshotSeries,
     day: date,
     *,
     options: SnapshotOptions,
@@ -324,7 +324,7 @@ def describe(
     report = data.with_name(f"_report-{token}.html")
     manifest = Manifest(
         version=VERSION,
-        dataset=dataset.name,
+        snapshot_name=series.name,
         snapshot_date=day,
         observed_at=reading.observed_at,
         finished_at=reading.finished_at,
@@ -340,29 +340,29 @@ def describe(
         compression=options.compression,
         exclude_ips_as=options.exclude_ips_as,
         # No file without rows: readers that infer types fail on it.
-        files=[_file(data, dataset, day, reading.count)] if reading.count else [],
+        files=[_file(data, series, day, reading.count)] if reading.count else [],
         columns=[Column(name=name, type=kind) for name, kind in rows.COLUMNS.items()],
         fields=reading.fields,
         ignored=list(options.ignore_fields),
-        first=earlier.is_first,
+        is_first=earlier.is_first,
         previous=previous,
-        replaced=replaced,
-        changes=changes.name if previous or replaced else None,
-        report=report.name if options.report else None,
+        replaced_snapshot=replaced,
+        changes_path=changes.name if previous or replaced else None,
+        report=report.name if options.html_report else None,
     )
-    if options.report:
+    if options.html_report:
         from airflow_provider_analytics.snapshots.report import render_report
 
-        since = read_changes(changes) if manifest.changes else ()
-        page = render_report(manifest, _stored_rows(data), since, history(dataset, day))
+        since = read_changes(changes) if manifest.changes_path else ()
+        page = render_report(manifest, _stored_rows(data), since, history(series, day))
         report.write_text(page, encoding="utf-8")
     return manifest
 
 
-def history(dataset: Dataset, before: date) -> list[tuple[date, int]]:
+def history(series: SnapshotSeries, before: date) -> list[tuple[date, int]]:
     """Return day and count of the last published snapshots before a day, oldest first, without unreadable ones."""
     counts = []
-    for partition in islice(dataset.published(before), MAX_HISTORY - 1):
+    for partition in islice(series.published(before), MAX_HISTORY - 1):
         with suppress(StorageError):
             if snapshot := partition.read():
                 counts.append((partition.day, snapshot.manifest.count))
@@ -372,14 +372,14 @@ def history(dataset: Dataset, before: date) -> list[tuple[date, int]]:
 def what_changed(manifest: Manifest) -> str:
     """Return the changes since the previous snapshot as text for a log line."""
     found = []
-    if replaced := manifest.replaced:
+    if replaced := manifest.replaced_snapshot:
         found.append(
             f"replaces the snapshot of {replaced.observed_at:%H:%M} UTC ({replaced.count:,} websites): "
             f"{in_words(_counts(replaced))}"
         )
     if previous := manifest.previous:
         found.append(f"since {previous.snapshot_date}: {in_words(_counts(previous))}")
-    elif not manifest.first:
+    elif not manifest.is_first:
         found.append("not compared with the day before, because its snapshot is damaged")
     elif not replaced:
         found.append("the first snapshot")
@@ -388,10 +388,10 @@ def what_changed(manifest: Manifest) -> str:
 
 def drift(fields: Fields) -> str | None:
     """Return the differences between the records and the documented fields as one line; None without differences."""
-    misfits = ", ".join(f"{name} ({count:,})" for name, count in fields.misfits.items())
+    invalid_values = ", ".join(f"{name} ({count:,})" for name, count in fields.invalid_values.items())
     more = len(fields.new) - MAX_NEW_FIELDS
     new = ", ".join(map(readable, fields.new[:MAX_NEW_FIELDS])) + (f" and {more:,} more" if more > 0 else "")
-    parts = {"values that do not fit": misfits, "missing": ", ".join(fields.missing), "new": new}
+    parts = {"values that do not fit": invalid_values, "missing": ", ".join(fields.missing), "new": new}
     return "; ".join(f"{what}: {names}" for what, names in parts.items() if names) or None
 
 
@@ -422,9 +422,11 @@ def _read_or_warn(partition: Partition, options: SnapshotOptions) -> Snapshot | 
     try:
         return partition.read()
     except NewerVersionError as error:
-        if "version" not in options.accept:
-            raise guards.refused("version", str(error)) from error
-        log.warning("Continuing without the snapshot of %s, because version is accepted: %s", partition.day, error)
+        if "newer_version" not in options.override_guards:
+            raise guards.refused("newer_version", str(error)) from error
+        log.warning(
+            "Continuing without the snapshot of %s, because newer_version is overridden: %s", partition.day, error
+        )
     except StorageError as error:
         log.warning("Continuing without the snapshot of %s: %s", partition.day, error)
     return None
@@ -435,8 +437,8 @@ def _stored_rows(data: Path) -> Iterator[rows.Row]:
         yield from formats.read_rows(stored, data.name)
 
 
-def _file(data: Path, dataset: Dataset, day: date, count: int) -> File:
+def _file(data: Path, series: SnapshotSeries, day: date, count: int) -> File:
     with data.open("rb") as stored:
         sha256 = hashlib.file_digest(stored, "sha256").hexdigest()
-    path = f"{dataset.name}/{dataset.partition(day).data.name}/{data.name}"
+    path = f"{series.name}/{series.partition(day).data.name}/{data.name}"
     return File(path=path, rows=count, bytes=data.stat().st_size, sha256=sha256)

@@ -111,7 +111,7 @@ def http_operator_list(url: str, pages: int) -> Iterator[Work]:
 
 
 def our_snapshot(url: str) -> Iterator[Work]:
-    from airflow_provider_analytics.snapshots.catalog import dataset_of
+    from airflow_provider_analytics.snapshots.catalog import snapshot_series
     from airflow_provider_analytics.snapshots.manifest import ListSource
     from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
@@ -125,7 +125,7 @@ def our_snapshot(url: str) -> Iterator[Work]:
             now, before = datetime.now(UTC), client.stats.requests
             source = ListSource(url=url, account_id="1")
             origin = Origin(client.iter_websites, source, client.stats, secrets=client.redact)
-            dataset = dataset_of(f"file://{folder}/{next(number)}/websites")
+            dataset = snapshot_series(f"file://{folder}/{next(number)}/websites")
             take_snapshot(dataset, now.date(), origin, now=now, options=SnapshotOptions("jsonl"))
             return int(client.stats.requests - before)
 

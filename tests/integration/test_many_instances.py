@@ -112,7 +112,7 @@ def test_each_instance_has_its_own_files_and_a_dry_run_changes_nothing(agency: A
     # A DAG that waits for the snapshots is told of each, and one that waits for the summary once.
     paths = sorted(extra["path"] for extra in asset_events(snapshot_asset("many_instances").uri)[-3:])
     assert [path.removeprefix(f"{agency.folder}/").split("/")[0] for path in paths] == list(INSTANCES)
-    assert sorted(asset_events(snapshot_asset("many_instances", dataset="summary").uri)[-1]["paths"]) == paths
+    assert sorted(asset_events(snapshot_asset("many_instances", snapshot_name="summary").uri)[-1]["paths"]) == paths
     # The sample for DuckDB loads all of them, each as a source of its own.
     module = sample("load_snapshot_into_duckdb", agency.folder)
     module.SOURCES = [f"{agency.folder}/{conn_id}/snapshots" for conn_id in INSTANCES]
@@ -142,11 +142,11 @@ def test_a_failing_instance_is_named_and_the_others_go_on(agency: Agency, run: R
     agency.connect("client_b")
     for website in range(1, 6):
         agency.servers["client_a"].remove_website(website)
-    _, states, log = run(dry_run=True, only=["client_a"], accept=["count"])
+    _, states, log = run(dry_run=True, only=["client_a"], override_guards=["fewer_websites"])
     assert states["snapshot[0]"] == "failed"
-    assert "enter count in the field accept of the trigger form" in log
+    assert "select fewer_websites in the field override_guards of the trigger form" in log
     # Only those that were looked at are run again, and do what they missed.
-    state, states, log = run(only=["client_a", "client_b"], accept=["count"])
+    state, states, log = run(only=["client_a", "client_b"], override_guards=["fewer_websites"])
     assert (state, len(states), agency.lists()[1]) == ("success", 6, {SYNCED: 12})
     assert "client_a: 6 websites, 0 synced\nclient_b: 12 websites, 12 synced" in log
 
@@ -161,11 +161,11 @@ def test_a_failing_instance_is_named_and_the_others_go_on(agency: Agency, run: R
         ('["client_a", "../client_b"]', {}, "The ids of connections ../client_b are not allowed"),
         ('["client_a\\n"]', {}, "The ids of connections client_a\n are not allowed"),
         ('["client_a"]', {"only": ["client_a", "prod_db"]}, "only has prod_db; allowed: connections of the Variable"),
-        ('["client_a"]', {"accept": ["loss"]}, "accept without only is not allowed"),
+        ('["client_a"]', {"override_guards": ["entries_lost"]}, "override_guards without only is not allowed"),
     ],
 )
 def test_a_wrong_list_is_refused(listed: str, params: dict[str, Any], reason: str) -> None:
-    defaults: dict[str, Any] = {"only": [], "accept": []}
+    defaults: dict[str, Any] = {"only": [], "override_guards": []}
     instances = sample_dag("many_instances").get_task("instances").python_callable
     with pytest.raises(AirflowFailException, match=re.escape(reason)):
         instances(listed, {**defaults, **params})

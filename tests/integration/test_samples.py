@@ -63,11 +63,11 @@ def test_make_ui_sets_every_variable_that_a_sample_needs() -> None:
 
 def test_no_param_chooses_a_folder_a_file_or_a_connection(samples: dict[str, Any]) -> None:
     """They are constants of the file: who may trigger a DAG chooses among what its author allows."""
-    allowed = {"accept", "approved_digest", "domain", "dry_run", "only", "privacy", "prune"}
+    allowed = {"override_guards", "approved_digest", "domain", "dry_run", "only", "privacy", "prune"}
     assert {name for dag in samples.values() for name in dag.params} == allowed
 
 
-@pytest.mark.parametrize("forged", ["path", "changes", "snapshot_date"])
+@pytest.mark.parametrize("forged", ["path", "changes_path", "snapshot_date"])
 def test_no_event_chooses_what_is_read(analytics_sandbox: SandboxServer, tmp_path: Path, forged: str) -> None:
     """Who may send an asset event could have had rows of another folder loaded, and an address of the network asked."""
     own, other = str(tmp_path / "own"), str(tmp_path / "other")

@@ -505,7 +505,7 @@ class World:
         try:
             for one in operators:
                 if results and step.get("approved"):
-                    one.expected_digest = results[0]["digest"]
+                    one.approved_digest = results[0]["digest"]
                 results.append(one.execute(context))
         except Exception as error:  # every kind of error is red
             named = getattr(error, "failures", ())
@@ -526,15 +526,20 @@ class World:
         one = {part: step[part] for part in ("domain", "if_exists") if part in step} | step.get("settings", {})
         if "email" in one:
             one["email_reports"] = one.pop("email")
-        forced = ["empty", "delete", "public", "loss"] if step.get("force") else []
+        forced = ["empty_list", "many_deleted", "made_public", "entries_lost"] if step.get("force") else []
         keeps = "managed" in modes.values() or step.get("audit") or step.get("approved")
         state = {"state_path": str(self.folder / "state"), "list_name": _list_of(step)} if keeps else {}
-        many = {name: step.get("entries"), "mode": modes.get(name), "accept": ["empty", "no_match", *forced], **state}
+        many = {
+            name: step.get("entries"),
+            "mode": modes.get(name),
+            "override_guards": ["empty_list", "no_match", *forced],
+            **state,
+        }
         many |= {"websites": step.get("websites")}
         modes = dict.fromkeys(LISTS, "replace") | modes
         file = {"config": {**step.get("config", {}), "modes": modes}, "prune": step.get("prune", False), **state}
         stored = {"base_path": str(self.folder / "snapshots")}
-        snapshot = {"partition_date": step.get("day"), "accept": list(GUARDS), "late": "label", **stored}
+        snapshot = {"partition_date": step.get("day"), "override_guards": list(GUARDS), "on_late": "publish", **stored}
         kinds: dict[str, tuple[Any, dict[str, Any]]] = {
             "list": (websites.ListWebsitesOperator, {"favorite": step.get("favorite")}),
             "find": (websites.GetWebsiteOperator, one),
@@ -543,13 +548,13 @@ class World:
             "delete": (websites.DeleteWebsiteOperator, one),
             "syncexclude_ips": (exclusions.SyncExcludedIpsOperator, {**many, "networks": "as_is"}),
             "syncexclude_params": (exclusions.SyncExcludedParamsOperator, many),
-            "plan": (websites_as_code.PlanWebsitesOperator, {**file, "accept": forced}),
-            "apply": (websites_as_code.ApplyWebsitesOperator, {**file, "accept": forced}),
+            "plan": (websites_as_code.PlanWebsitesOperator, {**file, "override_guards": forced}),
+            "apply": (websites_as_code.ApplyWebsitesOperator, {**file, "override_guards": forced}),
             "drift": (websites_as_code.CheckDriftOperator, file),
             "snapshot": (snapshots.SnapshotWebsitesOperator, snapshot),
             "compare": (snapshots.CompareSnapshotsOperator, stored),
             "prune": (snapshots.PruneSnapshotsOperator, {"keep_days": 2, **stored}),
-            "export": (websites_as_code.ExportWebsitesOperator, {"config_path": str(self.folder / "websites.yaml")}),
+            "export": (websites_as_code.ExportWebsitesOperator, {"output_path": str(self.folder / "websites.yaml")}),
         }
         chosen = [kinds[kind] for kind in (["plan", "apply"] if step.get("approved") else [do + name])]
         common = {"task_id": do} | ({} if do in ("compare", "prune") else {"analytics_conn_id": connection})
@@ -731,7 +736,7 @@ class World:
             if do == "export":
                 told = sorted(yaml.safe_load((self.folder / "websites.yaml").read_text())["websites"] or ())
                 there = sorted(one["domain"] for one in after.values())
-                there = [one for one in there if one in told or not result["left_out"]]  # it says so
+                there = [one for one in there if one in told or not result["omitted"]]  # it says so
             else:
                 snapshot: Any = read_snapshot(str(self.folder / "snapshots"), step["day"]) if do == "snapshot" else None
                 told = sorted(str(one["id"]) for one in (result if do == "list" else snapshot.rows()))

@@ -43,13 +43,13 @@ for name, schedule in SCHEDULES.items():
     start = None if name == "cron_partition" else pendulum.datetime(2026, 1, 1, tz="UTC")
     with DAG(name, schedule=schedule, start_date=start, catchup=False):
         SnapshotWebsitesOperator(
-            task_id="snapshot", base_path=BASE_PATH, dataset=name
+            task_id="snapshot", base_path=BASE_PATH, snapshot_name=name
         ) >> TriggerDagRunOperator(
             task_id="trigger", trigger_dag_id=f"{name}_triggered", conf="{{ ti.xcom_pull('snapshot') | tojson }}"
         )
     consumers = {
-        "plain": [snapshot_asset(dataset=name)],
-        "partitioned": PartitionedAssetTimetable(assets=snapshot_asset(dataset=name, partitioned=True)),
+        "plain": [snapshot_asset(snapshot_name=name)],
+        "partitioned": PartitionedAssetTimetable(assets=snapshot_asset(snapshot_name=name, partitioned=True)),
         "triggered": None,
     }
     for kind, awaited in consumers.items():

@@ -14,13 +14,13 @@ SAMPLES = Path(__file__).parents[2] / "dags"
 def sample(name: str, folder: Path | str = "/nowhere") -> Any:
     """Return a new module of a sample DAG.
 
-    :param folder: where its files are: ``WEBSITE_ANALYTICS_FOLDER``.
+    :param folder: where its files are: ``ANALYTICS_FOLDER``.
     """
     spec = importlib.util.spec_from_file_location(name, SAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with mock.patch.dict(os.environ, {"WEBSITE_ANALYTICS_FOLDER": str(folder)}):
+    with mock.patch.dict(os.environ, {"ANALYTICS_FOLDER": str(folder)}):
         spec.loader.exec_module(module)
     return module
 

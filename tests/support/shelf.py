@@ -10,7 +10,13 @@ from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.readable import Redactor
-from airflow_provider_analytics.snapshots.catalog import Partition, Snapshot, dataset_of, list_snapshots, read_snapshot
+from airflow_provider_analytics.snapshots.catalog import (
+    Partition,
+    Snapshot,
+    list_snapshots,
+    read_snapshot,
+    snapshot_series,
+)
 from airflow_provider_analytics.snapshots.manifest import ListSource
 from airflow_provider_analytics.snapshots.rows import FieldReport, typed_columns
 from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
@@ -66,9 +72,9 @@ class Shelf:
     :param base: the base path, also as text.
     """
 
-    def __init__(self, base: StoragePath | str, dataset: str = "websites") -> None:
-        self.dataset = dataset_of(base, dataset)
-        self.base, self.fs = self.dataset.base, self.dataset.base.fs
+    def __init__(self, base: StoragePath | str, snapshot_name: str = "websites") -> None:
+        self.series = snapshot_series(base, snapshot_name)
+        self.base, self.fs = self.series.base, self.series.base.fs
 
     def take(
         self,
@@ -78,7 +84,7 @@ class Shelf:
         day: date | None = None,
         source: ListSource = SOURCE,
         filters: dict[str, Any] | None = None,
-        accept: Collection[str] = (),
+        override_guards: Collection[str] = (),
         is_late: Callable[[datetime], bool] = lambda _: False,
         clock: Callable[[], datetime] | None = None,
         writer: str | None = None,
@@ -94,19 +100,19 @@ class Shelf:
         found = websites(records) if isinstance(records, int) else records
         read = found if callable(found) else lambda: listing(found)
         return take_snapshot(
-            self.dataset,
+            self.series,
             day or now.date(),
             Origin(read, source, Stats(requests=3, retries=1), filters or {}),
             now=now,
             is_late=is_late,
             clock=clock or (lambda: now),
             writer=writer,
-            options=SnapshotOptions(**options, accept=frozenset(accept)),
+            options=SnapshotOptions(**options, override_guards=frozenset(override_guards)),
         )
 
     def read(self, day: date | str = DAY) -> Snapshot | None:
         """Return the snapshot of a day, None if there is none."""
-        return read_snapshot(self.base, day, self.dataset.name)
+        return read_snapshot(self.base, day, self.series.name)
 
     def count(self, day: date | str = DAY) -> int | None:
         """Return the number of rows of the snapshot of a day, None if there is no snapshot."""
@@ -115,7 +121,7 @@ class Shelf:
 
     def days(self, *, verify: bool = True) -> dict[int, bool]:
         """Return the days of the month that have a snapshot, newest first, and whether it is whole."""
-        found = list_snapshots(self.base, self.dataset.name, verify=verify)
+        found = list_snapshots(self.base, self.series.name, verify=verify)
         return {entry.day.day: entry.is_whole for entry in found}
 
 

@@ -30,7 +30,7 @@ def checkout() -> Path:
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
     """The environment that a person's shell would have: nothing of these tests' Airflow, nothing of make."""
-    ours = ("AIRFLOW_", "WEBSITE_ANALYTICS_", "MAKE", "MFLAGS", "PYTEST_")
+    ours = ("AIRFLOW_", "ANALYTICS_", "MAKE", "MFLAGS", "PYTEST_")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 

@@ -119,7 +119,7 @@ def test_every_command_is_run_and_the_secret_of_helm_is_a_connection(run: Run, s
     assert "Connection success!" in tested
     # What was set is there for the sample of which the document tells.
     assert json.loads(run("airflow variables get analytics_instances").splitlines()[-1])[0] == "client_a"
-    assert re.search(r"website_analytics *\| 4", run("airflow pools list"))
+    assert re.search(r"analytics *\| 4", run("airflow pools list"))
     variable = {
         "AIRFLOW_CONN_ANALYTICS_DEFAULT": here(CONNECTION, service),
         "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",

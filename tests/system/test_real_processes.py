@@ -99,7 +99,7 @@ def service(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         settings = {
             **sandbox.connection_env,
             **statsd.settings,
-            "WEBSITE_ANALYTICS_FOLDER": (home / "snapshots").as_uri(),
+            "ANALYTICS_FOLDER": (home / "snapshots").as_uri(),
             "AIRFLOW_CONN_IN_JSON": json.dumps(connection(sandbox, "in_json")),
             "AIRFLOW_CONN_AS_URI": f"analytics://:{sandbox.api_key}@{quote(sandbox.url, safe='')}?headers={way}",
             "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",

@@ -19,7 +19,7 @@ from cluster import postgres, program
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.snapshots.catalog import dataset_of, read_snapshot
+from airflow_provider_analytics.snapshots.catalog import read_snapshot, snapshot_series
 from airflow_provider_analytics.snapshots.manifest import ListSource
 from airflow_provider_analytics.snapshots.retention import remove_snapshot
 from airflow_provider_analytics.snapshots.rows import COLUMNS
@@ -107,8 +107,15 @@ def take(analytics_sandbox: Any, tmp_path: Path) -> Iterator[Callable[..., None]
 
         def taking(day: date, *, second: int = 0, **options: Any) -> None:
             now = datetime(day.year, day.month, day.day, 0, 2, second, tzinfo=UTC)
-            given = {"format": "parquet", "accept": frozenset({"count"}), "max_loss_fraction": 1, **options}
-            take_snapshot(dataset_of(f"{tmp_path}/analytics"), day, origin, now=now, options=SnapshotOptions(**given))
+            given = {
+                "format": "parquet",
+                "override_guards": frozenset({"fewer_websites"}),
+                "max_loss_fraction": 1,
+                **options,
+            }
+            take_snapshot(
+                snapshot_series(f"{tmp_path}/analytics"), day, origin, now=now, options=SnapshotOptions(**given)
+            )
 
         yield taking
 

@@ -23,7 +23,7 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import account_id
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.sandbox.server import SandboxServer
-from airflow_provider_analytics.snapshots.catalog import dataset_of
+from airflow_provider_analytics.snapshots.catalog import snapshot_series
 from airflow_provider_analytics.snapshots.manifest import ListSource
 from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
@@ -53,7 +53,7 @@ with DAG(
             analytics_conn_id=conn_id,
             base_path="{base_path}/" + conn_id,
             partition_date="{day}",
-            report=True,
+            html_report=True,
         )
 """
 #: Connection to what the log of its night has to show at once; its task has the same name.
@@ -66,7 +66,8 @@ TOLD = {
     "shrunk": [
         f"The list has 126 websites, 49.6% fewer than 250 on {YESTERDAY}",
         "Nothing was published.",
-        "If this is intended, set accept=['count'] on task shrunk for one run. This DAG has no Param accept.",
+        "If this is intended, set override_guards=['fewer_websites'] on task shrunk for one run. "
+        "This DAG has no Param override_guards.",
         "Not retried: someone has to review it first.",
     ],
     "wrong_key": [
@@ -119,7 +120,7 @@ def take_nights(sandbox: SandboxServer, base_path: Path, nights: int) -> None:
         midnight = datetime(TODAY.year, TODAY.month, TODAY.day, 0, 2, tzinfo=UTC)
         for before in range(nights, 0, -1):
             then = midnight - timedelta(days=before)
-            take_snapshot(dataset_of(str(base_path)), then.date(), origin, options=SnapshotOptions(), now=then)
+            take_snapshot(snapshot_series(str(base_path)), then.date(), origin, options=SnapshotOptions(), now=then)
             for number in range(before % 3):
                 sandbox.add_website(f"shop-{before}-{number}.example.com")
 
@@ -186,7 +187,7 @@ def ways(staged: Stage, screen: Screen) -> Screens:
 @pytest.mark.chosen
 def test_a_connection_is_filled_in_and_reopened(staged: Stage, screen: Screen, ways: Screens) -> None:
     ways.new_connection("stats", staged.connections["analytics_default"])
-    screen.sees("Base URL http://127.0.0.1", "API key", "Port (for the test)")
+    screen.sees("Base URL http://127.0.0.1", "API key", "Port")
     # Of the fields that every connection has, those that have no meaning here.
     assert not {"Login", "Schema"} & set(screen.in_sight().split(" "))
     screen.picture("connection")
@@ -232,7 +233,7 @@ def test_the_form_of_each_sample_names_and_explains_its_params(staged: Stage, sc
             first = min(params.values(), key=lambda param: form.index("".join(param["description"].split())))
             screen.sees(first["description"])
         screen.picture(f"trigger_{dag_id}")
-    assert {"dry_run", "accept", "only", "approved_digest"} <= explained
+    assert {"dry_run", "override_guards", "only", "approved_digest"} <= explained
 
 
 @pytest.mark.parametrize("night", TOLD)

@@ -46,7 +46,7 @@ def interface(checkout: Path, environment: dict[str, str], in_pictures: Callable
         shutil.copytree(checkout / folder, copy / folder)
     with subprocess.Popen(
         [sys.executable, str(copy / "scripts" / "ui.py")],
-        env={**environment, "WEBSITE_ANALYTICS_FOLDER": str(copy / "website_analytics")},
+        env={**environment, "ANALYTICS_FOLDER": str(copy / "analytics")},
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -141,7 +141,7 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     assert after[: len(before)] == [{**website, **UPDATED.get(website["domain"], {})} for website in before]
     created = {website["domain"]: website for website in after[len(before) :]}
     assert created == {domain: {**created[domain], **settings} for domain, settings in CREATED.items()}
-    trails = (interface.dags.parent / "website_analytics").glob("*/audit/**/*.jsonl")
+    trails = (interface.dags.parent / "analytics").glob("*/audit/**/*.jsonl")
     audited = "".join(file.read_text("utf-8") for file in trails)
     assert all(domain in audited for domain in (*CREATED, *UPDATED))
 

@@ -16,7 +16,7 @@ from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOpera
     [
         ({}, "analytics://analytics_default/websites"),
         ({"analytics_conn_id": "stats"}, "analytics://stats/websites"),
-        ({"dataset": "favourites"}, "analytics://analytics_default/favourites"),
+        ({"snapshot_name": "favourites"}, "analytics://analytics_default/favourites"),
         ({"favorite": True}, "analytics://analytics_default/websites?favorite=true"),
         (
             {"favorite": False, "search": "a b&c"},
@@ -53,7 +53,7 @@ def test_an_asset_that_nothing_would_update_is_refused() -> None:
     assert operator.outlets == [operator.asset]
 
 
-@pytest.mark.parametrize("name", ["base_path", "dataset", "search", "favorite", "analytics_conn_id"])
+@pytest.mark.parametrize("name", ["base_path", "snapshot_name", "search", "favorite", "analytics_conn_id"])
 @pytest.mark.parametrize("template", ["{{ params.x }}", "a-{% if x %}b{% endif %}"])
 def test_a_template_asks_for_the_asset_where_the_dag_is_parsed(name: str, template: str) -> None:
     arguments: dict[str, Any] = {"task_id": "a_task", "base_path": "/data", name: template}
@@ -69,7 +69,7 @@ def test_airflow_knows_the_addresses() -> None:
 
 @pytest.mark.parametrize("uri", ["analytics://stats/", "analytics://stats/a/b", "analytics:///websites"])
 def test_an_address_that_names_no_dataset_is_refused(uri: str) -> None:
-    with pytest.raises(ValueError, match=r"allowed: analytics://<connection id>/<dataset>"):
+    with pytest.raises(ValueError, match=r"allowed: analytics://<connection id>/<snapshot_name>"):
         sanitize_uri(urlsplit(uri))
 
 

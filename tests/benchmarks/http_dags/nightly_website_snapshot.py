@@ -9,7 +9,7 @@ import pendulum
 from airflow.providers.common.compat.sdk import Asset, Param, dag, task
 from airflow.providers.http.operators.http import HttpOperator
 
-BASE_PATH = str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics")
+BASE_PATH = str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics")
 
 
 @dag(
@@ -19,11 +19,11 @@ BASE_PATH = str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() /
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
-        "accept": Param(
+        "override_guards": Param(
             [],
             type="array",
             items={"type": "string"},
-            examples=["count", "source", "fields", "clock", "version"],
+            examples=["fewer_websites", "other_source", "missing_fields", "clock_skew", "newer_version"],
             description="Safety checks to override in this run",
         ),
         "prune": Param(False, type="boolean", description="Remove old snapshots"),
@@ -38,7 +38,7 @@ def nightly_website_snapshot():
         endpoint="api/v1/websites",
         data={
             "base_path": BASE_PATH,
-            "accept": "{{ params.accept | join(',') }}",
+            "override_guards": "{{ params.override_guards | join(',') }}",
         },
         outlets=[Asset(uri="website-snapshots://websites", name="website_snapshots")],
     )
@@ -61,7 +61,7 @@ def nightly_website_snapshot():
     @task
     def announce(written: dict, changes: dict) -> None:
         print(f"{written['count']} websites are in {written['path']}")
-        if written["first"]:
+        if written["is_first"]:
             print("This is the first snapshot: there is nothing to compare it with")
         elif changes["previous"] is None:
             print("The snapshot before is damaged: there is nothing to compare this one with")

@@ -26,7 +26,7 @@ def notify_on_drift():
         endpoint="api/v1/websites",
         data={"config_path": str(Path(__file__).with_name("websites.yaml"))},
         on_failure_callback=SmtpNotifier(
-            to="{{ var.value.website_analytics_notify }}",
+            to="{{ var.value.analytics_notify }}",
             subject="{{ (exception | string).splitlines()[0] | truncate(150) }}",
             html_content="<pre>{{ exception | string | e }}</pre>"
             '<p>The details are in <a href="{{ ti.log_url }}">the log</a>.</p>',

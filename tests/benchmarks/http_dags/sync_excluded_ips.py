@@ -9,7 +9,7 @@ import pendulum
 from airflow.providers.common.compat.sdk import Param, dag
 from airflow.providers.http.operators.http import HttpOperator
 
-STATE = str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics")
+STATE = str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics")
 
 
 @dag(
@@ -20,10 +20,10 @@ STATE = str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "we
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "accept": Param(
+        "override_guards": Param(
             [],
             type="array",
-            items={"type": "string", "enum": ["empty", "loss"]},
+            items={"type": "string", "enum": ["empty_list", "entries_lost"]},
             description="Safety checks to override in this run",
         ),
     },
@@ -39,7 +39,7 @@ def sync_excluded_ips():
             "exclude_ips": "{{ var.value.exclude_ips }}",
             "state_path": STATE,
             "dry_run": "{{ params.dry_run }}",
-            "accept": "{{ params.accept | join(',') }}",
+            "override_guards": "{{ params.override_guards | join(',') }}",
         },
     )
 

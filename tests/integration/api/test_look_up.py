@@ -223,7 +223,7 @@ def test_a_search_with_an_old_index_finds_no_deleted_website(analytics_sandbox: 
     analytics_sandbox.remove_website(1)
     analytics_sandbox.add_website("a.example")
 
-    result = DeleteWebsiteOperator(task_id="t", domain="a.example", ignore_missing=True).execute({})
+    result = DeleteWebsiteOperator(task_id="t", domain="a.example", ignore_if_missing=True).execute({})
 
     assert (result["deleted"], domains(analytics_sandbox)) == (True, [])
 

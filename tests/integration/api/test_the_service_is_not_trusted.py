@@ -88,20 +88,25 @@ def test_no_record_forges_a_log_a_plan_or_a_report(
 ) -> None:
     other = {**RECORD, "id": 2, "domain": "b.example", "exclude_ips": ""}
     base = str(tmp_path / "base")
-    snapshot: dict[str, Any] = {"base_path": base, "late": "label", "report": True}
+    snapshot: dict[str, Any] = {"base_path": base, "on_late": "publish", "html_report": True}
     with serving(other, RECORD):
         execute(GetWebsiteOperator, website_id=1)
         execute(GetAccountOperator)
         execute(SnapshotWebsitesOperator, **snapshot, partition_date="2026-01-01")
         synced = execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.9"], dry_run=True, state_path=f"{tmp_path}/s")
         file = {"websites": {"b.example": {"privacy": "public"}}}
-        planned = execute(PlanWebsitesOperator, config=file, prune=True, accept=["delete"])
-        execute(ExportWebsitesOperator, config_path=f"{tmp_path}/export.yaml")
+        planned = execute(PlanWebsitesOperator, config=file, prune=True, override_guards=["many_deleted"])
+        execute(ExportWebsitesOperator, output_path=f"{tmp_path}/export.yaml")
         with pytest.raises((AnalyticsError, AirflowFailException)) as failed:
             execute(UpdateWebsiteOperator, website_id=1, email_reports=True)
     changed = {**RECORD, "privacy": FORGED, "exclude_params": "x"}
     with serving(changed):
-        execute(SnapshotWebsitesOperator, **snapshot, partition_date="2026-01-02", accept=["source", "count", "fields"])
+        execute(
+            SnapshotWebsitesOperator,
+            **snapshot,
+            partition_date="2026-01-02",
+            override_guards=["other_source", "fewer_websites", "missing_fields"],
+        )
     execute(CompareSnapshotsOperator, base_path=base)
     pages = [path.read_text() for path in tmp_path.rglob("*") if path.suffix in (".md", ".html", ".yaml")]
     assert len(pages) == 4
@@ -135,7 +140,13 @@ def test_no_page_of_markdown_loads_a_picture_or_links_elsewhere(
     record = {**RECORD, "domain": markup, "privacy": f"{markup} ` {markup}", "exclude_params": markup.split()}
     with serving(record):
         file = {"websites": {"b.example": {"privacy": "private"}}}
-        execute(PlanWebsitesOperator, config=file, prune=True, accept=["delete", "empty"], state_path=str(tmp_path))
+        execute(
+            PlanWebsitesOperator,
+            config=file,
+            prune=True,
+            override_guards=["many_deleted", "empty_list"],
+            state_path=str(tmp_path),
+        )
     [page] = tmp_path.rglob("*.md")
     text = page.read_text()
     assert "evil.example" in text
@@ -214,7 +225,7 @@ def test_no_text_of_a_record_stops_a_snapshot(hostile: str, serving: Serving, ex
         {"id": 1, "domain": "a.example", "note": "R&D 100%"},
     ]
     with serving(*records):
-        taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path), report=True)
+        taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path), html_report=True)
         returned = execute(GetWebsiteOperator, website_id=2)
     assert taken["count"] == 2
     assert returned["note"].encode("utf-8", "replace") == HOSTILE[hostile].encode("utf-8", "replace")

@@ -89,10 +89,10 @@ def test_plan_and_drift_say_by_their_status_whether_there_are_changes(
     [file] = Path("state").rglob("plans/*.json")
     assert f"digest: {file.stem}\n" in capsys.readouterr().out
     assert file.stem in Path("shown.md").read_text()
-    assert main(["drift", "a.yaml"]) == 2
+    assert main(["plan", "a.yaml"]) == 2
     Path("a.yaml").write_text("websites: {a.example: {privacy: public}}")
     assert main(plan) == 0
-    assert main(["drift", "a.yaml"]) == 0
+    assert main(["plan", "a.yaml"]) == 0
     assert main(["validate", "a.yaml", "--format", "gitlab"]) == 0
     assert capsys.readouterr().out.endswith("[]\n")
     assert {request.method for request in analytics_sandbox.requests} == {"GET"}
@@ -104,7 +104,7 @@ def test_a_guard_that_trips_is_a_failure(analytics_sandbox: SandboxServer, tmp_p
     file.write_text("websites: {}")
     assert main(["plan", str(file), "--prune"]) == 1
     assert "a guard stops it" in capsys.readouterr().err
-    assert main(["plan", str(file), "--prune", "--accept", "empty"]) == 2
+    assert main(["plan", str(file), "--prune", "--override-guards", "empty_list"]) == 2
 
 
 def test_a_connection_that_is_given_twice_is_refused(capsys: Capture) -> None:
@@ -125,7 +125,7 @@ def test_a_connection_that_does_not_exist_is_named(
 
 
 def test_why_names_a_folder_without_lists(tmp_path: Path, capsys: Capture) -> None:
-    assert main(["why", "192.0.2.1", "--state-path", f"{tmp_path}/missing"]) == 1
+    assert main(["explain", "192.0.2.1", "--state-path", f"{tmp_path}/missing"]) == 1
     assert f"state_path='{tmp_path}/missing' has no lists" in capsys.readouterr().err
 
 
@@ -164,7 +164,11 @@ def test_commands_print_no_workflow_command_of_an_argument_or_a_website(
     file = tmp_path / "websites.yaml"
     file.write_text("modes: {exclude_params: replace}\nwebsites: {a.example: {exclude_params: [x]}}")
     assert main(["plan", str(file), "--markdown", str(tmp_path / "plan.md")]) in (0, 2)
-    for arguments in (["validate", name], ["why", name, "--state-path", name], ["plan", str(file), "--accept", name]):
+    for arguments in (
+        ["validate", name],
+        ["explain", name, "--state-path", name],
+        ["plan", str(file), "--override-guards", name],
+    ):
         assert main(arguments) in (1, 2)
     with pytest.raises(SystemExit):
         main(["plan", str(file), f"x\n{name}"])

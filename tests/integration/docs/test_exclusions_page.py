@@ -37,8 +37,8 @@ def test_the_return_value_has_these_keys_and_its_numbers_add_up(
     assert shown["states"].keys() == result["states"].keys()
     for one in (shown, result):
         assert sum(one["states"].values()) == one["updates"]
-        assert one["unchanged"] + one["updates"] == one["websites"]
-        assert len(one["changes"]) + one["changes_left_out"] <= one["updates"]
+        assert one["unchanged"] + one["updates"] == one["websites_compared"]
+        assert len(one["changes"]) + one["changes_omitted"] <= one["updates"]
 
 
 def test_the_command_prints_the_table(

@@ -178,7 +178,7 @@ def test_a_file_of_what_is_there(
     analytics_sandbox.seed(5)
     connect()
     [code] = [one for one in blocks("websites_as_code", "python") if "restore_file" in one]
-    execute(SnapshotWebsitesOperator, base_path=str(tmp_path), partition_date="2026-03-01", late="label")
+    execute(SnapshotWebsitesOperator, base_path=str(tmp_path), partition_date="2026-03-01", on_late="publish")
     run_block(code, **{"s3://analytics-data": str(tmp_path)})
     for name in ("websites", "restore"):
         assert execute(PlanWebsitesOperator, config_path=str(tmp_path / f"{name}.yaml"))["changes"] == []

@@ -105,7 +105,7 @@ def test_one_website_as_it_was(analytics_sandbox: SandboxServer, take: Callable[
     # An entry that was added after the snapshot is removed; a comment is sent only with an entry that is missing.
     analytics_sandbox.change_website(one["id"], exclude_ips="203.0.113.7 # moved\n198.51.100.9")
     done = recipe("One website as it was last week")
-    assert (done["export"]["websites"], done["apply"]["applied"]) == (1, 1)
+    assert (done["export"]["websites_exported"], done["apply"]["applied"]) == (1, 1)
     after = settings(analytics_sandbox)
     assert after["shop.example.com"] == {**before, "exclude_ips": "203.0.113.7 # moved\n203.0.113.8"}
     assert after["other.example.com"]["privacy"] == 0
@@ -123,7 +123,7 @@ def test_a_wrong_list_was_synced(
         analytics_sandbox.add_website(f"{number}.example.com", exclude_ips=f"# Ann\n203.0.113.{number} # office")
     take()
     before = settings(analytics_sandbox)
-    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.66"], mode="replace", accept=["loss"])
+    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.66"], mode="replace", override_guards=["entries_lost"])
     for website in analytics_sandbox.websites():
         analytics_sandbox.change_website(website["id"], email=1)  # what was changed since stays
     recipe("A wrong list was synced")

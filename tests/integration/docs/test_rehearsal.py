@@ -42,7 +42,7 @@ def test_the_rehearsal(
     analytics_sandbox.seed(120)
     connect()
     monkeypatch.setenv("AIRFLOW_VAR_PAGE_PASSWORD_REHEARSAL", "any-text-will-do")
-    execute(SnapshotWebsitesOperator, base_path=str(tmp_path), partition_date="2026-11-21", late="label")
+    execute(SnapshotWebsitesOperator, base_path=str(tmp_path), partition_date="2026-11-21", on_late="publish")
     analytics_sandbox.clear_requests()
 
     with SandboxServer() as copy:

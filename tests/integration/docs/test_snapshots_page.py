@@ -37,7 +37,7 @@ def test_the_code_of_the_page_writes_its_layout_and_returns_its_keys(
 
     names = run_block(read)
     assert (len(names["rows"]), names["newest"], names["damaged"]) == (12, None, [])
-    assert run_block(compare)["compare"]["first"]
+    assert run_block(compare)["compare"]["is_first"]
     assert run_block(prune)["prune"]["kept"] == 1
 
 

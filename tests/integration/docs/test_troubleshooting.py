@@ -205,7 +205,7 @@ def more_than_approved(world: World) -> None:
     state = str(world.folder)
     digest = world.plan({"websites": SHOP}, state_path=state)["digest"]
     blog = {"blog.example": {"privacy": "private"}}
-    world.apply({"websites": {**SHOP, **blog}}, state_path=state, expected_digest=digest)
+    world.apply({"websites": {**SHOP, **blog}}, state_path=state, approved_digest=digest)
 
 
 def file_cut(world: World) -> None:
@@ -273,7 +273,7 @@ CASES: dict[str, Callable[[World], Any]] = {
     "The list has 0 websites": lambda world: world.nights(20, 0),
     "is of another list": lambda world: world.snapshots({}, {"favorite": True}),
     "is over and has its snapshot": lambda world: world.snapshots(
-        {"partition_date": "2026-01-02", "late": "label"}, {"partition_date": "2026-01-02"}
+        {"partition_date": "2026-01-02", "on_late": "publish"}, {"partition_date": "2026-01-02"}
     ),
     "Airflow has no file system for": lambda world: world.snapshot(base_path="gs://my-bucket/analytics"),
     "cannot write the snapshot to": no_folder,
@@ -303,10 +303,10 @@ CASES: dict[str, Callable[[World], Any]] = {
     "invalid YAML": lambda world: world.file("websites: {"),
     "there is no such file": lambda world: world.execute(PlanWebsitesOperator, config_path="/no/such/websites.yaml"),
     "The plan is not the approved one: its digest is": lambda world: world.apply(
-        {"websites": SHOP}, expected_digest="a" * 64
+        {"websites": SHOP}, approved_digest="a" * 64
     ),
     "Planned now, but not approved": more_than_approved,
-    "The response has no digest of a plan": lambda world: world.apply({"websites": SHOP}, expected_digest=NO_DIGEST),
+    "The response has no digest of a plan": lambda world: world.apply({"websites": SHOP}, approved_digest=NO_DIGEST),
     "websites would be deleted": file_cut,
 }
 #: Other words of an error or a warning to the heading of the entry that has them, and to what makes them.

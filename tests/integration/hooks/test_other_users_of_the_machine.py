@@ -37,7 +37,7 @@ def test_lists_plans_and_audit_trails_are_for_their_owner(
     analytics_sandbox.add_website("a.example")
     arguments: dict[str, Any] = {"exclude_ips": ["192.0.2.1"], "list_name": "a", "state_path": f"{tmp_path}/new/state"}
     planned = execute(SyncExcludedIpsOperator, **arguments, dry_run=True)
-    execute(SyncExcludedIpsOperator, **arguments, expected_digest=planned["digest"])
+    execute(SyncExcludedIpsOperator, **arguments, approved_digest=planned["digest"])
     found = modes(tmp_path)
     written = {name for name in found if (tmp_path / name).is_file()}
     assert {Path(name).suffix for name in written} == {".json", ".md", ".jsonl"}
@@ -55,7 +55,7 @@ def test_snapshots_with_addresses_are_for_their_owner_as_lists_are(
     tmp_path: Path,
 ) -> None:
     with serving({"id": 1, "domain": "a.example"}):
-        execute(SnapshotWebsitesOperator, base_path=f"{tmp_path}/base", exclude_ips_as=how, report=True)
+        execute(SnapshotWebsitesOperator, base_path=f"{tmp_path}/base", exclude_ips_as=how, html_report=True)
     found = modes(tmp_path)
     assert {found[name] for name in found if (tmp_path / name).is_file()} == {file}
     assert {found[name] for name in found if (tmp_path / name).is_dir()} == {folder}
@@ -70,7 +70,7 @@ def test_exports_with_addresses_are_for_their_owner(
         file.parent.mkdir()
         file.write_text("")
     with serving({"id": 1, "domain": "a.example", "exclude_ips": "192.0.2.1"}):
-        execute(ExportWebsitesOperator, config_path=str(file))
+        execute(ExportWebsitesOperator, output_path=str(file))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == (0o755 if exists else 0o700)
 

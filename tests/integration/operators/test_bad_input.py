@@ -66,7 +66,7 @@ DELETES: Rows = [
     ({"website_id": "None"}, ["website_id='None'"]),
     ({"website_id": "1/../2"}, ["website_id='1/../2'"]),
     ({"domain": "None"}, ["domain='None'"]),
-    ({**ONE, "ignore_missing": "None"}, ["ignore_missing='None'"]),
+    ({**ONE, "ignore_if_missing": "None"}, ["ignore_if_missing='None'"]),
 ]
 ROWS: dict[Any, Rows] = {
     ListWebsitesOperator: LISTS,
@@ -90,7 +90,7 @@ ROWS: dict[Any, Rows] = {
         ),
         ({"config": {"websites": {"a.example": ANOTHER_SECRET}}}, ["allowed: connection:page_password"]),
     ],
-    ExportWebsitesOperator: [({"config_path": "/x.yaml", "base_path": ""}, ["base_path='' is not allowed"])],
+    ExportWebsitesOperator: [({"output_path": "/x.yaml", "base_path": ""}, ["base_path='' is not allowed"])],
 }
 
 

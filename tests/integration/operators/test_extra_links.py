@@ -30,9 +30,9 @@ def test_tasks_link_to_their_results(analytics_sandbox: SandboxServer, run_dag: 
         create = CreateWebsiteOperator(task_id="create", domain="a.example", privacy="private")
         update = UpdateWebsiteOperator(task_id="update", domain="a.example", favorite=True)
         get = GetWebsiteOperator(task_id="get", domain="a.example")
-        snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path=f"{tmp_path}/a b", report=True)
-        plain = SnapshotWebsitesOperator(task_id="plain", base_path=str(tmp_path), dataset="plain")
-        compare = CompareSnapshotsOperator(task_id="compare", base_path=str(tmp_path), dataset="plain")
+        snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path=f"{tmp_path}/a b", html_report=True)
+        plain = SnapshotWebsitesOperator(task_id="plain", base_path=str(tmp_path), snapshot_name="plain")
+        compare = CompareSnapshotsOperator(task_id="compare", base_path=str(tmp_path), snapshot_name="plain")
         create >> update >> get >> snapshot >> plain >> compare
         failed = GetWebsiteOperator(task_id="failed", domain="missing.example", trigger_rule="all_done")
         compare >> failed

@@ -105,8 +105,8 @@ OPERATORS: dict[type[BaseOperator], dict[str, Any]] = {
     SyncExcludedParamsOperator: {"exclude_params": ["utm"], "state_path": "{}/state"},
     PlanWebsitesOperator: {"config": CONFIG, "state_path": "{}/state"},
     ApplyWebsitesOperator: {"config": CONFIG, "state_path": "{}/state"},
-    CheckDriftOperator: {"config": CONFIG, "on_drift": "report"},
-    ExportWebsitesOperator: {"config_path": "{}/exported.yaml"},
+    CheckDriftOperator: {"config": CONFIG, "on_drift": "log"},
+    ExportWebsitesOperator: {"output_path": "{}/exported.yaml"},
     SnapshotWebsitesOperator: {"base_path": "{}/snapshots"},
     CompareSnapshotsOperator: {"base_path": "{}/snapshots"},
     PruneSnapshotsOperator: {"base_path": "{}/snapshots", "keep_days": 3},
@@ -120,7 +120,7 @@ NUMBERS = {"7", "10**30"}
 LINES = {"text with a line break"}
 #: Argument to the values that it accepts; an argument of one operator is named as ``Operator.argument``.
 ACCEPTED: dict[str, set[str]] = {
-    "accept": EMPTY,
+    "override_guards": EMPTY,
     "base_path": NOT_GIVEN,
     "compression": {"None", "text ''"},
     "config": {"empty list"},
@@ -136,7 +136,7 @@ ACCEPTED: dict[str, set[str]] = {
     "exclude_params_path": NOT_GIVEN,
     "favorite": FLAG | NOT_GIVEN,
     "ignore_fields": EMPTY,
-    "ignore_missing": FLAG,
+    "ignore_if_missing": FLAG,
     "is_dry_run": FLAG,
     "keep_days": NUMBERS,
     "keep_months": NUMBERS | {"0"},
@@ -145,7 +145,7 @@ ACCEPTED: dict[str, set[str]] = {
     "max_loss_fraction": {"0"},
     "max_records": NUMBERS,
     "mode": NOT_GIVEN,
-    "only_missing": FLAG,
+    "create_only": FLAG,
     "partition_date": {"None", "text ''", "text ' '", "text 'None'", "date", "datetime"},
     "password_from": NOT_GIVEN,
     "per_page": NOT_GIVEN,
@@ -153,9 +153,9 @@ ACCEPTED: dict[str, set[str]] = {
     "previous": {"None", "text ''", "text 'None'", "text ' '", "date"},
     "privacy": {"0", "None"},
     "prune": FLAG,
-    "release": EMPTY - NOT_GIVEN,
+    "unmanage_websites": EMPTY - NOT_GIVEN,
     "remove_damaged": FLAG,
-    "report": FLAG,
+    "html_report": FLAG,
     "resolve_names": FLAG,
     "search": NOT_GIVEN,
     "search_by": NOT_GIVEN,
@@ -172,7 +172,7 @@ ACCEPTED: dict[str, set[str]] = {
     "SnapshotWebsitesOperator.base_path": set(),
     "CompareSnapshotsOperator.base_path": set(),
     "PruneSnapshotsOperator.base_path": set(),
-    "ExportWebsitesOperator.config_path": set(),
+    "ExportWebsitesOperator.output_path": set(),
     "SnapshotWebsitesOperator.favorite": FLAG | NOT_GIVEN,
 }
 #: Attribute to argument, or to how the message names it, if they differ.

@@ -69,7 +69,7 @@ def test_no_secret_is_in_xcom_or_in_a_snapshot(
     website = {"id": 1, "domain": "a.example", "privacy": 2, **SECRET, **KEPT, **TOLD}
     left = {"id": 1, "domain": "a.example", "privacy": 2, **KEPT, **LEFT}
     with serving(website):
-        taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path), report=True)
+        taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path), html_report=True)
         assert execute(GetWebsiteOperator, website_id=1) == left
         assert execute(ListWebsitesOperator) == [left]
     with serving({**website, "note": f"see {page_password}", "other": "sales"}):
@@ -157,7 +157,7 @@ def test_export_of_a_snapshot_contains_no_secret_of_the_connection(
         execute(ExportWebsitesOperator, **arguments)
     assert parts_in((tmp_path / "export.yaml").read_text(), token) == []
     with serving({"id": 2, "domain": f"{token}.example"}):
-        execute(SnapshotWebsitesOperator, base_path=base, accept=["source", "fields"])
+        execute(SnapshotWebsitesOperator, base_path=base, override_guards=["other_source", "missing_fields"])
     with (
         serving(headers={"X-Token": token}),
         pytest.raises(AirflowFailException, match=r"The snapshot of .* a secret in the id or domain") as caught,

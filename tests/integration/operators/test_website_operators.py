@@ -149,13 +149,13 @@ def test_delete(sandbox: SandboxServer, connect_sandbox: Callable[..., None]) ->
         assert run(DeleteWebsiteOperator, website_id=1) == {"website_id": 1, "domain": None, "deleted": deleted}
         named = {"website_id": None, "domain": "B.example.com", "deleted": deleted}
         assert run(DeleteWebsiteOperator, domain="B.example.com") == named
-    assert run(DeleteWebsiteOperator, website_id=3, ignore_missing="false")["deleted"] is True
+    assert run(DeleteWebsiteOperator, website_id=3, ignore_if_missing="false")["deleted"] is True
     assert sandbox.websites() == []
     connect_sandbox("wrong_place", host=f"{sandbox.url}/elsewhere")
     connect_sandbox("wrong_key", password="wr0ng-key")
     refused: list[tuple[type[Exception], dict[str, Any]]] = [
-        (NotFoundError, {"website_id": 3, "ignore_missing": "false"}),
-        (DomainError, {"domain": "c.example.com", "ignore_missing": False}),
+        (NotFoundError, {"website_id": 3, "ignore_if_missing": "false"}),
+        (DomainError, {"domain": "c.example.com", "ignore_if_missing": False}),
         (AnalyticsError, {"website_id": 9, "analytics_conn_id": "wrong_place"}),
         (AnalyticsError, {"domain": "b.example.com", "analytics_conn_id": "wrong_place"}),
         (AirflowFailException, {"website_id": 9, "analytics_conn_id": "wrong_key"}),

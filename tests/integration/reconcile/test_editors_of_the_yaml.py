@@ -218,7 +218,7 @@ def test_a_file_of_the_folder_that_is_missing_is_no_deletion(folder: Path, night
     (folder / "b.yaml").symlink_to("renamed.yaml")
     assert main(["validate", str(folder)]) == 1
     with pytest.raises(AirflowFailException, match=r"b\.yaml:1: cannot be read: No such file or directory"):
-        night.plan(config_path=str(folder), prune=True, accept=["delete"])
+        night.plan(config_path=str(folder), prune=True, override_guards=["many_deleted"])
 
 
 @pytest.mark.parametrize("text", ["[" * 5000, "a: &a [*a]", "&a {*a: 1}", "{" * 5000, '{"websites": [[]]}'])

@@ -34,7 +34,7 @@ def plant(folder: Path, name: str) -> None:
 def test_folder_is_read_with_all_endings_of_yaml(name: str, folder: Path, night: Night) -> None:
     night.add(3)
     plant(folder, name)
-    result = night.apply(config_path=str(folder), prune=True, accept=["delete"])
+    result = night.apply(config_path=str(folder), prune=True, override_guards=["many_deleted"])
     assert result["deletes"] == 1
     assert [website["domain"] for website in night.sandbox.websites()] == ["1.example", "2.example"]
 
@@ -60,7 +60,7 @@ def test_folder_fails_if_a_file_with_websites_would_be_left_out(
     assert main(["validate", str(folder)]) == 1
     assert name in capsys.readouterr().err
     with pytest.raises(AirflowFailException, match=rf"{name} would not be read, but may contain websites"):
-        night.apply(config_path=str(folder), prune=True, accept=["delete"])
+        night.apply(config_path=str(folder), prune=True, override_guards=["many_deleted"])
     assert len(night.sandbox.websites()) == 3
 
 
@@ -99,7 +99,7 @@ def test_folder_ignores_files_that_contain_no_websites(folder: Path, night: Nigh
     ):
         plant(folder, name)
     night.add(1)
-    assert night.plan(config_path=str(folder))["websites"] == 1
+    assert night.plan(config_path=str(folder))["websites_compared"] == 1
     assert main(["validate", str(folder)]) == 0
 
 
@@ -108,7 +108,7 @@ def test_object_storage_fails_if_a_file_with_websites_would_be_left_out(memory: 
     night.add(3)
     memory.pipe_file("/files/a.yaml", (WEBSITE % 1).encode())
     memory.pipe_file("/files/b.YML", (WEBSITE % 2).encode())
-    assert night.plan(config_path="memory://files", prune=True, accept=["delete"])["deletes"] == 1
+    assert night.plan(config_path="memory://files", prune=True, override_guards=["many_deleted"])["deletes"] == 1
     memory.pipe_file("/files/team/d.yaml", (WEBSITE % 3).encode())
     with pytest.raises(AirflowFailException, match=r"team/d\.yaml would not be read"):
         night.plan(config_path="memory://files", prune=True)

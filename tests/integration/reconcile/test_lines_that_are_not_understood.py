@@ -56,7 +56,7 @@ def test_replace_removes_a_line_that_is_not_understood_and_the_guard_counts_it(n
     night.add(12, exclude_ips="192.168.*.*\n10/8")
     with pytest.raises(AirflowFailException, match="24"):
         night.sync("203.0.113.7", mode="replace")
-    result = night.sync("203.0.113.7", mode="replace", accept=["loss"])
+    result = night.sync("203.0.113.7", mode="replace", override_guards=["entries_lost"])
     assert (result["entries_removed"], set(night.lists())) == (24, {"203.0.113.7"})
 
 
@@ -65,7 +65,7 @@ def test_sync_sends_any_line_as_it_is_and_removes_it_when_it_leaves_the_list(nig
     for networks in ("reject", "expand"):
         with pytest.raises(AirflowFailException, match="is not an IP address"):
             night.managed(*LINES, networks=networks)
-    listed = {"networks": "as_is", "accept": ["loss"]}
+    listed = {"networks": "as_is", "override_guards": ["entries_lost"]}
     assert night.managed(*LINES, "203.0.113.0/24", **listed)["verified"] is True
     assert [set(text.splitlines()) for text in night.lists()] == [{*LINES, "203.0.113.0/24"}] * 2
     assert night.managed("203.0.113.0/24", **listed)["entries_removed"] == 2 * len(LINES)
@@ -89,7 +89,7 @@ def test_export_keeps_lines_that_are_not_understood_and_plans_to_nothing(
     night.add("a.example", exclude_ips="\n".join([*LINES, "192.0.2.7 # Ann", "# the end"]), exclude_params="a - b\nc,d")
     night.add("b.example", exclude_ips="192.0.2.7")
     file = str(tmp_path / "exported.yaml")
-    assert execute(ExportWebsitesOperator, config_path=file)["left_out"] == 0
+    assert execute(ExportWebsitesOperator, output_path=file)["omitted"] == 0
     exported = yaml.safe_load(Path(file).read_text())
     assert exported["networks"] == "as_is"
     assert len(exported["websites"]["a.example"]["exclude_ips"]) == len(LINES) + 2
@@ -105,8 +105,8 @@ def test_restore_brings_back_lines_that_are_not_understood(
     snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path=base, partition_date=None).execute({})
     night.sandbox.change_website(1, exclude_ips="192.0.2.99")
     file = str(tmp_path / "restore.yaml")
-    execute(ExportWebsitesOperator, config_path=file, base_path=base, snapshot_date=snapshot["snapshot_date"])
-    night.apply(config_path=file, accept=["loss"])
+    execute(ExportWebsitesOperator, output_path=file, base_path=base, snapshot_date=snapshot["snapshot_date"])
+    night.apply(config_path=file, override_guards=["entries_lost"])
     assert night.lists() == [before]
 
 

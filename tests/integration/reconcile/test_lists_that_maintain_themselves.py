@@ -109,7 +109,7 @@ def test_a_name_counts_and_not_its_addresses(night: Night, world: World, sync: S
     world.answers |= {VPN: [f"1.1.2.{number}" for number in range(20)], "new.example": ["1.1.1.5", "1.1.1.6"]}
     sync("1.1.1.1", VPN)
     world.answers[VPN] = ["1.1.1.1"]
-    assert sync("1.1.1.1", VPN)["unsafe"] is sync("new.example")["unsafe"] is None
+    assert sync("1.1.1.1", VPN)["guard_message"] is sync("new.example")["guard_message"] is None
     assert lists(night) == [["1.1.1.5", "1.1.1.6"]]
 
 
@@ -274,7 +274,7 @@ def test_why_an_address_is_there(night: Night, world: World, sync: Sync, capsys:
     def why(*arguments: str) -> list[list[str]]:
         """Return the cells of the table, with the exit status before them."""
         capsys.readouterr()
-        status = main(["why", *arguments, "--state-path", str(night.folder)])
+        status = main(["explain", *arguments, "--state-path", str(night.folder)])
         lines = capsys.readouterr().out.splitlines()
         return [[str(status)], *([cell.strip() for cell in line.split("  ") if cell] for line in lines)]
 

@@ -45,7 +45,7 @@ def test_mapped_tasks_with_different_entries_ask_for_a_list_name(
     nights: Nights, first: list[str], second: list[str]
 ) -> None:
     def run(entries: list[str], arguments: dict[str, Any]) -> None:
-        nights.sync("shared", *entries, accept=["empty"], **arguments)
+        nights.sync("shared", *entries, override_guards=["empty_list"], **arguments)
 
     for _ in range(3):
         [error] = mapped(nights, run, first, second)

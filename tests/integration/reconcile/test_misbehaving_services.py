@@ -224,7 +224,7 @@ def test_a_delete_is_verified_whatever_the_service_says_of_what_is_gone(
     assert night.execute(DeleteWebsiteOperator, domain="1.example")["deleted"] is True
     by_hook("delete_website", 2)
     config = {"defaults": {"privacy": "public"}, "websites": {}}
-    result = night.apply(config=config, prune=True, accept=["empty", "delete"])
+    result = night.apply(config=config, prune=True, override_guards=["empty_list", "many_deleted"])
     assert (result["applied"], result["verified"]) == (1, True)
     assert night.sandbox.websites() == []
 
@@ -241,7 +241,7 @@ def test_a_delete_that_is_not_done_is_never_green(night: Night, how: str) -> Non
     with pytest.raises(NotAppliedError, match="still exists"):
         by_hook("delete_website", 1)
     with pytest.raises((BulkError, AirflowFailException), match="still exists"):
-        night.apply(config={"websites": {}}, prune=True, accept=["empty", "delete"])
+        night.apply(config={"websites": {}}, prune=True, override_guards=["empty_list", "many_deleted"])
     assert len(night.sandbox.websites()) == 2
 
 
@@ -287,7 +287,9 @@ def test_one_answer_that_a_website_does_not_exist_is_not_believed(night: Night, 
     night.sandbox.fault(name, target="/2$" if "delete" in operation else "/1$", status=404)
     config: dict[str, Any] = {"websites": {"1.example": {}}}
     with pytest.raises(BulkError, match=r"\d\.example"):
-        night.apply(config=config, prune=True, accept="delete") if "delete" in operation else night.sync(NEW)
+        night.apply(config=config, prune=True, override_guards="many_deleted") if "delete" in operation else night.sync(
+            NEW
+        )
 
 
 def test_websites_of_different_kinds_are_not_ruined_one_by_one(night: Night) -> None:
@@ -387,7 +389,7 @@ def test_flag_that_is_read_as_text_names_the_extra(night: Night) -> None:
 def test_first_create_and_first_delete_are_verified_before_the_others(night: Night) -> None:
     night.add(20)
     websites = {f"new{number}.example": {"privacy": "private"} for number in range(5)}
-    night.apply(config={"websites": websites}, prune=True, accept=["delete", "empty"])
+    night.apply(config={"websites": websites}, prune=True, override_guards=["many_deleted", "empty_list"])
     requests = night.sandbox.requests
     for operation in ("create", "delete"):
         first, second, *_ = [number for number, one in enumerate(requests) if one.operation == operation]

@@ -60,7 +60,7 @@ def test_file_changes_and_deletes_only_the_website_of_exactly_this_domain(night:
 def test_export_and_single_operators_find_the_website_of_exactly_this_domain(night: Night, execute: Execute) -> None:
     night.add(" ".join(NEAR))
     path = str(night.folder / "exported.yaml")
-    assert execute(ExportWebsitesOperator, config_path=path)["left_out"] == len(NEAR) - 1
+    assert execute(ExportWebsitesOperator, output_path=path)["omitted"] == len(NEAR) - 1
     assert execute(GetWebsiteOperator, domain="example.com")["id"] == 1
     assert execute(DeleteWebsiteOperator, domain="EXAMPLE.com.")["deleted"] is True
     assert [website["domain"] for website in night.sandbox.websites()] == NEAR[1:]

@@ -34,7 +34,7 @@ Run = Callable[..., Any]
 def inbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
     with mail_server() as inbox:
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
-        monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_NOTIFY", "team@example.com")
+        monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_NOTIFY", "team@example.com")
         yield inbox
 
 
@@ -51,7 +51,7 @@ def test_sample_sync_excluded_ips(run_dag: RunDag, night: Night, monkeypatch: py
     # The list is cut: it fails at once, until somebody accepts it.
     refused = sync(whole[0])
     assert (refused.state, refused.try_number) == ("failed", 1)
-    assert sync(whole[0], accept=["loss"]).returned["entries_removed"] == 12
+    assert sync(whole[0], override_guards=["entries_lost"]).returned["entries_removed"] == 12
     assert night.lists() == ["9.9.9.9\n203.0.113.7"]
     assert len(list(night.folder.rglob("audit/*/*.jsonl"))) == 2
 
@@ -118,7 +118,7 @@ def test_somebody_answers_the_sample_websites_as_code(
 def test_a_guard_within_a_group_names_what_the_author_of_the_dag_can_change(
     run_dag: RunDag, night: Night, task_log: Callable[[], str]
 ) -> None:
-    from airflow_provider_analytics.operators.approvals import exclusion_list, websites_as_code
+    from airflow_provider_analytics.operators.task_groups import exclusion_list, websites_as_code
 
     night.add(1)
     with DAG("groups", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
@@ -127,7 +127,10 @@ def test_a_guard_within_a_group_names_what_the_author_of_the_dag_can_change(
     outcome = run_dag(dag)
     assert [outcome.tasks[name].state for name in ("websites.check", "office.plan")] == ["failed", "failed"]
     for group in ("websites_as_code('websites', ...)", "exclusion_list('office', ...)"):
-        assert f"set accept=['empty'] in {group} for one run. This DAG has no Param accept." in task_log()
+        assert (
+            f"set override_guards=['empty_list'] in {group} for one run. This DAG has no Param override_guards."
+            in task_log()
+        )
 
 
 @pytest.mark.sample("sync_excluded_ips_with_approval")
@@ -168,7 +171,7 @@ def test_sample_sync_excluded_ips_with_approval(
     # What a guard refuses is not put up for approval, unless somebody wants it.
     refused = {name: task.state for name, task in run("203.0.113.7").items() if name != "plan"}
     assert refused == {"check": "failed", "approve": "upstream_failed", "apply": "upstream_failed"}
-    assert run("203.0.113.7", accept=["loss"])["apply"].returned["applied"] == 150
+    assert run("203.0.113.7", override_guards=["entries_lost"])["apply"].returned["applied"] == 150
     assert night.lists() == ["9.9.9.9\n203.0.113.7"] * 150
 
 

@@ -64,7 +64,7 @@ def test_the_states_are_disjoint_add_up_and_are_true(analytics_sandbox: SandboxS
 
     with AnalyticsHook() as hook:
         source = replace(parse_websites(config), prune=True)
-        planned = plan(hook.client, source, scope={}, max_loss_fraction=1.0, accept=GUARDS)
+        planned = plan(hook.client, source, scope={}, max_loss_fraction=1.0, override_guards=GUARDS)
         for fault in faults:
             analytics_sandbox.fault(**fault)
         outcome = planned.apply(lambda change: trail.append(change.domain))

@@ -37,7 +37,7 @@ def test_an_address_that_another_list_has_stays_and_log_and_why_name_that_list(
     nights.sync("office", OTHER)
     assert nights.everywhere() == {SHARED, OTHER}
     assert f"{SHARED} (list 'vpn') on 3 websites" in task_log()
-    assert main(["why", SHARED, "--state-path", str(nights.folder)]) == 0
+    assert main(["explain", SHARED, "--state-path", str(nights.folder)]) == 0
     header, *rows = capfd.readouterr().out.splitlines()
     assert header.startswith("ENTRY")
     assert [row.split("  ")[1].strip() for row in sorted(rows)] == ["office (exclude_ips)", "vpn (exclude_ips)"]
@@ -49,17 +49,17 @@ def test_an_address_that_another_list_has_stays_and_log_and_why_name_that_list(
 
 def test_one_of_two_addresses_leaves_without_accept_and_an_empty_list_needs_it(nights: Nights) -> None:
     nights.sync("office", *OFFICES[:2])
-    assert nights.sync("office", OFFICES[0])["unsafe"] is None
+    assert nights.sync("office", OFFICES[0])["guard_message"] is None
     with pytest.raises(
-        AirflowFailException, match=r"(?s)exclude_ips is empty\..*set accept=\['empty'\] on task office"
+        AirflowFailException, match=r"(?s)exclude_ips is empty\..*set override_guards=\['empty'\] on task office"
     ):
         nights.sync("office")
     assert nights.everywhere() == {OFFICES[0]}
     nights.sync("office", *(f"192.0.2.{number}" for number in range(12)))
-    nights.sync("office", accept=["empty"])
+    nights.sync("office", override_guards=["empty_list"])
     assert nights.everywhere() == set()
     # The night after, nothing is left to lose.
-    assert nights.sync("office")["unsafe"] is None
+    assert nights.sync("office")["guard_message"] is None
 
 
 @pytest.mark.parametrize("whose", ["office", "vpn"])
@@ -168,7 +168,7 @@ def test_a_field_of_a_file_that_is_not_managed_any_more_is_guarded_and_left(nigh
         file({"exclude_ips": "replace"}, "192.0.2.1")
     with pytest.raises(AirflowFailException, match="12 of 12 entries left the list 'file'"):
         file({})
-    file({"exclude_ips": "replace"}, "192.0.2.1", accept=["loss"])
+    file({"exclude_ips": "replace"}, "192.0.2.1", override_guards=["entries_lost"])
     # Another list may remove what the file does not manage any more.
     nights.sync("office", "192.0.2.1", "192.0.2.99")
     nights.sync("office", "192.0.2.99")
@@ -184,7 +184,7 @@ def test_a_list_owns_nothing_on_websites_that_it_never_selected(nights: Nights, 
     nights.sync("office", "192.0.2.1", "192.0.2.2", **selection)
     nights.sync("office", "192.0.2.1", **selection)
     nights.sandbox.change_website(1, exclude_ips="192.0.2.2")
-    nights.sync("office", "192.0.2.1", release=[CORP], **selection, accept=["no_match"])
+    nights.sync("office", "192.0.2.1", unmanage_websites=[CORP], **selection, override_guards=["no_match"])
     assert nights.lists()[CORP] == {"192.0.2.2"}
     nights.sync("office", "192.0.2.1")
     assert nights.lists()[CORP] == {"192.0.2.1", "192.0.2.2"}
@@ -195,7 +195,7 @@ def test_why_says_for_which_websites_and_services_a_list_has_an_entry(
 ) -> None:
     def column(number: int) -> list[str]:
         capsys.readouterr()
-        assert main(["why", "192.0.2.1", "--state-path", str(nights.folder)]) == 0
+        assert main(["explain", "192.0.2.1", "--state-path", str(nights.folder)]) == 0
         return [re.split("  +", line)[number] for line in capsys.readouterr().out.splitlines()]
 
     nights.sync("first", "192.0.2.1", except_websites=[CORP])
@@ -225,11 +225,11 @@ def test_the_error_of_a_guard_keeps_what_was_accepted(nights: Nights) -> None:
     offices = [f"203.0.113.{number}" for number in range(12)]
     nights.sync("office", *offices)
     wrong: dict[str, Any] = {"except_websites": ["*.typo.example"]}
-    with pytest.raises(AirflowFailException, match=re.escape("set accept=['loss'] on")):
+    with pytest.raises(AirflowFailException, match=re.escape("set override_guards=['entries_lost'] on")):
         nights.sync("office", offices[0], **wrong)
-    with pytest.raises(AirflowFailException, match=re.escape("set accept=['loss', 'no_match'] on")):
-        nights.sync("office", offices[0], accept=["loss"], **wrong)
-    nights.sync("office", offices[0], accept=["no_match", "loss"], **wrong)
+    with pytest.raises(AirflowFailException, match=re.escape("set override_guards=['entries_lost', 'no_match'] on")):
+        nights.sync("office", offices[0], override_guards=["entries_lost"], **wrong)
+    nights.sync("office", offices[0], override_guards=["no_match", "entries_lost"], **wrong)
     assert nights.everywhere() == {offices[0]}
 
 
@@ -277,7 +277,7 @@ def test_forged_table_removes_no_entries_of_others_without_a_guard(nights: Night
     with pytest.raises(AirflowFailException, match=expected):
         nights.sync("office", *OFFICES)
     assert nights.everywhere() == {*OFFICES, *TYPED}
-    assert nights.sync("office", *OFFICES, accept=["loss"])["entries_removed"] == 2000
+    assert nights.sync("office", *OFFICES, override_guards=["entries_lost"])["entries_removed"] == 2000
 
 
 def test_entries_of_a_killed_run_are_removed_by_the_next_one_without_accept(nights: Nights) -> None:

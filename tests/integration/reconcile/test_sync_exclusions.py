@@ -26,7 +26,7 @@ def test_merge_keeps_what_is_there_and_sends_only_differences(night: Night) -> N
         "203.0.113.8\r\n  203.0.113.7 \r\n",
         "203.0.113.7\n203.0.113.8",
     ]
-    assert [result[name] for name in ("websites", "updates", "applied", "unchanged")] == [3, 2, 2, 1]
+    assert [result[name] for name in ("websites_compared", "updates", "applied", "unchanged")] == [3, 2, 2, 1]
     assert [result[name] for name in ("entries_added", "entries_removed", "verified")] == [3, 0, True]
     # Each website is shown before it is changed, and again afterwards: the list would take as many requests.
     assert night.operations == {"list": 2, "show": 6, "update": 2}
@@ -42,12 +42,12 @@ def test_the_guard_trips_before_anything_is_sent(night: Night) -> None:
     with pytest.raises(AirflowFailException, match=r"^20 of 30 exclude_ips entries would be lost"):
         night.sync(**wiped)
     assert night.operations == {"list": 2}
-    assert night.sync(**wiped, accept="loss")["entries_removed"] == 20
-    with pytest.raises(AirflowFailException, match=r"(?s)exclude_ips is empty\. .*accept=\['empty'\]"):
+    assert night.sync(**wiped, override_guards="entries_lost")["entries_removed"] == 20
+    with pytest.raises(AirflowFailException, match=r"(?s)exclude_ips is empty\. .*override_guards=\['empty'\]"):
         night.sync(exclude_ips="# all gone\n", mode="replace")
     with pytest.raises(AirflowFailException, match="Not retried: someone has to review it first"):
-        night.sync(mode="replace", accept="empty")
-    night.sync(mode="replace", accept=["empty", "loss"])
+        night.sync(mode="replace", override_guards="empty_list")
+    night.sync(mode="replace", override_guards=["empty_list", "entries_lost"])
     assert set(night.lists()) <= {None, ""}
 
 
@@ -99,9 +99,9 @@ def test_selectors_exceptions_and_further_entries(night: Night) -> None:
     night.execute(SyncExcludedParamsOperator, exclude_params=["gclid"], websites={"favorite": True})
     night.execute(SyncExcludedParamsOperator, exclude_params=["fbclid"], websites={"search": "other"})
     assert night.lists("exclude_params") == [None, "gclid", None, "fbclid"]
-    unmatched: dict[str, Any] = {"accept": ["no_match"]}
+    unmatched: dict[str, Any] = {"override_guards": ["no_match"]}
     assert night.sync("1.1.1.1", **unmatched, websites=["www.example.com", "b.example"])["applied"] == 1
-    assert night.sync("1.1.1.1", **unmatched, websites={"search": "zzz"})["websites"] == 0
+    assert night.sync("1.1.1.1", **unmatched, websites={"search": "zzz"})["websites_compared"] == 0
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,10 @@ def test_selectors_exceptions_and_further_entries(night: Night) -> None:
         ({"per_website": "a.example"}, r"per_website='a\.example' is not allowed; allowed: a dict"),
         ({"mode": "merged"}, "did you mean merge"),
         ({"max_loss_fraction": 30}, "allowed: 0 to 1"),
-        ({"release": ["1.example"]}, "release is not allowed with mode='merge'; allowed: mode='managed'"),
+        (
+            {"unmanage_websites": ["1.example"]},
+            "unmanage_websites is not allowed with mode='merge'; allowed: mode='managed'",
+        ),
     ],
 )
 def test_bad_arguments_fail_without_a_retry_and_without_a_change(
@@ -152,11 +155,11 @@ def test_a_website_can_be_given_back_its_own_list(night: Night) -> None:
     spared = {"except_websites": ["2.example"]}
     night.managed("203.0.113.8", **spared)
     assert night.lists()[1] == "10.0.0.1\n203.0.113.7\n10.0.0.2"
-    result = night.managed("203.0.113.8", **spared, release=["2.*"])
+    result = night.managed("203.0.113.8", **spared, unmanage_websites=["2.*"])
     assert (result["applied"], result["entries_removed"], result["verified"]) == (1, 1, True)
     assert night.lists() == ["10.0.0.1\n203.0.113.8", "10.0.0.1\n10.0.0.2", "10.0.0.1\n203.0.113.8"]
-    with pytest.raises(AirflowFailException, match="release is not allowed with a filter in websites"):
-        night.managed("203.0.113.8", **spared, release=["2.example"], websites={"search": "2"})
+    with pytest.raises(AirflowFailException, match="unmanage_websites is not allowed with a filter in websites"):
+        night.managed("203.0.113.8", **spared, unmanage_websites=["2.example"], websites={"search": "2"})
 
 
 def test_a_list_may_be_a_file_and_further_entries_the_text_of_an_object(night: Night) -> None:
@@ -180,7 +183,7 @@ def test_an_approved_plan_of_a_list_is_applied_whole_or_not_at_all(night: Night,
     night.add(5, exclude_ips="10.0.0.1")
     plan = night.managed("1.1.1.1", "2.2.2.2", mode="merge", dry_run=True)
     assert plan["scope"].keys() == {"service", "account", "field", "mode", "max_loss_fraction"}
-    approved: dict[str, Any] = {"mode": "merge", "expected_digest": plan["digest"]}
+    approved: dict[str, Any] = {"mode": "merge", "approved_digest": plan["digest"]}
     for entries in (["1.1.1.1"], ["1.1.1.1", "2.2.2.2", "6.6.6.6"]):
         with pytest.raises(AirflowFailException, match="not the approved one"):
             night.managed(*entries, **approved)
@@ -246,8 +249,8 @@ def selected(night: Night, *websites: Any, **arguments: Any) -> tuple[int, Count
     """Return how many websites a dry run selects, and its requests."""
     night.sandbox.clear_requests()
     result = night.sync(PART, websites=list(websites), dry_run=True, **arguments)
-    assert result["updates"] == result["websites"]
-    return result["websites"], night.operations
+    assert result["updates"] == result["websites_compared"]
+    return result["websites_compared"], night.operations
 
 
 @pytest.mark.usefixtures("domains")
@@ -262,7 +265,7 @@ def test_a_few_ids_are_shown_and_more_are_read_from_the_list(night: Night) -> No
     assert selected(night, "*") == (940, {"list": 12})
     assert selected(night, 1, 2, except_websites=[2]) == (1, {"list": 1, "show": 2})
     # What is not there is looked for in the list, as one "not found" may be wrong; for nothing, nothing is read.
-    unmatched: dict[str, Any] = {"accept": ["no_match"]}
+    unmatched: dict[str, Any] = {"override_guards": ["no_match"]}
     assert selected(night, 1, 4711, **unmatched) == (1, {"account": 1, "list": 1, "show": 3})
     assert selected(night, **unmatched) == (0, {})
     night.sandbox.fault("show", target="/2$", status=422)

@@ -252,7 +252,7 @@ def test_a_killed_apply_of_an_approved_plan_converges_on_the_next_run(night: Nig
 
     write("203.0.113.7")
     prune: dict[str, Any] = {**night.state, "prune": True}
-    approved = {"prune": True, "expected_digest": night.plan(**prune)["digest"]}
+    approved = {"prune": True, "approved_digest": night.plan(**prune)["digest"]}
     kill("ApplyWebsitesOperator", config_path=str(night.file), **approved)
     night.apply(**night.state, **approved)
     assert state() == (Counter(domains), {1}, {True}, {"203.0.113.7"})

@@ -42,8 +42,8 @@ def test_plan_then_apply_then_nothing(
     assert Plan.from_dict(json.loads(plan_path.read_text())).digest == plan["digest"]
     assert "password_from: `connection:page_password`" in plan_path.with_suffix(".md").read_text()
 
-    answer = {"chosen_options": ["Approve"], "params_input": {"digest": plan["digest"]}}
-    approved = {**night.state, "expected_digest": answer}
+    answer = {"chosen_options": ["Approve"], "params_input": {"approved_digest": plan["digest"]}}
+    approved = {**night.state, "approved_digest": answer}
     applied = night.apply(**approved)
     states = {**plan["states"], "applied": 2}
     # What a password is, no record shows.
@@ -76,13 +76,13 @@ def test_only_the_approved_plan_is_applied(night: Night, monkeypatch: pytest.Mon
         another.add_website("1.example")
         elsewhere.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", another.connection_json())
         with pytest.raises(AirflowFailException, match="The plan is not the approved one"):
-            night.apply(**night.state, expected_digest=digest)
+            night.apply(**night.state, approved_digest=digest)
         assert [website["privacy"] for website in another.websites()] == [0]
     night.write("websites: {1.example: {privacy: private, email: true}}")
     # An empty template must not apply what nobody approved.
     for expected in (digest, "None", "", None, "0" * 64):
         with pytest.raises(AirflowFailException, match=r"not approved|no longer planned|not the approved one"):
-            night.apply(**night.state, expected_digest=expected)
+            night.apply(**night.state, approved_digest=expected)
     assert night.sandbox.websites() == before
     assert night.apply()["applied"] == 1
 
@@ -93,20 +93,20 @@ def test_pruning_is_opt_in_and_guarded_and_an_override_is_approved(night: Night)
     assert night.plan()["deletes"] == 0
     prune: dict[str, Any] = {**night.state, "prune": True}
     plan = night.plan(**prune)
-    assert plan["unsafe"].startswith("10 of 11 websites would be deleted")
-    assert "**This plan cannot be applied without accept=delete:**" in plan["markdown"]
-    for arguments in ({**prune, "expected_digest": plan["digest"]}, {"prune": "true"}):
+    assert plan["guard_message"].startswith("10 of 11 websites would be deleted")
+    assert "**This plan cannot be applied without override_guards=delete:**" in plan["markdown"]
+    for arguments in ({**prune, "approved_digest": plan["digest"]}, {"prune": "true"}):
         with pytest.raises(AirflowFailException, match="10 of 11 websites would be deleted"):
             night.apply(**arguments)
     assert len(night.sandbox.websites()) == 11
-    accepted = night.plan(**prune, accept="delete")
-    assert (accepted["unsafe"], accepted["accept"]) == (None, ["delete"])
+    accepted = night.plan(**prune, override_guards="many_deleted")
+    assert (accepted["guard_message"], accepted["override_guards"]) == (None, ["delete"])
     assert "**Guards that were overridden:** delete" in accepted["markdown"]
     # The accepted guard is a part of what was approved.
     night.sandbox.remove_website(11)
     with pytest.raises(AirflowFailException, match="9 of 10 websites would be deleted"):
-        night.apply(**prune, expected_digest=plan["digest"])
-    applied = night.apply(**prune, accept="delete", expected_digest=accepted["digest"])
+        night.apply(**prune, approved_digest=plan["digest"])
+    applied = night.apply(**prune, override_guards="many_deleted", approved_digest=accepted["digest"])
     assert (applied["applied"], applied["verified"]) == (9, True)
     assert night.lists("domain") == ["1.example"]
 
@@ -163,7 +163,7 @@ def test_drift_fails_skips_or_reports(night: Night) -> None:
         night.drift()
     with pytest.raises(AirflowSkipException):
         night.drift(on_drift="skip")
-    assert night.drift(on_drift="report")["updates"] == 1
+    assert night.drift(on_drift="log")["updates"] == 1
     for neither in ({"config": None}, {"config": [], "config_path": str(night.file)}):
         with pytest.raises(AirflowFailException, match="allowed: one of the two"):
             night.drift(**neither)
@@ -177,13 +177,13 @@ def test_a_website_that_cannot_be_read_is_not_taken_for_a_new_one(night: Night, 
     night.write(PRIVATE)
     distortion.hidden_in_lists = {"privacy"}
     distortion.failing = {("GET", "/websites/1"): 500}
-    for expected_digest in ("any", "0" * 64):
+    for approved_digest in ("any", "0" * 64):
         with pytest.raises(BulkError, match=r"1\.example"):
-            night.apply(**night.state, expected_digest=expected_digest)
+            night.apply(**night.state, approved_digest=approved_digest)
     with pytest.raises(BulkError, match=r"1\.example"):
         night.plan()
     with pytest.raises(BulkError, match=r"1\.example"):
-        night.execute(ExportWebsitesOperator, config_path=str(night.folder / "export.yaml"))
+        night.execute(ExportWebsitesOperator, output_path=str(night.folder / "export.yaml"))
     assert not (night.folder / "export.yaml").exists()
     distortion.failing = {}
     night.sandbox.clear_requests()
@@ -195,10 +195,10 @@ def test_exports_into_a_folder_of_any_storage_plan_to_nothing(night: Night, memo
     night.add("a.one.example b.one.example a.two.example")
     folder = f"memory://{night.folder.name}/websites"
     for name, number in (("one", 2), ("two", 1)):
-        export = {"config_path": f"{folder}/{name}.yaml", "websites": [f"*.{name}.example"]}
-        assert night.execute(ExportWebsitesOperator, **export)["websites"] == number
+        export = {"output_path": f"{folder}/{name}.yaml", "websites": [f"*.{name}.example"]}
+        assert night.execute(ExportWebsitesOperator, **export)["websites_exported"] == number
     plan = night.plan(config_path=folder, prune=True)
-    assert (plan["websites"], plan["changes"]) == (3, [])
+    assert (plan["websites_compared"], plan["changes"]) == (3, [])
 
 
 def test_a_deletion_carries_what_is_deleted(night: Night, distortion: Distortion) -> None:
@@ -213,7 +213,7 @@ def test_a_deletion_carries_what_is_deleted(night: Night, distortion: Distortion
     (written,) = night.folder.glob(f"*/plans/{plan['digest']}.json")
     assert json.loads(written.read_text())["changes"][0]["fields"]["exclude_ips"] == [["1.1.1.1", "2.2.2.2"], None]
     night.sandbox.change_website(2, email=1)  # after the approval: what is deleted is what it was last
-    approved = {**prune, "expected_digest": plan["digest"]}
+    approved = {**prune, "approved_digest": plan["digest"]}
     night.apply(**approved)
     assert night.lists("domain") == ["kept.example"]
     assert {line["action"] for line in night.trail()} == {"delete"}
@@ -229,7 +229,7 @@ def test_a_guard_counts_the_lists_of_all_compared_websites_even_if_the_rows_hide
     night.sandbox.configure(list_hides=["exclude_ips"])
     websites = {"a.example": {"exclude_ips": []}, "b.example": {"email": True}}
     plan = night.plan(config={"modes": {"exclude_ips": "replace"}, "websites": websites})
-    assert plan["unsafe"].startswith("5 of 11 exclude_ips entries would be lost")
+    assert plan["guard_message"].startswith("5 of 11 exclude_ips entries would be lost")
 
 
 def test_an_approved_change_of_a_website_that_somebody_changed_is_not_sent(
@@ -248,5 +248,5 @@ def test_an_approved_change_of_a_website_that_somebody_changed_is_not_sent(
 
     distortion.before = type_in
     with pytest.raises(BulkError, match=r"since the plan was approved: .*exclude_ips remove 10\.0\.0\.2"):
-        night.apply(**night.state, expected_digest=digest)
+        night.apply(**night.state, approved_digest=digest)
     assert night.lists() == ["10.0.0.1\n10.0.0.2", "192.0.2.1"]

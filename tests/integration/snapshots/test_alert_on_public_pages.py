@@ -26,7 +26,7 @@ def take(tmp_path: Path) -> Callable[[], Any]:
     """
     shelf = Shelf(f"{tmp_path}")
     public = websites(5)
-    assert shelf.take([*public[:3], *websites(2, privacy=1)]).manifest.changes is None
+    assert shelf.take([*public[:3], *websites(2, privacy=1)]).manifest.changes_path is None
     changed = [{"id": 9, "domain": "new.example", "privacy": 0}, public[0] | {"exclude_ips": "192.0.2.7"}]
     after = [*changed, public[2] | {"privacy": 1}, websites(2, privacy=1)[0], public[4]]
     shelf.take(after, NIGHT)
@@ -40,7 +40,7 @@ def test_the_mail_names_the_domains(
 ) -> None:
     with mail_server() as inbox:
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
-        monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_NOTIFY", "team@example.com")
+        monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_NOTIFY", "team@example.com")
         task = run_dag(sample_dag("alert_on_public_pages", tmp_path)).tasks["check"]
         assert (task.state, task.try_number) == ("failed", 1)
         mail, text = inbox.only_mail()

@@ -64,7 +64,7 @@ CASES = [
     Case(NOON, "scheduled", at("12:00"), at("18:00"), day=0, published=True),
     Case(NOON, "scheduled", at("12:00"), at("10:36", 1), day=None, published=True),
     Case(NOON, "scheduled", at("12:00"), at("10:36", 1), day=None, published=True, mode="skip"),
-    Case(NOON, "scheduled", at("12:00"), at("10:36", 1), day=0, late=True, published=True, mode="label"),
+    Case(NOON, "scheduled", at("12:00"), at("10:36", 1), day=0, late=True, published=True, mode="publish"),
     # A run that somebody or something starts is about now, whatever data interval Airflow gives it.
     Case(EVENING, "manual", at("10:36"), at("10:37"), day=0),
     Case("@hourly", "manual", at("0:10"), at("0:11"), day=0),
@@ -73,17 +73,17 @@ CASES = [
     Case(None, "asset_triggered", at("10:36"), at("10:37"), day=0),
     # A backfill is for days that are over.
     Case(NOON, "backfill", at("12:00"), at("12:00", 9), day=None),
-    Case(NOON, "backfill", at("12:00"), at("12:00", 9), day=0, late=True, mode="label"),
+    Case(NOON, "backfill", at("12:00"), at("12:00", 9), day=0, late=True, mode="publish"),
 ]
 
 
 class Snapshots:
     """A DAG that takes a snapshot, and its runs."""
 
-    def __init__(self, folder: Path, late: str, schedule: str | None = None) -> None:
+    def __init__(self, folder: Path, on_late: str, schedule: str | None = None) -> None:
         start = pendulum.instance(datetime(2031, 1, 1), tz=BERLIN)
         with DAG("a_dag", schedule=schedule, start_date=start, catchup=False) as self.dag:
-            self.task = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(folder), late=late)
+            self.task = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(folder), on_late=on_late)
 
     def run(self, kind: str, planned: datetime) -> dict[str, Any]:
         """Run the task now, and return what it returned."""

@@ -24,7 +24,7 @@ LOAD = "load_snapshot_into_duckdb"
 def run_night(run_dag: RunDag, base: Path, days: int, state: str = "success", **params: Any) -> Any:
     """Run the nightly DAG as it is, but for the report, at two minutes past a midnight after today."""
     dag = sample_dag("nightly_website_snapshot", base)
-    dag.get_task("snapshot").report = True
+    dag.get_task("snapshot").html_report = True
     for task in dag.tasks:
         task.retries = 0  # a retry would wait for minutes
     night = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=days)
@@ -49,7 +49,7 @@ def test_three_nights(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_pat
         nights.append(run_night(run_dag, tmp_path, days))
         analytics_sandbox.add_website(f"after-{days}.example.com", privacy=0)
     assert every(nights, "snapshot", "count") == [40, 41, 42]
-    assert every(nights, "snapshot", "first") == [True, False, False]
+    assert every(nights, "snapshot", "is_first") == [True, False, False]
     assert every(nights, "compare", "added") == [0, 1, 1]
     assert [nights[0]["compare"].returned["previous"], nights[2]["prune"].returned["dry_run"]] == [None, True]
     page = Path(nights[2]["snapshot"].returned["report"].removeprefix("file://")).read_text()
@@ -66,8 +66,8 @@ def test_three_nights(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_pat
 
     analytics_sandbox.reset()
     analytics_sandbox.seed(5)
-    run_night(run_dag, tmp_path, 4, state="failed", accept=["source", "clock"])
-    accepted = run_night(run_dag, tmp_path, 5, accept=["count"], prune=True)
+    run_night(run_dag, tmp_path, 4, state="failed", override_guards=["other_source", "clock_skew"])
+    accepted = run_night(run_dag, tmp_path, 5, override_guards=["fewer_websites"], prune=True)
     assert (accepted["snapshot"].returned["count"], accepted["prune"].returned["dry_run"]) == (5, False)
 
 
@@ -108,7 +108,9 @@ def test_every_format_is_loaded_and_another_format_makes_no_new_version(tmp_path
     both = [kept, gone]
     nights = [(both, "jsonl", None), (both, "csv", "gzip"), (both, "parquet", None), ([], "jsonl", None)]
     for night, (records, file_format, compression) in enumerate([*nights, ([kept | {"privacy": 2}], "jsonl", "zstd")]):
-        shelf.take(records, night * NIGHT, format=file_format, compression=compression, accept={"count"})
+        shelf.take(
+            records, night * NIGHT, format=file_format, compression=compression, override_guards={"fewer_websites"}
+        )
     assert loaded(database, base) == [20, 21, 22, 23, 24]
     assert loaded(database, base) == []
     counts = asked(database, "SELECT day(snapshot_date), websites FROM snapshots ORDER BY ALL")

@@ -57,7 +57,7 @@ def test_a_run_leaves_a_whole_snapshot(run_dag: RunDag, analytics_sandbox: Sandb
     rows = list(snapshot.rows())
     assert [int(row["id"]) for row in rows] == list(range(250, 0, -1))
     assert {(row["snapshot_date"], row["observed_at"]) for row in rows} == {(str(today), rows[0]["observed_at"])}
-    assert (returned["path"], returned["first"]) == (f"file://{tmp_path}/websites/dt={today}", True)
+    assert (returned["path"], returned["is_first"]) == (f"file://{tmp_path}/websites/dt={today}", True)
     assert (returned["count"], returned["digest"]) == (250, snapshot.digest)
     # The account, three pages of a hundred, the oldest, and the newest again.
     assert (snapshot.manifest.requests, held(snapshot)) == (6, own(snapshot))
@@ -93,8 +93,16 @@ def test_a_named_day_wins_and_is_a_template(run_dag: RunDag, analytics_sandbox: 
 @pytest.mark.parametrize(
     "arguments",
     [
-        *({name: "wrong"} for name in ("base_path", "format", "max_loss_fraction", "favorite", "late", "accept")),
-        *({"base_path": "file://host/path"}, {"accept": 3}, {"ignore_fields": ["visits"]}, {"dataset": "_hidden"}),
+        *(
+            {name: "wrong"}
+            for name in ("base_path", "format", "max_loss_fraction", "favorite", "on_late", "override_guards")
+        ),
+        *(
+            {"base_path": "file://host/path"},
+            {"override_guards": 3},
+            {"ignore_fields": ["visits"]},
+            {"snapshot_name": "_hidden"},
+        ),
         {"analytics_conn_id": "nobody_made_this"},
         {"operator": CompareSnapshotsOperator, "on_change": "shout"},
         {"operator": PruneSnapshotsOperator},  # keeps none
@@ -132,10 +140,10 @@ def test_a_guard_says_where_its_finding_is_accepted(
 ) -> None:
     Shelf(str(tmp_path)).take(3, TODAY - NIGHT, source=ListSource(url=analytics_sandbox.url, account_id="1"))
     dag = make_dag(base_path=str(tmp_path))
-    dag.params.update(accept=[])
+    dag.params.update(override_guards=[])
     run_dag(dag)
-    how = "enter count in the field accept of the trigger form. As a command: "
-    how += f"""airflow dags trigger {dag.dag_id} --conf '{{"accept": ["count"]}}'"""
+    how = "select fewer_websites in the field override_guards of the trigger form. As a command: "
+    how += f"""airflow dags trigger {dag.dag_id} --conf '{{"override_guards": ["fewer_websites"]}}'"""
     # Airflow 3.0 logs an error in a box, with escapes.
     assert f"If this is intended, {how}" in " ".join(re.findall(r"[^\s\u2502\\]+", task_log().replace("\\n", " ")))
 
@@ -147,8 +155,8 @@ def test_what_a_guard_found_is_accepted_by_name(
     run()
     analytics_sandbox.reset()
     analytics_sandbox.seed(5)
-    accepted = [["source"], "count", ["count"], '["count"]', "['count']"]
-    states = [run(accept=accept).state for accept in accepted]
+    overridden = [["other_source"], "fewer_websites", ["fewer_websites"], '["fewer_websites"]', "['fewer_websites']"]
+    states = [run(override_guards=guards).state for guards in overridden]
     assert states == ["failed", "success", "success", "success", "failed"]
 
 
@@ -163,7 +171,7 @@ def test_two_snapshots_are_compared(run: Callable[..., TaskOutcome], tmp_path: P
     returned = run(CompareSnapshotsOperator).returned
     assert (returned["previous"], returned["added"]) == ("2026-11-20", 1)
     assert returned["changes"][0]["domain"] == "new.example.com"
-    assert "new.example.com" in Path(returned["jsonl"]).read_text()
+    assert "new.example.com" in Path(returned["changes_path"]).read_text()
     assert run(CompareSnapshotsOperator, on_change="skip").state == "skipped"
 
 
@@ -196,7 +204,7 @@ def test_old_snapshots_are_removed(run: Callable[..., TaskOutcome], tmp_path: Pa
         "kept": 1,
         "removed": ["2026-11-21", "2026-11-20"],
         "damaged": {},
-        "leftovers": [],
+        "orphaned_files": [],
         "unknown": [],
         "files": 7,  # the first snapshot is compared with none
     }

@@ -35,7 +35,7 @@ def test_a_snapshot_is_written_replaced_read_and_removed(
     bucket: Shelf, file_format: str, compression: str | None
 ) -> None:
     first, second, third = (
-        bucket.take(count, when, format=file_format, compression=compression, report=True)
+        bucket.take(count, when, format=file_format, compression=compression, html_report=True)
         for count, when in ((120, NOON), (121, HOUR), (121, NIGHT))
     )
     for snapshot in (second, third):
@@ -44,7 +44,7 @@ def test_a_snapshot_is_written_replaced_read_and_removed(
     assert first.manifest.file_names.isdisjoint(held(second))
     assert third.manifest.previous is not None
     assert bucket.days() == {21: True, 20: True}
-    prune(bucket.dataset, plan_pruning(bucket.dataset, Retention(1), NOON, remove_damaged=False))
+    prune(bucket.series, plan_pruning(bucket.series, Retention(1), NOON, remove_damaged=False))
     assert (bucket.days(), held(second)) == ({21: True}, [])
     assert str(third.partition.data).startswith("s3://bucket-")
 
@@ -60,7 +60,7 @@ def test_the_operator_writes_to_s3(
     attach("s3", bucket.fs)
     analytics_sandbox.seed(120)
     with DAG(f"s3_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(bucket.base), report=True)
+        snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(bucket.base), html_report=True)
         snapshot >> CompareSnapshotsOperator(task_id="compare", base_path=str(bucket.base))
     returned = run_dag(dag).tasks["snapshot"].returned
     read = bucket.read(returned["snapshot_date"])

@@ -130,7 +130,7 @@ def cluster(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             "AIRFLOW__API_AUTH__JWT_SECRET": uuid.uuid4().hex,
             "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(storage),
             "AWS_DEFAULT_REGION": "us-east-1",
-            "WEBSITE_ANALYTICS_FOLDER": f"s3://aws_default@{BUCKET}/snapshots",
+            "ANALYTICS_FOLDER": f"s3://aws_default@{BUCKET}/snapshots",
             "TMPDIR": str(home / "tmp"),  # what a killed process leaves behind is removed with the rest
         }
         with AirflowProcesses(home, home / "dags", settings) as airflow:

@@ -39,7 +39,7 @@ def operators() -> Iterator[Operator]:
                 yield value
 
 
-BASE_CLASSES = ("AnalyticsOperator", "ReconcilingOperator", "ShortErrorsOperator")
+BASE_CLASSES = ("AnalyticsBaseOperator", "ReconcilingOperator", "ShortErrorsOperator")
 OPERATORS = [operator for operator in operators() if operator.__name__ not in BASE_CLASSES]
 LIKE = {operator.__name__: operator for operator in OPERATORS}
 every_operator = pytest.mark.parametrize("operator", OPERATORS)

@@ -107,8 +107,10 @@ def answer(option: str = "Approve", **params: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        pytest.param(answer("Reject", digest=DIGEST), "not approved. Response: .*Reject", id="rejected"),
-        pytest.param(answer(), r'no digest of a plan.*"params_input": \{"digest": "\.\.\."\}', id="no digest was sent"),
+        pytest.param(answer("Reject", approved_digest=DIGEST), "not approved. Response: .*Reject", id="rejected"),
+        pytest.param(
+            answer(), r'no digest of a plan.*"params_input": \{"approved_digest": "\.\.\."\}', id="no digest was sent"
+        ),
         pytest.param({"digest": DIGEST}, "allowed: the digest of a plan, or the output", id="no answer"),
         pytest.param(DIGEST[1:], "allowed: the digest of a plan, or the output", id="no digest"),
         *(
@@ -123,4 +125,4 @@ def test_what_is_no_approval_is_refused(value: Any, message: str) -> None:
 
 
 def test_the_answer_of_a_person_is_an_approval() -> None:
-    assert parse_digest(answer(digest=DIGEST)) == parse_digest(f"{DIGEST}\n") == DIGEST
+    assert parse_digest(answer(approved_digest=DIGEST)) == parse_digest(f"{DIGEST}\n") == DIGEST

@@ -32,8 +32,8 @@ PLANS = st.builds(
         tuple
     ),
     scope=st.dictionaries(st.sampled_from(["service", "prune"]), st.text(max_size=2) | st.booleans(), max_size=2),
-    findings=st.dictionaries(st.sampled_from(["loss", "delete"]), st.text(max_size=2), max_size=1),
-    accept=st.sampled_from([(), ("loss",), ("delete", "loss")]),
+    findings=st.dictionaries(st.sampled_from(["entries_lost", "many_deleted"]), st.text(max_size=2), max_size=1),
+    override_guards=st.sampled_from([(), ("loss",), ("many_deleted", "entries_lost")]),
 )
 
 
@@ -89,10 +89,10 @@ def test_guards(there: int, removed: int, fraction: float, safe: bool) -> None:
     entries = [update(1, before, before[removed:])], [{"id": 1, "exclude_ips": "\n".join(before)}]
     for changes, records in (entries, (gone(removed), [{"id": number} for number in range(there)])):
         if safe:
-            checked(changes, records, fraction).raise_if_unsafe()
+            checked(changes, records, fraction).raise_if_blocked()
         else:
             with pytest.raises(GuardError, match=f"(?s)^{removed} of {there}.*Nothing was sent"):
-                checked(changes, records, fraction).raise_if_unsafe()
+                checked(changes, records, fraction).raise_if_blocked()
 
 
 @pytest.mark.parametrize(
@@ -108,14 +108,14 @@ def test_guards(there: int, removed: int, fraction: float, safe: bool) -> None:
 )
 def test_only_fewer_entries_are_lost(before: tuple[str, ...], after: tuple[str, ...], told: str | None) -> None:
     records = [{"id": number, "exclude_ips": "\n".join(before)} for number in range(10)]
-    unsafe = checked([update(number, before, after) for number in range(10)], records, 0.3).unsafe
+    unsafe = checked([update(number, before, after) for number in range(10)], records, 0.3).guard_message
     assert unsafe is None if told is None else (unsafe or "").startswith(told)
 
 
 def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
     records = [{"id": number, "exclude_ips": "\n".join(addresses(20))} for number in range(1, 9)]
     lines = (
-        checked([update(n, addresses(20), addresses(20)[n:]) for n in range(1, 9)], records, 0.1).unsafe or ""
+        checked([update(n, addresses(20), addresses(20)[n:]) for n in range(1, 9)], records, 0.1).guard_message or ""
     ).split("\n")
     assert lines[0] == "36 of 160 exclude_ips entries would be lost (22%, allowed 10%)."
     assert lines[1] == "- 0008.example (id 8) loses 10.0.0.0, 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 and 3 more"
@@ -125,13 +125,15 @@ def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
 @pytest.mark.parametrize(("number", "those"), [(1, "The only website"), (9, "All 9 websites")])
 def test_all_websites_are_never_deleted_by_an_empty_file(number: int, those: str) -> None:
     with pytest.raises(GuardError, match=f"^{those} would be deleted"):
-        checked(gone(number), [{"id": one} for one in range(number)], 0.3).raise_if_unsafe()
+        checked(gone(number), [{"id": one} for one in range(number)], 0.3).raise_if_blocked()
 
 
 def test_what_deleted_websites_have_does_not_count_as_kept() -> None:
     records = [{"id": n, "domain": f"{n}.example", "exclude_ips": "192.0.2.1\n192.0.2.2"} for n in range(20)]
     shorter = [update(n, ("192.0.2.1", "192.0.2.2"), ("192.0.2.1",)) for n in range(6, 16)]
-    assert "10 of 28 exclude_ips entries would be lost" in (checked([*gone(6), *shorter], records, 0.3).unsafe or "")
+    assert "10 of 28 exclude_ips entries would be lost" in (
+        checked([*gone(6), *shorter], records, 0.3).guard_message or ""
+    )
 
 
 def opening(number: int, before: str | None = "private") -> Change:
@@ -142,16 +144,16 @@ def opening(number: int, before: str | None = "private") -> Change:
 def test_pages_that_become_public_are_counted_against_those_that_are_not(closed: dict[str, Any]) -> None:
     shown: list[dict[str, Any]] = [{"privacy": 0}] * 90 + [closed] * 10
     records = [{"id": number, "domain": f"{number}.example", **one} for number, one in enumerate(shown)]
-    unsafe = checked([opening(number) for number in range(90, 94)], records, 0.3).unsafe or ""
+    unsafe = checked([opening(number) for number in range(90, 94)], records, 0.3).guard_message or ""
     assert unsafe.startswith("4 of 10 statistics pages that are not public would become public (40%, allowed 30%)")
     assert "90.example (id 90)" in unsafe
-    assert checked([opening(number) for number in range(90, 93)], records, 0.3).unsafe is None
+    assert checked([opening(number) for number in range(90, 93)], records, 0.3).guard_message is None
 
 
 def test_a_public_page_of_a_new_website_stands_at_the_head_and_trips_nothing() -> None:
     new = [Change("create", f"{n}.example", None, (FieldChange("privacy", None, "public"),)) for n in range(50)]
     plan = checked(new, [], 0.3)
-    assert (plan.unsafe, len(plan.opened)) == (None, 50)
+    assert (plan.guard_message, len(plan.made_public)) == (None, 50)
     assert "\n\n**50 statistics pages become public:** `0.example`, `1.example`" in to_markdown(plan)
 
 
@@ -207,7 +209,7 @@ def test_markdown_of_every_kind_of_change() -> None:
     )
     create = Change("create", "new.example", None, (FieldChange("privacy", None, "private"),))
     delete = Change("delete", "gone.example", "8", (FieldChange("privacy", "public", None),))
-    plan = Plan((create, Change("update", "old.example", "7", fields), delete), websites=12)
+    plan = Plan((create, Change("update", "old.example", "7", fields), delete), websites_compared=12)
     assert to_markdown(plan) == (
         "**1 to create, 1 to update, 1 to delete**, 12 websites compared.\n"
         "\n"

@@ -243,10 +243,10 @@ def test_an_ignored_field_is_sent_on_create_and_not_changed_afterwards() -> None
 
 def test_only_missing_creates_and_changes_nothing() -> None:
     file = parse("websites: {www.example.com: {privacy: public}, b.example: {privacy: private}}")
-    with pytest.raises(ValueError, match="prune=True and only_missing=True are not allowed together"):
-        replace(file, prune=True, only_missing=True)
+    with pytest.raises(ValueError, match="prune=True and create_only=True are not allowed together"):
+        replace(file, prune=True, create_only=True)
     records = [RECORD, {**RECORD, "id": 2}]
-    (change,) = replace(file, only_missing=True).resolve(records).plan(records).changes
+    (change,) = replace(file, create_only=True).resolve(records).plan(records).changes
     assert (change.action, change.domain) == ("create", "b.example")
 
 

@@ -42,12 +42,12 @@ def test_the_newest_of_days_weeks_and_months_is_kept(days: list[date], retention
 
 
 def planned(shelf: Shelf, keep_days: int, *, remove_damaged: bool = False) -> Pruning:
-    return plan_pruning(shelf.dataset, Retention(keep_days), LATER, remove_damaged=remove_damaged)
+    return plan_pruning(shelf.series, Retention(keep_days), LATER, remove_damaged=remove_damaged)
 
 
 def pruned(shelf: Shelf, keep_days: int, **options: Any) -> Pruning:
     pruning = planned(shelf, keep_days, **options)
-    prune(shelf.dataset, pruning)
+    prune(shelf.series, pruning)
     return pruning
 
 
@@ -77,8 +77,8 @@ def test_what_dead_runs_left_on_days_without_a_snapshot_goes(shelf: Shelf, monke
         for night, age in ((1, 60 * MINUTE), (9, MINUTE)):
             with pytest.raises(KeyboardInterrupt):
                 shelf.take(3, night * NIGHT, clock=partial(operator.sub, LATER, age))
-    assert numbers(pruned(shelf, 1).leftovers) == [21]  # a run may still be writing the other
-    assert [len(held(shelf.dataset.partition(date(2026, 11, day)))) for day in (21, 29)] == [0, 3]
+    assert numbers(pruned(shelf, 1).orphaned_files) == [21]  # a run may still be writing the other
+    assert [len(held(shelf.series.partition(date(2026, 11, day)))) for day in (21, 29)] == [0, 3]
 
 
 def test_what_dead_runs_left_beside_a_snapshot_goes(shelf: Shelf) -> None:
@@ -89,7 +89,7 @@ def test_what_dead_runs_left_beside_a_snapshot_goes(shelf: Shelf) -> None:
             name = f"websites-{new_token(LATER - age)}.jsonl"
             shelf.fs.pipe_file((snapshot.partition.data / name).path, b"{}")
     shelf.fs.pipe_file(taken[1].partition.manifest.path, b"{")  # somebody may restore it
-    assert numbers(pruned(shelf, 2).leftovers) == [22, 20]
+    assert numbers(pruned(shelf, 2).orphaned_files) == [22, 20]
     left = [names(snapshot.partition.data) for snapshot in taken]
     assert [len(found) for found in left] == [2, 3, 2]  # a run may still be writing the others
     assert all(set(old) < set(new) for old, new in zip(before, left, strict=True))
@@ -100,7 +100,7 @@ def test_what_dead_runs_left_beside_a_snapshot_goes(shelf: Shelf) -> None:
 def base(local: Shelf) -> Path:
     """The base path of five snapshots, of the 20th to the 24th."""
     for night in range(5):
-        local.take(3, night * NIGHT, report=True)
+        local.take(3, night * NIGHT, html_report=True)
     return Path(local.base.path)
 
 
@@ -124,7 +124,7 @@ def test_what_no_manifest_names_is_refused_untouched(local: Shelf, base: Path) -
     """A history that was copied without its manifests, or another table."""
     shutil.rmtree(base / "_websites")
     before = files_below(base)
-    with pytest.raises(GuardError, match=r"(?s)Nothing was removed.*copy _websites as well.*use another dataset"):
+    with pytest.raises(GuardError, match=r"(?s)Nothing was removed.*copy _websites as well.*use another snapshot_name"):
         pruned(local, 2)
     assert files_below(base) == before
 
@@ -190,9 +190,9 @@ def test_the_next_snapshot_leaves_what_others_put_beside_it(local: Shelf, base: 
 def test_it_says_what_it_removes(local: Shelf, base: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     before, pruning = files_below(base), planned(local, 2)
-    prune(local.dataset, pruning, dry_run=True)
+    prune(local.series, pruning, dry_run=True)
     assert files_below(base) == before
-    prune(local.dataset, pruning)
+    prune(local.series, pruning)
     gone = before.keys() - files_below(base).keys()
     assert pruning.count == len(gone) == 3 * 4 + 2  # data, manifest, marker, report; changes, but for the first
     assert all(caplog.text.count(name.rpartition("/")[2]) >= 2 for name in gone)

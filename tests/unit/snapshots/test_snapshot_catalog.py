@@ -16,7 +16,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def latest(shelf: Shelf) -> Any:
-    return json.loads(shelf.fs.cat_file(shelf.dataset.latest.path))
+    return json.loads(shelf.fs.cat_file(shelf.series.latest.path))
 
 
 def test_the_catalog_says_what_is_there_and_what_is_whole(shelf: Shelf) -> None:
@@ -33,7 +33,13 @@ def test_the_catalog_says_what_is_there_and_what_is_whole(shelf: Shelf) -> None:
 
 def test_latest_names_the_newest_day(shelf: Shelf) -> None:
     first = shelf.take(3)
-    about = {"version": 1, "dataset": "websites", "observed_at": "2026-11-20T12:00:00Z", "late": False, "count": 3}
+    about = {
+        "version": 1,
+        "snapshot_name": "websites",
+        "observed_at": "2026-11-20T12:00:00Z",
+        "late": False,
+        "count": 3,
+    }
     about |= {"snapshot_date": "2026-11-20", "digest": first.digest}
     manifest, files = "_websites/dt=2026-11-20/_manifest.json", [f"websites/dt=2026-11-20/{first.files[0].name}"]
     assert latest(shelf) == {**about, "manifest": manifest, "files": files}
@@ -41,7 +47,7 @@ def test_latest_names_the_newest_day(shelf: Shelf) -> None:
     # A list that is filed under an earlier day on purpose is not the newest.
     assert shelf.take(4, 3 * NIGHT, day=date(2026, 11, 21), is_late=lambda _: True).manifest.late is True
     assert latest(shelf)["digest"] == second.digest
-    empty = shelf.take(0, 4 * NIGHT, accept={"count"})
+    empty = shelf.take(0, 4 * NIGHT, override_guards={"fewer_websites"})
     assert [latest(shelf)[name] for name in ("count", "files", "digest")] == [0, [], empty.digest]
 
 
@@ -69,7 +75,7 @@ def test_a_snapshot_is_published_even_if_latest_cannot_be_written(
         patch.setattr(catalog, "put_bytes", refuse)
         first = shelf.take(3)
     assert newest_snapshot(shelf.base) == first
-    assert not shelf.fs.exists(shelf.dataset.latest.path)
+    assert not shelf.fs.exists(shelf.series.latest.path)
     assert shelf.take(3, NIGHT).digest == latest(shelf)["digest"]
 
 
@@ -80,7 +86,7 @@ def test_a_folder_of_a_day_counts_if_it_has_data_or_a_manifest(shelf: Shelf) -> 
     for folder in ("websites/dt=2026-11-19", "_websites/dt=2026-11-20"):
         shelf.fs.makedirs((shelf.base / folder).path, exist_ok=True)
         shelf.fs.pipe_file((shelf.base / folder / "file").path, b"x")
-    assert [day.day for day in shelf.dataset.days()] == [20, 19]
+    assert [day.day for day in shelf.series.days()] == [20, 19]
     first = shelf.take(3)
     foreign = [shelf.base / beside / name for beside in ("websites", "_websites") for name in NO_DAYS]
     for path in foreign:
@@ -88,12 +94,12 @@ def test_a_folder_of_a_day_counts_if_it_has_data_or_a_manifest(shelf: Shelf) -> 
         shelf.fs.pipe_file((path / "_SUCCESS").path, b"x")
     shelf.take(3, NIGHT)
     assert shelf.days() == {21: True, 20: True}
-    prune(shelf.dataset, plan_pruning(shelf.dataset, Retention(1), NOON, remove_damaged=False))
+    prune(shelf.series, plan_pruning(shelf.series, Retention(1), NOON, remove_damaged=False))
     assert (shelf.days(), held(first)) == ({21: True}, ["file"])
     assert [names(folder) for folder in foreign] == [["_SUCCESS"]] * len(foreign)
 
 
 @pytest.mark.parametrize("name", ["_websites", ".websites", "Websites", "a/b", "", "a" * 65, "dt=2026", None])
 def test_a_dataset_has_a_name_that_every_reader_takes_for_data(name: Any) -> None:
-    with pytest.raises(ValueError, match=r"dataset=.* is not allowed; allowed: 1 to 64 of"):
+    with pytest.raises(ValueError, match=r"snapshot_name=.* is not allowed; allowed: 1 to 64 of"):
         Shelf("/tmp", name)

@@ -41,12 +41,12 @@ def test_damage_does_not_stop_the_next_night_and_is_replaced_on_the_same_day(
 ) -> None:
     damage(shelf.take(20), how)
     with caplog.at_level(logging.WARNING):
-        second = shelf.take(20, NIGHT, report=True)
-    assert (second.manifest.first, second.manifest.previous, second.manifest.changes) == (False, None, None)
+        second = shelf.take(20, NIGHT, html_report=True)
+    assert (second.manifest.is_first, second.manifest.previous, second.manifest.changes_path) == (False, None, None)
     assert sum(1 for _ in second.rows()) == 20
     [said] = caplog.messages
     assert "2026-11-20" in said[:90]
-    assert diff_snapshots(shelf.dataset)["previous"] is None
+    assert diff_snapshots(shelf.series)["previous"] is None
     assert shelf.days() == {21: True, 20: False}
     assert shelf.take(20, 2 * NIGHT).manifest.previous is not None
     shelf.take(20, HOUR)
@@ -105,14 +105,17 @@ def test_whatever_the_service_sends_is_published_reads_back_the_same_and_is_comp
 ) -> None:
     records = [{"id": 3} | odd, *websites(2)]
     expected = list(Shelf(local.base, "plain").take(records).rows())
-    found = list(local.take(records, format=file_format, report=True).rows())
+    found = list(local.take(records, format=file_format, html_report=True).rows())
     for row in found:
         json.loads(row["record"], parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     if file_format == "csv":  # does not distinguish null from empty text
         expected = [{name: None if value == "" else value for name, value in row.items()} for row in expected]
     assert found == expected
-    accept = {"fields"}
-    assert local.take(3, NIGHT, format=file_format, report=True, accept=accept).manifest.previous is not None
+    override_guards = {"missing_fields"}
+    assert (
+        local.take(3, NIGHT, format=file_format, html_report=True, override_guards=override_guards).manifest.previous
+        is not None
+    )
 
 
 @pytest.mark.parametrize("website_id", ["\ud800", "a\udfff", None, "", True, 1.5])
@@ -168,13 +171,13 @@ def test_forged_rows_of_an_earlier_snapshot_are_reported_as_damage(
 ) -> None:
     forged_rows(shelf.take(20), FORGED[forged])
     with caplog.at_level(logging.WARNING):
-        second = shelf.take(20, NIGHT, report=True)
-    assert (second.manifest.first, second.manifest.previous) == (False, None)
+        second = shelf.take(20, NIGHT, html_report=True)
+    assert (second.manifest.is_first, second.manifest.previous) == (False, None)
     assert "Not compared with the snapshot of 2026-11-20" in caplog.text
-    assert diff_snapshots(shelf.dataset)["previous"] is None
+    assert diff_snapshots(shelf.series)["previous"] is None
     with pytest.raises(StorageError, match="is damaged"):
-        diff_snapshots(shelf.dataset, previous=NOON.date())
-    assert shelf.take(20, HOUR).manifest.replaced is None
+        diff_snapshots(shelf.series, previous=NOON.date())
+    assert shelf.take(20, HOUR).manifest.replaced_snapshot is None
 
 
 @pytest.mark.parametrize("forged", FORGED)
@@ -207,16 +210,16 @@ def test_pipe_in_the_place_of_a_file_is_reported_as_damage(
 @pytest.mark.parametrize(
     "change",
     [
-        {"changes": "../../../../secret"},
-        {"changes": "/etc/passwd"},
-        {"changes": ".."},
+        {"changes_path": "../../../../secret"},
+        {"changes_path": "/etc/passwd"},
+        {"changes_path": ".."},
         {"report": "a/b.html"},
         {"files": [{"path": "../../secret", "rows": 1, "bytes": 7, "sha256": "x"}]},
         {"files": [{"path": "websites/dt=2026-11-20/..", "rows": 1, "bytes": 7, "sha256": "x"}]},
         {"files": [{"path": "/secret", "rows": 1, "bytes": 7, "sha256": "x"}]},
         {"files": [{"path": "websites/dt=2026-11-19/a.jsonl", "rows": 1, "bytes": 7, "sha256": "x"}]},
-        {"dataset": "..", "files": [{"path": "../dt=2026-11-20/a.jsonl", "rows": 1, "bytes": 7, "sha256": "x"}]},
-        {"dataset": "a/b", "files": []},
+        {"snapshot_name": "..", "files": [{"path": "../dt=2026-11-20/a.jsonl", "rows": 1, "bytes": 7, "sha256": "x"}]},
+        {"snapshot_name": "a/b", "files": []},
         {"source": {"url": "https://stats.example.com:1234567", "account_id": "1"}},
         {"filters": {"search": json.loads(nested(500))}},
     ],
@@ -248,8 +251,8 @@ def test_nested_manifest_is_damage(local: Shelf) -> None:
 def test_changes_that_are_not_json_are_damage(local: Shelf) -> None:
     local.take(20)
     second = local.take(19, NIGHT)
-    assert second.manifest.changes
-    Path((second.partition.about / second.manifest.changes).path).write_text("{")
+    assert second.manifest.changes_path
+    Path((second.partition.about / second.manifest.changes_path).path).write_text("{")
     with pytest.raises(StorageError, match="is damaged"):
         second.changes()
 

@@ -8,7 +8,7 @@ import pytest
 from shelf import NIGHT, NOON, Record, Shelf, rows, websites
 
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.snapshots.catalog import Dataset
+from airflow_provider_analytics.snapshots.catalog import SnapshotSeries
 from airflow_provider_analytics.snapshots.diff import bounded, diff, diff_snapshots, write_changes
 
 
@@ -82,26 +82,26 @@ def test_long_values_are_cut_for_xcom() -> None:
 def test_two_published_snapshots_compare(shelf: Shelf) -> None:
     records, first, second = websites(20), NOON.date(), NOON.date() + NIGHT
     shelf.take(records)
-    assert diff_snapshots(shelf.dataset)["previous"] is None
+    assert diff_snapshots(shelf.series)["previous"] is None
     taken = shelf.take([*records[1:], {"id": 0, "domain": "new"}], NIGHT)
     shelf.take(records[1:], 2 * NIGHT)
-    names = ("previous", "current", "added", "removed", "changed", "truncated")
+    names = ("previous", "current", "added", "removed", "changed", "changes_omitted")
     days: Any
     for days, expected in (
-        ({}, ["2026-11-21", "2026-11-22", 0, 1, 0, False]),
-        ({"previous": first}, ["2026-11-20", "2026-11-22", 0, 1, 0, False]),
-        ({"previous": first, "current": second}, ["2026-11-20", "2026-11-21", 1, 1, 0, False]),
+        ({}, ["2026-11-21", "2026-11-22", 0, 1, 0, 0]),
+        ({"previous": first}, ["2026-11-20", "2026-11-22", 0, 1, 0, 0]),
+        ({"previous": first, "current": second}, ["2026-11-20", "2026-11-21", 1, 1, 0, 0]),
     ):
-        result = diff_snapshots(shelf.dataset, **days)
+        result = diff_snapshots(shelf.series, **days)
         assert [result[name] for name in names] == expected
     assert [change["change"] for change in result["changes"]] == ["removed", "added"]
     stored = taken.partition.about / "_since-2026-11-20.jsonl"
-    assert result["jsonl"] == str(stored)
+    assert result["changes_path"] == str(stored)
     assert [json.loads(line) for line in shelf.fs.cat_file(stored.path).splitlines()] == result["changes"]
     for problem, dataset, days in (
-        ("allowed: a day before", shelf.dataset, {"previous": second + NIGHT}),
-        ("No snapshot of 2026-11-27", shelf.dataset, {"current": first + 7 * NIGHT}),
-        ("No snapshot is published", Dataset(shelf.base / "elsewhere"), {}),
+        ("allowed: a day before", shelf.series, {"previous": second + NIGHT}),
+        ("No snapshot of 2026-11-27", shelf.series, {"current": first + 7 * NIGHT}),
+        ("No snapshot is published", SnapshotSeries(shelf.base / "elsewhere"), {}),
     ):
         with pytest.raises(ValueError, match=problem):
             diff_snapshots(dataset, **days)
@@ -112,7 +112,7 @@ def test_addresses_do_not_count_where_only_one_side_has_them(shelf: Shelf) -> No
     shelf.take(records)
     previous = shelf.take(records, NIGHT, exclude_ips_as="hash").manifest.previous
     assert previous is not None
-    assert (previous.changed, diff_snapshots(shelf.dataset)["changed"]) == (0, 0)
+    assert (previous.changed, diff_snapshots(shelf.series)["changed"]) == (0, 0)
 
 
 def test_a_counter_in_the_records_changes_nothing(shelf: Shelf) -> None:
@@ -124,8 +124,8 @@ def test_a_counter_in_the_records_changes_nothing(shelf: Shelf) -> None:
     counts = {"removed": 1, "privacy_changed": 1, "changed": 1, "added": 0}
     assert {name: getattr(second.manifest.previous, name) for name in counts} == counts
     assert [change["change"] for change in second.changes()] == ["removed", "changed"]
-    assert diff_snapshots(shelf.dataset).items() >= counts.items()
+    assert diff_snapshots(shelf.series).items() >= counts.items()
     third = shelf.take(after, NIGHT, ignore_fields=("privacy",)).manifest.previous
     assert third is not None
-    assert (third.changed, diff_snapshots(shelf.dataset)["changed"]) == (0, 0)
-    assert diff_snapshots(shelf.dataset, ignored=("email",))["changed"] == 1
+    assert (third.changed, diff_snapshots(shelf.series)["changed"]) == (0, 0)
+    assert diff_snapshots(shelf.series, ignored=("email",))["changed"] == 1

@@ -34,9 +34,9 @@ def test_a_large_loss_is_refused(shelf: Shelf, before: int, after: int, fraction
     for when in (HOUR, NIGHT) if trips else ():  # a rerun is measured against what it would replace
         with pytest.raises(GuardError, match=f"The list has {after} websites.*{before:,}") as refused:
             shelf.take(after, when, max_loss_fraction=fraction)
-        assert (refused.value.guard, shelf.read(), shelf.read("2026-11-21")) == ("count", first, None)
-    accept = {"count"} if trips else ()
-    assert shelf.take(after, NIGHT, max_loss_fraction=fraction, accept=accept).manifest.count == after
+        assert (refused.value.guard, shelf.read(), shelf.read("2026-11-21")) == ("fewer_websites", first, None)
+    override_guards = {"fewer_websites"} if trips else ()
+    assert shelf.take(after, NIGHT, max_loss_fraction=fraction, override_guards=override_guards).manifest.count == after
 
 
 def source(url: str = SOURCE.url, account_id: str = "1") -> dict[str, Any]:
@@ -57,9 +57,9 @@ def source(url: str = SOURCE.url, account_id: str = "1") -> dict[str, Any]:
 def test_another_list_does_not_go_into_the_same_dataset(shelf: Shelf, other: dict[str, Any], said: str) -> None:
     shelf.take(3)
     shelf.take(3, HOUR, **source("https://STATS.example.com:443/"))  # the same in other words
-    with pytest.raises(GuardError, match=rf"(?s)another list: .*{re.escape(said)}.*its own dataset"):
-        shelf.take(3, NIGHT, accept=GUARDS.keys() - {"source"}, **other)
-    shelf.take(3, NIGHT, accept={"source"}, **other)
+    with pytest.raises(GuardError, match=rf"(?s)another list: .*{re.escape(said)}.*its own snapshot_name"):
+        shelf.take(3, NIGHT, override_guards=GUARDS.keys() - {"other_source"}, **other)
+    shelf.take(3, NIGHT, override_guards={"other_source"}, **other)
     Shelf(shelf.base, "another").take(3, NIGHT, **other)
 
 
@@ -91,7 +91,7 @@ def test_of_two_first_snapshots_at_once_the_second_fails_and_the_first_stays(
     assert [shelf.read()] == first
     assert shelf.count() == 7
     assert held(first[0]) == own(first[0])
-    accepted = shelf.take(5, 2 * HOUR, accept={"source"}, **other)
+    accepted = shelf.take(5, 2 * HOUR, override_guards={"other_source"}, **other)
     assert shelf.read() == accepted
 
 
@@ -103,7 +103,7 @@ def test_snapshots_of_one_day_are_compared_with_another_day_too(shelf: Shelf) ->
         shelf.take(56, morning + HOUR)
     assert shelf.take(72, morning + 2 * HOUR).manifest.count == 72
     # A loss that was accepted is not found again by each run of the day.
-    assert shelf.take(40, morning + 3 * HOUR, accept={"count"}).manifest.count == 40
+    assert shelf.take(40, morning + 3 * HOUR, override_guards={"fewer_websites"}).manifest.count == 40
     assert shelf.take(39, morning + 4 * HOUR).manifest.count == 39
     with pytest.raises(GuardError, match="20 websites, 48"):
         shelf.take(20, morning + 5 * HOUR)
@@ -119,44 +119,47 @@ def test_damaged_snapshots_of_other_days_are_skipped_in_the_comparison(shelf: Sh
 
 
 def test_fields_of_one_day_are_compared_with_another_day_too(shelf: Shelf) -> None:
-    def misfits(number: int) -> list[Record]:
+    def invalid_values(number: int) -> list[Record]:
         return [site | ({"privacy": "x"} if at < number else {}) for at, site in enumerate(websites(100))]
 
-    shelf.take(misfits(0))
+    shelf.take(invalid_values(0))
     morning = NIGHT - 6 * HOUR
-    shelf.take(misfits(25), morning)
+    shelf.take(invalid_values(25), morning)
     with pytest.raises(GuardError, match="50"):
-        shelf.take(misfits(50), morning + HOUR)
-    shelf.take(misfits(50), morning + HOUR, accept={"fields"})
-    shelf.take(misfits(52), morning + 2 * HOUR)
+        shelf.take(invalid_values(50), morning + HOUR)
+    shelf.take(invalid_values(50), morning + HOUR, override_guards={"missing_fields"})
+    shelf.take(invalid_values(52), morning + 2 * HOUR)
 
 
 def test_each_guard_is_accepted_by_its_own_name(shelf: Shelf) -> None:
     shelf.take(100)
     records, other = websites(10, privacy="a secret"), source("https://other.example.com")
-    names = ("source", "count", "fields")
+    names = ("other_source", "fewer_websites", "missing_fields")
     for number, tripped in enumerate(names):
         with pytest.raises(GuardError) as refused:
-            shelf.take(records, NIGHT, accept=names[:number], **other)
+            shelf.take(records, NIGHT, override_guards=names[:number], **other)
         assert refused.value.guard == tripped
-    assert shelf.take(records, NIGHT, accept=names, **other).manifest.fields.misfits == {"privacy": 10}
+    assert shelf.take(records, NIGHT, override_guards=names, **other).manifest.fields.invalid_values == {"privacy": 10}
 
 
 @pytest.mark.parametrize(
-    ("misfits", "fraction", "trips"), [(3, 0.3, False), (4, 0.3, True), (1, 0, True), (10, 1, False), (10, 0.99, True)]
+    ("invalid_values", "fraction", "trips"),
+    [(3, 0.3, False), (4, 0.3, True), (1, 0, True), (10, 1, False), (10, 0.99, True)],
 )
 def test_values_that_do_not_fit_any_more_fail_the_run_where_they_are_too_many(
-    shelf: Shelf, misfits: int, fraction: float, trips: bool
+    shelf: Shelf, invalid_values: int, fraction: float, trips: bool
 ) -> None:
     shelf.take(10)
-    records = [*websites(10, favorite="maybe")[:misfits], *websites(10)[misfits:]]
+    records = [*websites(10, favorite="maybe")[:invalid_values], *websites(10)[invalid_values:]]
     if trips:
-        with pytest.raises(GuardError, match=rf"{misfits}0.0% of the values of favorite do not fit.*\(0.0% before\)"):
+        with pytest.raises(
+            GuardError, match=rf"{invalid_values}0.0% of the values of favorite do not fit.*\(0.0% before\)"
+        ):
             shelf.take(records, NIGHT, max_loss_fraction=fraction)
         assert shelf.read("2026-11-21") is None
     else:
         taken = shelf.take(records, NIGHT, max_loss_fraction=fraction)
-        assert taken.manifest.fields.misfits == {"favorite": misfits}
+        assert taken.manifest.fields.invalid_values == {"favorite": invalid_values}
 
 
 def without(name: str, count: int) -> list[dict[str, Any]]:
@@ -170,20 +173,26 @@ def test_a_field_that_vanishes_is_not_published(shelf: Shelf, count: int) -> Non
     for moment in (HOUR, NIGHT):
         with pytest.raises(GuardError, match=r"(?s)No website has the field privacy any .*2026-11-20") as info:
             shelf.take(renamed, moment)
-        assert info.value.guard == "fields"
+        assert info.value.guard == "missing_fields"
     assert shelf.read() == first
-    assert shelf.take(renamed, NIGHT, accept={"fields"}).manifest.fields.missing == ["privacy"]
+    assert shelf.take(renamed, NIGHT, override_guards={"missing_fields"}).manifest.fields.missing == ["privacy"]
     shelf.take(renamed, 2 * NIGHT)  # accepted once, it is the new normal
 
 
 def test_a_field_that_the_service_never_had_is_no_loss(shelf: Shelf) -> None:
     records = without("favorite", 20)
-    for night, (found, accept) in enumerate([(records, ()), (records, ()), ([], {"count"}), (records, ())]):
-        shelf.take(found, night * NIGHT, accept=accept)
+    for night, (found, override_guards) in enumerate(
+        [(records, ()), (records, ()), ([], {"fewer_websites"}), (records, ())]
+    ):
+        shelf.take(found, night * NIGHT, override_guards=override_guards)
 
 
 def test_bad_options_are_refused_before_anything_is_read(shelf: Shelf) -> None:
-    bad: list[tuple[str, Any]] = [("max_loss_fraction", 1.1), ("max_loss_fraction", -0.1), ("accept", {"counts"})]
+    bad: list[tuple[str, Any]] = [
+        ("max_loss_fraction", 1.1),
+        ("max_loss_fraction", -0.1),
+        ("override_guards", {"counts"}),
+    ]
     for name, value in (*bad, *((one, "wrong") for one in ("format", "compression", "exclude_ips_as"))):
         with pytest.raises(ValueError, match=f"{name}=.*allowed"):
             shelf.take(lambda: pytest.fail("the list was read"), **{name: value})

@@ -45,10 +45,10 @@ def test_a_manifest_says_what_it_holds_and_why_it_is_whole(shelf: Shelf) -> None
         "observed_at": "2026-11-20T12:00:00Z",
         "source": {"url": "https://stats.example.com", "account_id": "1"},
         "provider_version": __version__,
-        "fields": {"new": ["colour"], "missing": [], "misfits": {}},
-        "first": True,
+        "fields": {"new": ["colour"], "missing": [], "invalid_values": {}},
+        "is_first": True,
         "previous": None,
-        "changes": None,
+        "changes_path": None,
         "late": False,
     }
     assert {name: manifest[name] for name in expected} == expected
@@ -61,7 +61,7 @@ def test_it_points_at_the_snapshot_before_and_counts_what_changed(shelf: Shelf) 
     second = stored(shelf.take([records[0] | {"id": 99}, records[1] | {"privacy": 1}, *records[2:-2]], 3 * NIGHT))
     before = {"snapshot_date": "2026-11-20", "observed_at": "2026-11-20T12:00:00Z", "count": 20, "digest": first.digest}
     assert second["previous"] == before | dict(zip(WHAT_CHANGED, (3, 1, 1, 1), strict=True))
-    assert second["first"] is False
+    assert second["is_first"] is False
 
 
 def test_several_snapshots_a_day_are_compared_with_the_one_they_replace(shelf: Shelf) -> None:
@@ -69,15 +69,22 @@ def test_several_snapshots_a_day_are_compared_with_the_one_they_replace(shelf: S
     first = shelf.take(records)
     second = shelf.take([*records[1:], {"id": 99, "domain": "new"}], HOUR)
     manifest = stored(second)
-    assert [manifest["replaced"][name] for name in ("digest", "count", *WHAT_CHANGED)] == [first.digest, 60, 1, 0, 0, 1]
+    assert [manifest["replaced_snapshot"][name] for name in ("digest", "count", *WHAT_CHANGED)] == [
+        first.digest,
+        60,
+        1,
+        0,
+        0,
+        1,
+    ]
     assert manifest["previous"] is None
     assert what_changed(second.manifest) == (
         "replaces the snapshot of 12:00 UTC (60 websites): 1 removed, 0 changed, 1 added"
     )
     assert [change["change"] for change in second.changes()] == ["removed", "added"]
-    assert shelf.take(records, NIGHT).manifest.replaced is None
+    assert shelf.take(records, NIGHT).manifest.replaced_snapshot is None
     third = shelf.take(records[:-2], NIGHT + HOUR)
-    assert stored(third)["replaced"]["removed"] == 2
+    assert stored(third)["replaced_snapshot"]["removed"] == 2
     assert what_changed(third.manifest) == (
         "replaces the snapshot of 12:00 UTC (60 websites): 2 removed, 0 changed, 0 added; "
         "since 2026-11-20: 3 removed, 0 changed, 1 added"
@@ -91,8 +98,8 @@ def test_a_manifest_of_a_newer_version_stops_the_next_run(shelf: Shelf) -> None:
         with pytest.raises(GuardError, match=r"(?s)newer airflow-provider-analytics wrote it"):
             shelf.take(3, later)
     assert shelf.fs.cat_file(path) == content
-    second = shelf.take(3, NIGHT, accept={"version"})
-    assert (second.manifest.first, second.manifest.previous) == (False, None)
+    second = shelf.take(3, NIGHT, override_guards={"newer_version"})
+    assert (second.manifest.is_first, second.manifest.previous) == (False, None)
 
 
 def test_a_newer_manifest_of_the_same_version_may_know_more(shelf: Shelf) -> None:

@@ -194,7 +194,7 @@ def putting(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], *, first: 
 
 def test_a_run_whose_file_an_ignorant_one_removed_puts_it_back(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     """A try that was given up is still alive, and publishes while its retry takes it for dead."""
-    folder = shelf.dataset.data / "dt=2026-11-20"
+    folder = shelf.series.data / "dt=2026-11-20"
 
     def remove() -> None:
         for name in names(folder):
@@ -235,7 +235,7 @@ def test_a_run_whose_file_disappears_leaves_none_of_the_others(shelf: Shelf, mon
     monkeypatch.setattr(publishing, "put_file", lost)
     with pytest.raises(StorageError, match=r"_changes-.* disappeared while the snapshot was written"):
         shelf.take(4, NIGHT)
-    assert names(shelf.dataset.data / "dt=2026-11-21") == []
+    assert names(shelf.series.data / "dt=2026-11-21") == []
     assert contents(first) == before
 
 
@@ -258,4 +258,4 @@ def test_a_temporary_folder_that_is_full_is_a_clear_error(shelf: Shelf, monkeypa
     monkeypatch.setattr("airflow_provider_analytics.snapshots.formats.JsonLines.write", no_space)
     with pytest.raises(StorageError, match=r"temporary folder .*No space left"):
         shelf.take(3)
-    assert names(shelf.dataset.data) == []
+    assert names(shelf.series.data) == []

@@ -35,10 +35,10 @@ class Loads(HTMLParser):
 
 def test_the_page_tells_what_is_there_and_what_changed(shelf: Shelf) -> None:
     records = websites(12)
-    assert "There is no snapshot of an earlier day" in page(shelf.take(records, report=True))
+    assert "There is no snapshot of an earlier day" in page(shelf.take(records, html_report=True))
     settings = {"email": 1, "favorite": True, "exclude_bots": 0}
     first = records[0] | {"privacy": 2, "exclude_params": "gclid"} | settings
-    text = page(shelf.take([first, *records[2:], {"id": 0, "domain": "new.example"}], NIGHT, report=True))
+    text = page(shelf.take([first, *records[2:], {"id": 0, "domain": "new.example"}], NIGHT, html_report=True))
     for pattern in (
         "12 websites",
         "over the last 2 snapshots",
@@ -58,7 +58,7 @@ def test_the_page_tells_what_is_there_and_what_changed(shelf: Shelf) -> None:
 
 def test_it_loads_nothing_and_runs_nothing_that_the_service_sent(shelf: Shelf) -> None:
     hostile = "<script src=https://evil.example></script>"
-    text = page(shelf.take(websites(3, domain=hostile, exclude_params=hostile), report=True))
+    text = page(shelf.take(websites(3, domain=hostile, exclude_params=hostile), html_report=True))
     loads = Loads()
     loads.feed(text)
     assert loads.found == []
@@ -71,15 +71,15 @@ def test_it_loads_nothing_and_runs_nothing_that_the_service_sent(shelf: Shelf) -
 
 
 def test_the_page_stays_small_whatever_the_list(local: Shelf) -> None:
-    assert "0 websites" in page(Shelf(local.base, "empty").take(0, report=True))
-    text = page(Shelf(local.base, "large").take(2_001, report=True))
+    assert "0 websites" in page(Shelf(local.base, "empty").take(0, html_report=True))
+    text = page(Shelf(local.base, "large").take(2_001, html_report=True))
     assert text.count('<td class="domain">') == 2_000
     assert "2,000 of 2,001 websites; all of them are in the data file" in text
     long = "\n".join(f"<parameter&{number}>{'x' * 400}" for number in range(30))
     before = websites(700, exclude_params=long, note="n" * 10_000)
     local.take(before)
     after = [record | {"exclude_params": long[::-1], "exclude_ips": long, "privacy": 9} for record in before]
-    text = page(local.take(after, NIGHT, report=True))
+    text = page(local.take(after, NIGHT, html_report=True))
     assert re.search(r"The first \d+ of 700 changes; all of them are in _changes-", text)
     assert "unknown (9)" in text
 
@@ -90,7 +90,11 @@ def test_what_has_to_be_known_first_stands_first(shelf: Shelf) -> None:
     for record in records:
         del record["favorite"]
     day = NOON.date() + timedelta(days=1)
-    text = page(shelf.take(records, 2 * NIGHT, day=day, is_late=lambda _: True, report=True, accept={"fields"}))
+    text = page(
+        shelf.take(
+            records, 2 * NIGHT, day=day, is_late=lambda _: True, html_report=True, override_guards={"missing_fields"}
+        )
+    )
     assert re.findall(r"<li>(.*?)</li>", text) == [
         "Late: the list was observed at 2026-11-22 12:00 UTC and filed under 2026-11-21.",
         "The previous snapshot is damaged: there is nothing to compare this one with.",
@@ -102,7 +106,7 @@ def test_what_has_to_be_known_first_stands_first(shelf: Shelf) -> None:
 
 
 def test_a_field_of_the_sandbox_is_no_warning_and_a_replaced_snapshot_takes_its_report_along(shelf: Shelf) -> None:
-    text = page(shelf.take(websites(3, created_at="2026-11-22"), report=True))
+    text = page(shelf.take(websites(3, created_at="2026-11-22"), html_report=True))
     assert 'class="notices"' not in text
     assert "Fields that are not documented: created_at." in text
     assert not any(name.startswith("_report") for name in held(shelf.take(3, HOUR)))
@@ -127,14 +131,16 @@ def test_the_axis_of_the_chart_is_time_and_one_night_is_in_the_middle(
 def test_report_shows_a_list_before_and_after_if_one_is_not_understood(unusual: str, shelf: Shelf) -> None:
     usual = {"id": 1, "domain": "a.example", "exclude_ips": "192.0.2.7\n192.0.2.8"}
     other = {**usual, "exclude_ips": unusual}
-    shelf.take([usual], report=True)
+    shelf.take([usual], html_report=True)
     shown = unusual.replace("\n", "\\n")
-    assert f"192.0.2.7, 192.0.2.8 \u2192 {shown}" in page(shelf.take([other], NIGHT, report=True))
-    assert f"{shown} \u2192 192.0.2.7, 192.0.2.8" in page(shelf.take([usual], NIGHT + timedelta(days=1), report=True))
+    assert f"192.0.2.7, 192.0.2.8 \u2192 {shown}" in page(shelf.take([other], NIGHT, html_report=True))
+    assert f"{shown} \u2192 192.0.2.7, 192.0.2.8" in page(
+        shelf.take([usual], NIGHT + timedelta(days=1), html_report=True)
+    )
 
 
 @pytest.mark.parametrize("line", ["10/8", "192.168.*.*", "a - b"])
 def test_report_shows_a_line_that_is_not_understood(line: str, shelf: Shelf) -> None:
     usual = {"id": 1, "domain": "a.example", "exclude_ips": "192.0.2.7"}
-    shelf.take([usual], report=True)
-    assert f"+{line}, \u2212192.0.2.7" in page(shelf.take([{**usual, "exclude_ips": line}], NIGHT, report=True))
+    shelf.take([usual], html_report=True)
+    assert f"+{line}, \u2212192.0.2.7" in page(shelf.take([{**usual, "exclude_ips": line}], NIGHT, html_report=True))

@@ -32,7 +32,7 @@ def test_a_row_has_all_columns_in_order_whatever_the_service_returns() -> None:
     assert list(bare.values())[:8] == ["1", *[None] * 7]
     assert list(full.values())[:8] == ["2", "a.example", 2, 1, 0, "a\nb", "192.0.2.1\n192.0.2.2", True]
     assert (type(full["email"]), type(full["favorite"])) == (int, bool)
-    assert (report.new, report.missing, dict(report.misfits)) == (["colour"], [], {})
+    assert (report.new, report.missing, dict(report.invalid_values)) == (["colour"], [], {})
     assert rows()[1].missing == []
 
 
@@ -52,7 +52,7 @@ def test_values_that_do_not_fit_are_null_and_reported(record: Record, cells: Rec
     (row,), report = rows({"id": 1} | record)
     json.dumps(row, ensure_ascii=False).encode()
     assert {name: row[name] for name in record} == dict.fromkeys(record) | cells
-    assert dict(report.misfits) == dict.fromkeys(record.keys() - cells, 1)
+    assert dict(report.invalid_values) == dict.fromkeys(record.keys() - cells, 1)
     assert report.missing == [name for name in list(COLUMNS)[1:8] if name not in record]
     if not cells:
         assert json.loads(row["record"]) == {"id": 1} | record
@@ -62,7 +62,7 @@ def test_equal_values_of_different_types_are_different_cells() -> None:
     made, report = rows(*({"id": number, "email": value} for number, value in enumerate([1, True, "1", 1.0] * 9)))
     assert [row["email"] for row in made] == [1, 1, 1, None] * 9
     assert {type(row["email"]) for row in made} == {int, type(None)}
-    assert dict(report.misfits) == {"email": 9}
+    assert dict(report.invalid_values) == {"email": 9}
 
 
 def test_passwords_are_dropped_at_any_depth() -> None:
@@ -103,7 +103,7 @@ WITH_ADDRESSES: Record = {
 @pytest.mark.parametrize("value", [WITH_ADDRESSES["exclude_ips"], ["192.0.2.1", "2001:DB8::1"], {"of": "192.0.2.1"}])
 @pytest.mark.parametrize("how", ["hash", "drop"])
 def test_no_address_of_a_record_is_in_a_file(local: Shelf, how: str, value: Any) -> None:
-    taken = local.take([WITH_ADDRESSES | {"exclude_ips": value}], exclude_ips_as=how, report=True)
+    taken = local.take([WITH_ADDRESSES | {"exclude_ips": value}], exclude_ips_as=how, html_report=True)
     files = [path for path in Path(local.base.path).rglob("*") if path.is_file()]
     text = "".join(path.read_text() for path in files).replace("192.0.2.99", "").lower()
     assert not re.findall(r"192\.0\.2\.\d|2001:db8::", text)

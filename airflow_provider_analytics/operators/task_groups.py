@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.operators.base import FailWithoutRetry, how_to_accept
+from airflow_provider_analytics.operators.base import FailWithoutRetry, how_to_override
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
 
@@ -46,7 +46,7 @@ def websites_as_code(
         f"websites_as_code({group_id!r}, ...)",
         "Change the websites?",
         lambda: PlanWebsitesOperator(task_id="plan", **arguments),
-        lambda digest: ApplyWebsitesOperator(task_id="apply", expected_digest=digest, retries=2, **arguments),
+        lambda digest: ApplyWebsitesOperator(task_id="apply", approved_digest=digest, retries=2, **arguments),
         approval or {},
     )
 
@@ -78,7 +78,7 @@ def exclusion_list(
         f"exclusion_list({group_id!r}, ...)",
         f"Change {operator.field} of the websites?",
         lambda: operator(task_id="plan", dry_run=True, **arguments),
-        lambda digest: operator(task_id="apply", expected_digest=digest, retries=2, **arguments),
+        lambda digest: operator(task_id="apply", approved_digest=digest, retries=2, **arguments),
         approval or {},
     )
 
@@ -86,10 +86,10 @@ def exclusion_list(
 class _ApprovedGroup(TaskGroup):
     """A group whose tasks get the arguments of one call.
 
-    :param accept_at: the call, for the error of a guard.
+    :param override_at: the call, for the error of a guard.
     """
 
-    accept_at = ""
+    override_at = ""
 
 
 def _approved(
@@ -101,7 +101,7 @@ def _approved(
     approval: Mapping[str, Any],
 ) -> TaskGroup:
     group = _ApprovedGroup(group_id)
-    group.accept_at = call
+    group.override_at = call
     with group:
         plan = make_plan()
         check = _CheckPlanOperator(task_id="check", planned=plan.output)
@@ -129,11 +129,10 @@ class _CheckPlanOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         """Check the plan."""
         with FailWithoutRetry():
-            if self.planned["guards"]:
-                remedy = (
-                    f"Nothing was sent.\n{how_to_accept([*self.planned['accept'], *self.planned['guards']], context)}"
-                )
-                raise GuardError(self.planned["unsafe"], remedy)
+            if self.planned["blocked_by"]:
+                guards = [*self.planned["override_guards"], *self.planned["blocked_by"]]
+                remedy = f"Nothing was sent.\n{how_to_override(guards, context)}"
+                raise GuardError(self.planned["guard_message"], remedy)
         if not self.planned["changes"]:
             raise AirflowSkipException("Nothing to change.")
 
@@ -143,7 +142,7 @@ def _show_digest(task_id: str) -> Callable[[Context], None]:
 
     def show(context: Context) -> None:
         digest = context["ti"].xcom_pull(task_ids=task_id)["digest"]
-        context["task"].params["digest"] = Param(digest, type="string", description="Plan to approve")
+        context["task"].params["approved_digest"] = Param(digest, type="string", description="Plan to approve")
 
     return show
 
