@@ -139,7 +139,7 @@ _TEXTS: Mapping[int, tuple[str, str, str]] = {
     407: ("The proxy requires a user name and a password", "Correct the extra proxies.", ""),
     422: ("The service rejected {fields}", "", "correct the value first"),
     429: ("The service limits the rate of requests", f"S{_RATE[1:]}", ""),
-    503: ("The service failed", f"If it limits the rate of requests, {_RATE}", ""),
+    503: ("The service is unavailable", "", ""),
 }
 #: What services say of a boolean that they cannot read. Other rules, such as a limit of favorites, have other words.
 _IS_ABOUT_A_FLAG = re.compile(r"\b(true|false|bool\w*)\b|\b0\b.*\b1\b|\b1\b.*\b0\b", re.IGNORECASE)
@@ -159,6 +159,7 @@ class AnalyticsApiError(AnalyticsError):
     :param is_blocked: whether it is a web page: a proxy, a firewall or a login refused the request, not the service.
     :param is_limited: whether a limit of the rate refused the request: status 429, or 503 of nginx. It was not applied.
     :param is_invalid: whether the service rejected a value: status 422, or 400 with JSON in response to a write.
+    :param follows_success: whether a request of the same client succeeded before.
     """
 
     status: int
@@ -170,6 +171,7 @@ class AnalyticsApiError(AnalyticsError):
     is_blocked: bool = False
     is_limited: bool = False
     is_invalid: bool = False
+    follows_success: bool = False
 
     def __post_init__(self) -> None:
         self.errors = {name: list(messages) for name, messages in self.errors.items()}
@@ -185,11 +187,14 @@ class AnalyticsApiError(AnalyticsError):
             return f"The service does not accept {self.method}", remedy, ""
         other = "The service failed" if self.status >= 500 else "The service refused the request"
         status = self.status
-        if self.is_limited:
+        if self.is_limited and status != HTTPStatus.SERVICE_UNAVAILABLE:
             status = 429
         elif self.is_invalid:
             status = 422
         happened, remedy, before_retry = _TEXTS.get(status, (other, "", ""))
+        if status == HTTPStatus.SERVICE_UNAVAILABLE and self.follows_success:
+            # Before any success, the service is more likely to be down.
+            remedy = f"If it limits the rate of requests, {_RATE}"
         if _IS_ABOUT_A_FLAG.search(" ".join(self.errors.get("favorite", ()))):
             remedy = "The extra boolean_format does not fit the service: set it to the other value, 1/0 or true/false."
             before_retry = "correct the extra first"

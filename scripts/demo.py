@@ -6,6 +6,7 @@ Exit status 0 means that the DAG run succeeded and the snapshot on disk holds al
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -23,6 +24,10 @@ DAG_ID = "nightly_website_snapshot"
 WEBSITES = 250
 OUTPUT = CHECKOUT / ".demo"
 LOG = OUTPUT / "airflow.log"
+#: Number of websites that the service loses before the second run: more than a guard allows.
+LOST = 100
+#: Message of the guard in the log.
+MESSAGE = re.compile(r"The list has [0-9,]+ websites, .*?(?=\nService: )", re.DOTALL)
 #: Timeout of an airflow command in seconds; it takes about ten.
 PATIENCE = 300
 
@@ -60,8 +65,9 @@ def main() -> int:
             run(env, "db", "migrate")
             say(f"Running the DAG: airflow dags test {DAG_ID}")
             run(env, "dags", "test", DAG_ID)
-            say(f"Airflow reports: {run_state(Path(home))}")
-        show_snapshot()
+            say(f"Airflow reports: {run_state(Path(home), ['success'])}")
+            show_snapshot()
+            show_refused_snapshot(sandbox, env, Path(home))
     except DemoError as error:
         say(f"FAILED: {error}\nAirflow's log is in {LOG}")
         return 1
@@ -77,26 +83,29 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def run(env: dict[str, str], *arguments: str) -> None:
+def run(env: dict[str, str], *arguments: str, may_fail: bool = False) -> None:
     with LOG.open("ab") as log, airflow(*arguments, env=env, log=log) as process:
         try:
             status = process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             raise DemoError(f"airflow {arguments[0]} {arguments[1]} took more than {PATIENCE} s") from None
-    if status != 0:
+    if status != 0 and not may_fail:
         raise DemoError(f"airflow {arguments[0]} {arguments[1]} ended with status {status}")
 
 
-def run_state(home: Path) -> str:
-    """Return the state of the run in Airflow's database.
+def run_state(home: Path, expected: list[str]) -> str:
+    """Return the state of the last run in Airflow's database.
 
-    :raises DemoError: if it is not success.
+    :param expected: the states of all runs.
+    :raises DemoError: if the states are others.
     """
     with closing(sqlite3.connect(home / "airflow.db")) as database:
-        states = [state for (state,) in database.execute("SELECT state FROM dag_run WHERE dag_id = ?", (DAG_ID,))]
-    if states != ["success"]:
-        raise DemoError(f"the run of {DAG_ID} should be in state success, but the states are {states}")
-    return f"the run of {DAG_ID} is in state {states[0]}"
+        states = [
+            state for (state,) in database.execute("SELECT state FROM dag_run WHERE dag_id = ? ORDER BY id", (DAG_ID,))
+        ]
+    if states != expected:
+        raise DemoError(f"the runs of {DAG_ID} should have the states {expected}, but they have {states}")
+    return f"the run of {DAG_ID} is in state {states[-1]}"
 
 
 def show_snapshot() -> None:
@@ -116,6 +125,27 @@ def show_snapshot() -> None:
         say(f"  {row['id']:>4}  {row['domain']:<32} {Privacy(row['privacy']).name.lower()}")
     if len(rows) != WEBSITES or len(ids) != WEBSITES:
         raise DemoError(f"the snapshot should hold {WEBSITES} websites")
+
+
+def show_refused_snapshot(sandbox: SandboxServer, env: dict[str, str], home: Path) -> None:
+    """Let the service lose websites, run the DAG again, and show why nothing was published and how to publish."""
+    for website_id in range(1, LOST + 1):
+        sandbox.remove_website(website_id)
+    say(f"\nThe server loses {LOST} of {WEBSITES} websites. Running the DAG again: airflow dags test {DAG_ID}")
+    before = LOG.stat().st_size
+    run(env, "dags", "test", DAG_ID, may_fail=True)
+    say(f"Airflow reports: {run_state(home, ['success', 'failed'])}. The log of the task says:")
+    with LOG.open("rb") as file:
+        file.seek(before)
+        text = file.read().decode("utf-8", "replace")
+    message = MESSAGE.search(text)
+    if message is None:
+        raise DemoError("the log has no message of the guard")
+    say("\n".join(f"  {line}" for line in message[0].splitlines()))
+    ids = len(list(OUTPUT.glob("_websites/dt=*/_SUCCESS")))
+    if ids != 1:
+        raise DemoError(f"the first snapshot should be published still, but {ids} are")
+    say("The snapshot of the first run remains published.")
 
 
 if __name__ == "__main__":

@@ -280,7 +280,7 @@ class Transport:
                 dialect.document(answer)  # a web page or a garbled body may be repeated, as a 502
                 self._warn_of_replaced_characters(answer)
             return answer
-        error = _status_error(answer)
+        error = _status_error(answer, follows_success=max(self._accepted_at.values()) > -math.inf)
         pause = error.retry_after or 0.0
         if _is_refusal(error) and pause <= MAX_WAIT:
             reason = f"{error.text} It is repeated for {_patience(error):.0f} s."
@@ -483,8 +483,11 @@ class Transport:
         return AnalyticsConnectionError(why, request.method, request.path, sent=sent, transient=is_transient)
 
 
-def _status_error(answer: Answer) -> AnalyticsError:
-    """Return the typed error for a status that does not mean success."""
+def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
+    """Return the typed error for a status that does not mean success.
+
+    :param follows_success: whether a request of this client succeeded before.
+    """
     status = answer.status
     if status < 400:
         target = readable(answer.headers.get("Location", ""), is_part=True)
@@ -505,7 +508,18 @@ def _status_error(answer: Answer) -> AnalyticsError:
     is_invalid = status == HTTPStatus.UNPROCESSABLE_ENTITY or (
         status == HTTPStatus.BAD_REQUEST and answer.method != "GET" and dialect.error_object(answer) is not None
     )
-    error = kind(status, answer.method, answer.path, message, errors, facts, is_blocked, is_limited, is_invalid)
+    error = kind(
+        status,
+        answer.method,
+        answer.path,
+        message,
+        errors,
+        facts,
+        is_blocked,
+        is_limited,
+        is_invalid,
+        follows_success,
+    )
     if status in _REFUSALS or status >= 500:
         error.retry_after = dialect.retry_after(answer.headers)
     if status == HTTPStatus.TOO_MANY_REQUESTS and error.retry_after is None:

@@ -19,7 +19,11 @@ def test_make_demo_leaves_a_snapshot(checkout: Path, environment: dict[str, str]
     assert "nightly_website_snapshot is in state success" in answer.stdout
     assert "Websites on disk: 250, distinct ids: 250" in answer.stdout
     # Quiet: what a person can follow, not Airflow's log; what to do next comes last, and names what is there.
-    assert len(answer.stdout.splitlines()) <= 20
+    assert len(answer.stdout.splitlines()) <= 30
+    # Of a shortened list, it shows the reason, and how to publish it anyway.
+    assert "is in state failed" in answer.stdout
+    assert "The list has 150 websites, 40.0% fewer than 250" in answer.stdout
+    assert '--conf \'{"override_guards": ["fewer_websites"]}\'' in answer.stdout
     end = answer.stdout.partition("What to do next:")[2]
     assert "make ui" in end
     named = re.findall(r"(?:docs|dags)/\w+\.\w+", end)

@@ -14,8 +14,11 @@ from urllib.parse import parse_qsl
 import pytest
 from raw_server import RawServer, Request, answer_read, http
 from wire_client import WEBSITE, Time, do, served, waiting_client_of
+from zoo import Zoo
 
+from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.rate_limiter import MAX_INTERVAL, MIN_INTERVAL, REPORT_SECONDS
+from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import MAX_REFUSED_SECONDS, REFUSED_SECONDS
 from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
 
@@ -313,3 +316,17 @@ def test_request_that_is_always_refused_fails_although_others_are_accepted() -> 
     with served(respond, time) as (client, _), pytest.raises(AnalyticsApiError):
         client.get_website(7)
     assert MAX_REFUSED_SECONDS <= time.now - began < 2 * MAX_REFUSED_SECONDS
+
+
+@pytest.mark.parametrize("body", ["<html><center><h1>503</h1></center><hr><center>nginx</center></html>", "<p>Down"])
+def test_status_503_is_a_rate_limit_only_after_requests_that_succeeded(analytics_sandbox: Zoo, body: str) -> None:
+    settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key, max_retries=0)
+    with AnalyticsClient(settings) as client:
+        analytics_sandbox.fault("list", status=503, body=body, times=2)
+        with pytest.raises(AnalyticsApiError, match=r"The service is unavailable \(503") as first:
+            client.list_websites()
+        client.get_account()
+        with pytest.raises(AnalyticsApiError, match=r"The service is unavailable \(503") as second:
+            client.list_websites()
+    assert "requests_per_minute" not in str(first.value)
+    assert "If it limits the rate of requests, set the extra requests_per_minute" in str(second.value)
