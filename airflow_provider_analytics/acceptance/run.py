@@ -66,6 +66,7 @@ _METHODS = ("PATCH", "PUT")
 #: Statuses of a rejected create.
 _REJECTED = frozenset({400, 409, 422})
 _LISTS = ("exclude_params", "exclude_ips")
+_WITH_EXTRA = "work if the extra is set"
 _PAGE_PASSWORD = "acceptance-page-password"  # noqa: S105 - of the disposable website
 #: Field to the settings that are sent in the first round. A password needs the privacy *password*.
 FIRST_ROUND: Mapping[str, Mapping[str, Any]] = {
@@ -123,7 +124,7 @@ class Update:
     def problem(self) -> str:
         """Description of what does not work."""
         if self.error:
-            return f"The update failed: {reason(self.error)}"
+            return f"The update failed: {reason(self.error).removesuffix('.')}"
         return "; ".join(f"{name} {how}" for name, how in self.comparison.not_applied.items())
 
 
@@ -218,6 +219,8 @@ class AcceptanceRun:
             if not self.website_id:
                 raise
             self._conclude_updates()
+            self.transport.limit = MAX_REQUESTS
+            self._delete()
             self._add_missing(error.problem)
         finally:
             self.remove()
@@ -348,7 +351,7 @@ class AcceptanceRun:
             where = f"Website {self.website_id}" if self.website_id else f"A website {self.domain}"
             self.not_removed = LeftoverError(
                 f"{where} of this run may still exist, because it cannot be deleted: {reason(error)}",
-                "Run the command again, which removes it, or delete it in the service.",
+                "Delete it in the service. The next run also tries to delete it.",
             )
             return
         self._forget()
@@ -369,7 +372,7 @@ class AcceptanceRun:
 
     def _add_missing(self, seen: str) -> None:
         for name in STATEMENTS:
-            self._add(name, "?", seen, "verify each change")
+            self._add(name, "?", seen, "verify it themselves, as far as they depend on it")
 
     @contextmanager
     def _as_finding(self, name: str, tasks: str) -> Iterator[None]:
@@ -398,9 +401,7 @@ class AcceptanceRun:
             self._update_field(name, settings)
         self._has_all_updates = True
         self._conclude_updates()
-        self._step = "delete"
-        with self._as_finding("operation-delete", "fail if they delete"):
-            self._delete()
+        self._delete()
 
     def _create(self) -> None:
         """Create the website with the defaults, verify it, and repeat that."""
@@ -450,12 +451,6 @@ class AcceptanceRun:
             self._add("rule-defaults", "note", f"Other defaults: {names}.", "send the fields that they need")
         else:
             self._add("rule-defaults", "ok", "As documented.", "omit fields that have their default")
-        missing = [name for name in UPDATE_FIELDS if FIELDS[name].column and name not in record]
-        if missing:
-            seen = f"The record lacks {', '.join(missing)}."
-            self._add("operation-show", "note", seen, "regard a field that only some records have as empty")
-        else:
-            self._add("operation-show", "ok", "The record has all fields.", "verify each change with it")
 
     def _repeat_create(self) -> None:
         sent = self.transport.writes
@@ -479,7 +474,6 @@ class AcceptanceRun:
         def work_out(record: Record) -> Mapping[str, Any] | None:
             # As AnalyticsClient.update_website: an update that changes nothing is not sent.
             expected.append(Expected(record, checked, self._stored_domain))
-            update.at_risk = _at_risk(record, checked)
             return None if expected[-1].compare(record).is_verified else checked
 
         sent = self.transport.writes
@@ -487,13 +481,14 @@ class AcceptanceRun:
             client.change_website(self.website_id, work_out)
             update.is_sent = self.transport.writes > sent
             if update.is_sent:
-                update.comparison = self._read_after(client, expected[-1])
+                update.at_risk = _at_risk(expected[0].before, checked)
+                update.comparison = self._read_after(client, expected[0])
+            if update.works and update.is_sent:
+                sent = self.transport.writes
+                client.change_website(self.website_id, work_out)
+                update.repeated_writes = self.transport.writes - sent
         except (AnalyticsApiError, UnexpectedResponseError) as error:
             update.error = error
-        if update.works and update.is_sent:
-            sent = self.transport.writes
-            client.change_website(self.website_id, work_out)
-            update.repeated_writes = self.transport.writes - sent
         self._updates.append((client.settings.update_method, update))
         return update
 
@@ -520,10 +515,22 @@ class AcceptanceRun:
             for extras in self._alternatives(name):
                 other = self._update(settings, extras)
                 if other.works:
-                    self._add(row, "SET", f"{update.problem}. It works with the extra.", "work with the extra", extras)
+                    # The update method concerns all fields.
+                    place = "update-methods" if "update_method" in extras else row
+                    seen = f"{update.problem}. It works with the extra."
+                    self._replace(Finding(place, "SET", seen, _WITH_EXTRA, extras))
+                    self._add_stored(name, other)
                     return
-            self._replace(Finding(row, "FAILS", update.problem, f"fail if they change {name}"))
-        elif name in update.comparison.unverified:
+            self._replace(Finding(row, "FAILS", f"{update.problem}.", f"fail if they change {name}"))
+        else:
+            self._add_stored(name, update)
+
+    def _add_stored(self, name: str, update: Update) -> None:
+        """Add the finding for a stored field."""
+        row = f"{name}-values"
+        if not update.is_sent:
+            return
+        if name in update.comparison.unverified:
             seen = "Accepted, but not returned."
             self._add(row, "ok" if name == "password" else "note", seen, "send it in each run, and cannot verify it")
         elif name in FIELDS and name in update.comparison.record:
@@ -532,6 +539,7 @@ class AcceptanceRun:
     def _replace(self, finding: Finding) -> None:
         """Add a finding of the second round in place of one of the first round."""
         self.findings[finding.name] = finding
+        self.extras |= finding.extras
 
     def _alternatives(self, name: str) -> Iterator[Extras]:
         """Yield extras that may help if a field is rejected or not stored."""
@@ -548,10 +556,13 @@ class AcceptanceRun:
 
     def _update_with_other_method(self) -> None:
         """Send one update with the other method, while all other fields could be reset."""
-        method = next(method for method in _METHODS if method != self.client().settings.update_method)
+        if "update-methods" in self.findings:
+            return
+        current = self.client().settings.update_method
+        method = next(method for method in _METHODS if method != current)
         update = self._update(OTHER_METHOD, {"update_method": method})
         if not update.works:
-            self._add("update-methods", "note", f"{method} does not work: {update.problem}.", "use the other method")
+            self._add("update-methods", "note", f"{method} does not work: {update.problem}.", f"use {current}")
 
     def _conclude_updates(self) -> None:
         """Add the findings about all updates."""
@@ -570,7 +581,7 @@ class AcceptanceRun:
             self._add("update-no-defaults", "ok", seen, "send only the fields that change")
         elif other_is_safe and not reset_by_other:
             seen = f"{method} resets {', '.join(reset)}, {other_method} keeps them."
-            self._add("update-no-defaults", "SET", seen, "work with the extra", {"update_method": other_method})
+            self._add("update-no-defaults", "SET", seen, _WITH_EXTRA, {"update_method": other_method})
         else:
             self._add("update-no-defaults", "FAILS", f"{method} resets {', '.join(reset)}.", stop)
         if reset_by_other and not reset:
@@ -578,9 +589,17 @@ class AcceptanceRun:
             self._add("update-methods", "note", seen, f"use {method}; do not set the extra update_method")
         elif other_works:
             self._add("update-methods", "ok", "Both work.", f"use {method}")
-        again = [update for _, update in self._updates if update.repeated_writes]
-        self._conclude_repetitions(again)
+        self._conclude_records()
+        self._conclude_repetitions()
         self._conclude_lines()
+
+    def _conclude_records(self) -> None:
+        hidden = {name for _, update in self._updates for name in update.comparison.unverified if FIELDS[name].column}
+        if hidden:
+            seen = f"Records lack {', '.join(sorted(hidden))}."
+            self._add("operation-show", "note", seen, "send these fields in each run, and cannot verify them")
+        elif any(update.is_sent for _, update in self._updates):
+            self._add("operation-show", "ok", "Records have all fields.", "verify each change with it")
 
     def _reset_fields(self, method: str) -> list[str]:
         """Return the fields that updates with a method changed although they did not send them."""
@@ -592,7 +611,8 @@ class AcceptanceRun:
         }
         return [name for name in UPDATE_FIELDS if name in names]
 
-    def _conclude_repetitions(self, again: list[Update]) -> None:
+    def _conclude_repetitions(self) -> None:
+        again = [update for _, update in self._updates if update.repeated_writes]
         hidden = {name for update in again for name in update.comparison.unverified}
         if not [update for _, update in self._updates if update.works]:
             return
@@ -629,14 +649,20 @@ class AcceptanceRun:
             self._add("id-sorts", "note", seen, "read the whole list after a create")
 
     def _check_search(self) -> None:
-        found = self.client().search_website(self._stored_domain)
-        if found is not None and str(found["id"]) == self.website_id:
+        if not same_domain(self._stored_domain, self.domain):
+            self._add("search", "?", "The service stores the domain in another form.", "look domains up in the list")
+            return
+        found = self.client().search_website(self.domain)
+        if self._own_rows(self._newest(search=new_domain(), search_by="domain")):
+            self._add("search", "note", "It finds websites of other domains.", "look domains up in the list")
+        elif found is not None and str(found["id"]) == self.website_id:
             self._add("search", "ok", "It finds the website.", "look domains up with it")
         else:
             self._add("search", "note", "It does not find the website.", "read the whole list to look a domain up")
 
     def _check_favorite_filter(self) -> None:
-        if not self._is_favorite():
+        # The last update sent it.
+        if not self._updates[-1][1].works:
             self._add("favorite-filter", "?", "The website is no favorite.", "check each record against the filter")
             return
         others: list[Extras] = [
@@ -649,13 +675,9 @@ class AcceptanceRun:
             return
         for extras in others:
             if self._filters(extras):
-                self._add("favorite-filter", "SET", "It works only with the extra.", "work with the extra", extras)
+                self._add("favorite-filter", "SET", "It works only with the extra.", _WITH_EXTRA, extras)
                 return
         self._add("favorite-filter", "note", "It does not select the favorites.", "fail if they list favorites")
-
-    def _is_favorite(self) -> bool:
-        record = self._client.get_website(self.website_id)
-        return same_setting("favorite", record.get("favorite"), True)
 
     def _filters(self, extras: Extras) -> bool:
         """Return whether the newest favorites contain the website, and the newest other websites do not."""
@@ -714,7 +736,13 @@ class AcceptanceRun:
     # Delete
 
     def _delete(self) -> None:
-        """Delete the website, and verify that it is gone; a repeated delete finds no website, and sends nothing."""
+        """Delete the website, and verify that it is gone."""
+        self._step = "delete"
+        with self._as_finding("operation-delete", "fail if they delete"):
+            self._delete_twice()
+
+    def _delete_twice(self) -> None:
+        """Delete the website; a repeated delete finds no website, and sends nothing."""
         self._client.delete_website(self.website_id)
         sent = self.transport.writes
         is_gone = self._client.website_or_none(self.website_id) is None
@@ -763,10 +791,10 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}."
 
 
-def _at_risk(record: Record, sent: Mapping[str, Any]) -> int:
+def _at_risk(record: Mapping[str, Any], sent: Mapping[str, Any]) -> int:
     """Return how many fields that are not sent have another value than the default."""
     others = [name for name in UPDATE_FIELDS if FIELDS[name].column and name in record and name not in sent]
-    return sum(not same_setting(name, record[name], FIELDS[name].default or None) for name in others)
+    return sum(not same_setting(name, record[name], FIELDS[name].default) for name in others)
 
 
 def _form(value: object) -> str:

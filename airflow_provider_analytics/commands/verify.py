@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from airflow_provider_analytics.acceptance.disposable import CreatedWebsites
     from airflow_provider_analytics.acceptance.run import AcceptanceRun
     from airflow_provider_analytics.acceptance.transport import MAX_REQUESTS
+    from airflow_provider_analytics.exceptions import StoppedError
     from airflow_provider_analytics.readable import readable
 
     def progress(number: int, step: str) -> None:
@@ -50,6 +51,9 @@ def run(args: argparse.Namespace) -> int:
         try:
             with _removal_on_termination():
                 acceptance.run()
+        except KeyboardInterrupt:
+            left = "" if acceptance.not_removed else " It left no website behind."
+            raise StoppedError(f"The run was interrupted.{left}") from None
         finally:
             acceptance.transport.close()
             if acceptance.not_removed is not None:
