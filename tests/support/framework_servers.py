@@ -196,8 +196,9 @@ class Laravel(FrameworkServer):
     def _row(self, website: dict[str, Any]) -> dict[str, Any]:
         row = {name: None if value == "" else value for name, value in website.items()}
         for name in ("email", "exclude_bots"):
-            if isinstance(row.get(name), bool):
-                row[name] = int(row[name])
+            value = row.get(name)
+            if isinstance(value, bool):
+                row[name] = int(value)
         return row
 
     def list(self, rows: list[dict[str, Any]], query: dict[str, str]) -> bytes:
@@ -270,7 +271,7 @@ class Go(FrameworkServer):
         return {name: value for name, value in website.items() if value not in (0, "", False)}
 
     def list(self, rows: list[dict[str, Any]], query: dict[str, str]) -> bytes:
-        size, skipped = int(query.get("per_page", "100")), int(str(query.get("cursor", "c0")).removeprefix("c"))
+        size, skipped = int(query.get("per_page", "100")), int(query.get("cursor", "c0").removeprefix("c"))
         body: dict[str, Any] = {"websites": [self.record(row) for row in rows[skipped : skipped + size]]}
         if skipped + size < len(rows):
             body["next_cursor"] = f"c{skipped + size}"
