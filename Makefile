@@ -24,7 +24,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: bench generate docs help install soak test test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
-	formats requests partitions coverage demo ui screenshots constraints dist release-check clean
+	acceptance formats requests partitions coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -91,6 +91,11 @@ test-distributed:  ## Run tasks by Celery while workers are killed and hang; nee
 	@rm -f build/distributed.md
 	@.venv-$(NEWEST)-celery/bin/python -m pytest -q tests/system/distributed
 	@cat build/distributed.md
+
+# The connection is passed in the environment: a command line is visible to other users.
+acceptance: install  ## Verify the statements of the interface on a real server: CONN is its connection, as URI or JSON
+	@ACCEPTANCE_CONN="$${CONN:?is the connection of the server, as URI or JSON}" $(PY) -m pytest -q -rs -p no:xdist \
+		tests/contract/test_contract_acceptance.py
 
 lint: install  ## Check style, format and types
 	@$(PY) -m ruff check

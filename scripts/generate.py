@@ -198,13 +198,13 @@ BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
 
 
 _REGISTRY_HEAD = """\
-# What Apache Airflow's registry of providers shows of this one. Written by `make generate` from the provider info, the
-# docstrings and pyproject.toml.
+# Description of this provider, with the keys that providers in the Airflow repository use. No registry reads it yet.
+# Written by `make generate` from the provider info, the docstrings and pyproject.toml.
 """
 
 
 def registry() -> str:
-    """Return ``.airflow-registry.yaml``: the keys that providers which are listed there use."""
+    """Return ``.airflow-registry.yaml``: with the keys that providers in the Airflow repository use."""
     info = get_provider_info()
     urls = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
     listed: dict[str, Any] = {

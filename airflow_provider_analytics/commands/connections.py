@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -61,3 +62,15 @@ def _connected(conn_id: str | None) -> Iterator[AnalyticsHook]:
             if not error.where and not isinstance(error, AnalyticsConfigError):
                 error.where = hook.where
             raise
+
+
+@contextmanager
+def without_logs() -> Iterator[None]:
+    """Log nothing of this package: its lines may contain domains and messages of the service."""
+    log = logging.getLogger("airflow_provider_analytics")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from airflow_provider_analytics.commands.connections import add_connection, connected
+from airflow_provider_analytics.commands.connections import add_connection, connected, without_logs
 
 _STATUSES = "Exit status: 0 no extras to set; 2 extras to set, printed as JSON; 1 failed, or does not work yet."
 
@@ -18,18 +15,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _STATUSES
     add_connection(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON, for an issue")
-
-
-@contextmanager
-def _without_logs() -> Iterator[None]:
-    """Log nothing of this package: its lines may contain domains and messages of the service."""
-    log = logging.getLogger("airflow_provider_analytics")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
     with (
         connected(args.conn_id) as hook,
-        _without_logs(),
+        without_logs(),
         LimitedReader(hook.client.settings, progress=progress) as reader,
     ):
         probe = Probe(reader)

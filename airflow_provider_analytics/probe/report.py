@@ -17,8 +17,8 @@ OK, FAILED, SET_EXTRAS = 0, 1, 2
 
 _ORDER: tuple[Mark, ...] = get_args(Mark)
 _UNTOLD = (
-    "Reads cannot tell how the service writes. The first website of a run shows it: "
-    "whether an update stores values as sent, and keeps the other fields."
+    "Reads cannot tell how the service writes: whether an update stores values as sent, and keeps the other fields. "
+    "The command verify tests it on a disposable website."
 )
 
 

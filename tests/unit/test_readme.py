@@ -21,7 +21,11 @@ LINKS = dict(re.findall(r"^\[(\S+)\]: (\S+)$", f"[airflow]: {DEFINITIONS}", re.M
 RUN_BY: dict[str, dict[str, str]] = {
     "README.md": {"integration/test_readme_dags": "python", "system/test_quickstart": "console sh"},
     "docs/quickstart.md": {"system/test_quickstart": "console text"},
-    "docs/connection.md": {"unit/hooks/test_connection": "console", "integration/probe/test_probe": "text"},
+    "docs/connection.md": {
+        "unit/hooks/test_connection": "console",
+        "integration/probe/test_probe": "text",
+        "integration/acceptance/test_acceptance_run": "text sh",
+    },
     "docs/operators.md": {"integration/operators/test_by_itself": "python", "system/test_quickstart": "console"},
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
     "docs/testing.md": {"integration/sandbox/test_sandbox_page": "python sh text", "system/test_quickstart": "console"},

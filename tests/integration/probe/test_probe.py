@@ -244,7 +244,7 @@ def test_the_extras_are_printed_as_they_are_pasted(analytics_sandbox: Zoo, run: 
     status, out, err = run(**extras)
     assert (status, out.splitlines()[-1]) == (0, "No extras to set.")
     assert len(out.splitlines()) < 25, "a person reads it in half a minute"
-    assert "The first website of a run shows it: " in out
+    assert "The command verify tests it on a disposable website." in out
     told = [line for line in err.splitlines() if not line.startswith("[")]  # Airflow 2 logs there, too
     assert (told[0], len(told)) == (" 1 of at most 50: the account", len(analytics_sandbox.requests))
 

@@ -1,0 +1,81 @@
+"""The transport of an acceptance run: at most 120 requests, and writes only for disposable websites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_provider_analytics.api.client import WEBSITES, website_path
+from airflow_provider_analytics.api.dialect import Answer
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.api.transport import Texts, Transport
+from airflow_provider_analytics.exceptions import AnalyticsError
+
+#: Maximum number of requests of a run; repeated requests count.
+MAX_REQUESTS = 120
+#: Number of requests that are kept for the removal of the website.
+REMOVAL_REQUESTS = 12
+
+#: Called before each request with its number.
+Progress = Callable[[int], None]
+
+
+class RequestLimitError(AnalyticsError):
+    """A request that was not sent, because the run has sent as many as allowed."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"The run has sent {limit} requests, so it sends no more of them: {MAX_REQUESTS} are allowed, and "
+            f"{REMOVAL_REQUESTS} of them are kept for the removal of the website.",
+            "Run the command again when the service is less busy.",
+        )
+
+
+class GuardedTransport(Transport):
+    """A transport that rejects every write to a website that this tool did not create.
+
+    :param domain: domain of the only website that may be created.
+    :param progress: called before each request.
+    """
+
+    def __init__(self, settings: Settings, domain: str, progress: Progress | None = None) -> None:
+        super().__init__(settings)
+        self.domain = domain
+        #: Number of requests that the run may send at present.
+        self.limit = MAX_REQUESTS - REMOVAL_REQUESTS
+        #: Number of writes that were sent.
+        self.writes = 0
+        self._progress = progress
+        self._disposable_paths: set[str] = set()
+
+    def allow_writes(self, website_id: str) -> None:
+        """Allow writes to a website. The caller has verified that this tool created it."""
+        self._disposable_paths.add(website_path(website_id))
+
+    def once(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Texts | None = None,
+        form: Texts | None = None,
+        is_alone: bool = False,
+    ) -> Answer:
+        """Send a request, as :meth:`Transport.once`.
+
+        :raises ValueError: for a write to any other website.
+        :raises RequestLimitError: if the run may send no more requests.
+        """
+        if method != "GET" and not self._is_disposable(method, path, form or {}):
+            raise ValueError(f"{method} {path} is not about a website of this run, so it was not sent.")
+        if self.stats.requests >= self.limit:
+            raise RequestLimitError(self.limit)
+        if self._progress:
+            self._progress(self.stats.requests + 1)
+        if method != "GET":
+            self.writes += 1
+        return super().once(method, path, query=query, form=form, is_alone=is_alone)
+
+    def _is_disposable(self, method: str, path: str, form: Texts) -> bool:
+        if method == "POST":
+            return path == WEBSITES and form.get("domain") == self.domain
+        return path in self._disposable_paths
