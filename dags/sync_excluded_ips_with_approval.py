@@ -18,7 +18,7 @@ from pathlib import Path
 import pendulum
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException, Param, dag
 
-from airflow_provider_analytics.operators import approvals
+from airflow_provider_analytics.operators import task_groups
 
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
@@ -43,7 +43,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     doc_md=__doc__,
 )
 def sync_excluded_ips_with_approval():
-    approvals.exclusion_list(
+    task_groups.exclusion_list(
         "office",
         exclude_ips="{{ var.value.exclude_ips }}",
         state_path=FOLDER,

@@ -20,7 +20,7 @@ from pathlib import Path
 import pendulum
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException, Param, dag
 
-from airflow_provider_analytics.operators import approvals
+from airflow_provider_analytics.operators import task_groups
 
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
@@ -45,7 +45,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     doc_md=__doc__,
 )
 def websites_as_code():
-    approvals.websites_as_code(
+    task_groups.websites_as_code(
         "websites",
         config_path=str(Path(__file__).with_name("websites.yaml")),
         state_path=FOLDER,

@@ -51,7 +51,7 @@ def test_one_of_two_addresses_leaves_without_accept_and_an_empty_list_needs_it(n
     nights.sync("office", *OFFICES[:2])
     assert nights.sync("office", OFFICES[0])["guard_message"] is None
     with pytest.raises(
-        AirflowFailException, match=r"(?s)exclude_ips is empty\..*set override_guards=\['empty'\] on task office"
+        AirflowFailException, match=r"(?s)exclude_ips is empty\..*set override_guards=\['empty_list'\] on task office"
     ):
         nights.sync("office")
     assert nights.everywhere() == {OFFICES[0]}

@@ -43,7 +43,7 @@ def test_the_guard_trips_before_anything_is_sent(night: Night) -> None:
         night.sync(**wiped)
     assert night.operations == {"list": 2}
     assert night.sync(**wiped, override_guards="entries_lost")["entries_removed"] == 20
-    with pytest.raises(AirflowFailException, match=r"(?s)exclude_ips is empty\. .*override_guards=\['empty'\]"):
+    with pytest.raises(AirflowFailException, match=r"(?s)exclude_ips is empty\. .*override_guards=\['empty_list'\]"):
         night.sync(exclude_ips="# all gone\n", mode="replace")
     with pytest.raises(AirflowFailException, match="Not retried: someone has to review it first"):
         night.sync(mode="replace", override_guards="empty_list")
