@@ -151,9 +151,9 @@ def files() -> Iterator[str]:
 
 def commands_of_the_shell() -> Iterator[str]:
     """Yield each command with its arguments."""
-    yield "exit status: 0 nothing to do, 2 changes or findings, 1 failed"
+    yield commands.EXIT_STATUSES
     for name in commands.COMMANDS:
-        parser = argparse.ArgumentParser(add_help=False)
+        parser = argparse.ArgumentParser(add_help=False, epilog="")
         importlib.import_module(f"{PACKAGE}.commands.{name}").add_arguments(parser)
         found = [(one.option_strings or [one.dest.upper()])[-1] for one in parser._actions]
         yield f"airflow-provider-analytics {name} {' '.join(found)}"

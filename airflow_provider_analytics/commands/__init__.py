@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from enum import IntEnum
 from importlib import import_module
 from typing import NoReturn
 
@@ -19,18 +20,32 @@ COMMANDS = {
     "verify": "Verify on a disposable website that a service does what its interface says.",
     "validate": "Check files of websites, without a connection.",
     "plan": "Plan the changes that make the websites match files; send nothing.",
-    "drift": "Report where the websites differ from files; send nothing.",
-    "why": "Explain why an entry is on the websites: its list, owner, dates and host name.",
+    "explain": "Explain why an entry is on the websites: its list, owner, dates and host name.",
 }
 
 
+class ExitStatus(IntEnum):
+    """Exit status of all commands."""
+
+    #: No changes, or valid.
+    NO_CHANGES = 0
+    #: Failed, or invalid.
+    FAILED = 1
+    #: Changes, or findings.
+    CHANGES = 2
+
+
+#: For the help of each command, which can add what its findings are.
+EXIT_STATUSES = "Exit status: 0 no changes, or valid; 1 failed, or invalid; 2 changes, or findings."
+
+
 class _Parser(argparse.ArgumentParser):
-    """A parser that exits with 1 on a usage error: 2 means that there are changes."""
+    """A parser that exits with status 1 for a usage error, because status 2 means changes."""
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit."""
         self.print_usage(sys.stderr)
-        self.exit(1, f"{self.prog}: error: {message}\n")
+        self.exit(ExitStatus.FAILED, f"{self.prog}: error: {message}\n")
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "airflow-provider-analytics") -> int:
@@ -49,7 +64,9 @@ def _run(arguments: Sequence[str] | None, prog: str) -> int:
     parser = _Parser(
         prog=prog,
         description="Commands for websites of a web-analytics service.",
-        epilog="\n".join(["commands:", *(f"  {name:<10} {text}" for name, text in COMMANDS.items())]),
+        epilog="\n".join(
+            ["commands:", *(f"  {name:<10} {text}" for name, text in COMMANDS.items()), "", EXIT_STATUSES]
+        ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage=f"{prog} COMMAND ...",
     )
@@ -57,7 +74,9 @@ def _run(arguments: Sequence[str] | None, prog: str) -> int:
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parsed = parser.parse_args(arguments)
     command = import_module(f"{__name__}.{parsed.command}")
-    command_parser = _Parser(prog=f"{prog} {parsed.command}", description=COMMANDS[parsed.command])
+    command_parser = _Parser(
+        prog=f"{prog} {parsed.command}", description=COMMANDS[parsed.command], epilog=EXIT_STATUSES
+    )
     command.add_arguments(command_parser)
     args = command_parser.parse_args(parsed.arguments)
 
@@ -67,5 +86,5 @@ def _run(arguments: Sequence[str] | None, prog: str) -> int:
         status: int = command.run(args)
     except (AnalyticsError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
-        return 1
+        return ExitStatus.FAILED
     return status

@@ -7,15 +7,14 @@ import os
 import sys
 from pathlib import Path
 
+from airflow_provider_analytics.commands import ExitStatus
 from airflow_provider_analytics.commands.connections import Once, add_connection, connected
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
-
-#: Exit status if there are changes.
-CHANGES = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
+    parser.epilog = f"{parser.epilog} A plan that a guard blocks counts as failed."
     parser.add_argument("path", metavar="PATH", help="YAML file, or folder of YAML files")
     add_connection(parser)
     parser.add_argument("--markdown", action=Once, metavar="FILE", help="file for the summary that the approver sees")
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan; return 0 if there are no changes, 2 if there are changes, 1 if it must not be applied."""
+    """Print the plan; return the exit status."""
     with connected(args.conn_id) as hook:
         from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOperator
 
@@ -53,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.write(f"{markdown}digest: {result['digest']}\n")
     if result["guard_message"]:
         sys.stderr.write(f"{result['guard_message']}\nThe plan must not be applied: a guard stops it.\n")
-        return 1
-    return CHANGES if result["changes"] else 0
+        return ExitStatus.FAILED
+    return ExitStatus.CHANGES if result["changes"] else ExitStatus.NO_CHANGES
 
 
 def absolute(path: str | None) -> str | None:

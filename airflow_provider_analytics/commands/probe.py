@@ -7,12 +7,13 @@ import sys
 
 from airflow_provider_analytics.commands.connections import add_connection, connected, without_logs
 
-_STATUSES = "Exit status: 0 no extras to set; 2 extras to set, printed as JSON; 1 failed, or does not work yet."
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.epilog = _STATUSES
+    parser.epilog = (
+        f"{parser.epilog} Findings are extras to set, printed as JSON. A service that does not work yet counts as "
+        "failed."
+    )
     add_connection(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON, for an issue")
 

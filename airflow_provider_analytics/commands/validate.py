@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_provider_analytics.commands import ExitStatus
 from airflow_provider_analytics.commands.output import write_commands
 from airflow_provider_analytics.readable import counted, readable
 
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the problems; return 1 if there are any, and 0 otherwise."""
+    """Print the problems; return the exit status."""
     # The process ends right after the file is read, and a large file creates millions of objects.
     gc.disable()
     from airflow_provider_analytics.reconcile.websites_file import parse_websites_files
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(text)
     summary = counted(len(problems), "problem") if problems else f"{number:,} websites, no problems"
     sys.stderr.write(f"{readable(args.path)}: {summary}\n")
-    return 1 if problems else 0
+    return ExitStatus.FAILED if problems else ExitStatus.NO_CHANGES
 
 
 def _texts(path: str) -> Mapping[str, str | ValueError]:

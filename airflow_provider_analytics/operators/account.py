@@ -24,6 +24,16 @@ class GetAccountOperator(AnalyticsBaseOperator):
     :raises AnalyticsError: if the request fails or its response is unusable.
     """
 
+    template_fields = ("analytics_conn_id",)
+
+    def __init__(
+        self,
+        *,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Fetch the account."""
         with self.connected(context) as hook:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseOperator
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.operators.task_arguments import TaskArguments
 
 #: Errors of other packages that a retry cannot fix, and what to do first. Errors of this package have
 #: :attr:`AnalyticsError.before_retry`.
@@ -37,28 +35,11 @@ PERMANENT_ERRORS: Mapping[type[Exception], str] = {
 }
 
 
-#: Argument to attribute, if they differ: ``BaseOperator.dry_run`` is a method.
-_ATTRIBUTES = {"dry_run": "is_dry_run"}
-
 log = logging.getLogger(__name__)
 
 
 class ShortErrorsOperator(BaseOperator):
     """Base class of all operators; keeps the reason of an error on the first screen of the task log."""
-
-    #: All arguments are templated, except those in ``not_templated``.
-    template_fields: Sequence[str] = ()
-    not_templated: ClassVar[Collection[str]] = ()
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Set the template fields: the arguments of this class, and those of its base class."""
-        super().__init_subclass__(**kwargs)
-        if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
-            return  # a class of a user, who sets the fields as in any operator
-        own = inspect.signature(cls.__init__).parameters.values() if "__init__" in vars(cls) else ()
-        names = (one.name for one in own if one.kind is inspect.Parameter.KEYWORD_ONLY)
-        fields = (_ATTRIBUTES.get(name, name) for name in names if name not in cls.not_templated)
-        cls.template_fields = tuple(dict.fromkeys((*fields, *cls.template_fields)))
 
     def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
         """Render a template; an error, such as a missing Variable, is logged with few frames."""
@@ -78,7 +59,12 @@ class AnalyticsBaseOperator(ShortErrorsOperator):
     _connected: Connected | None = None
     _is_killed = False
 
-    def __init__(self, *, analytics_conn_id: str = "analytics_default", **kwargs: Unpack[TaskArguments]) -> None:
+    def __init__(
+        self,
+        *,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.analytics_conn_id = analytics_conn_id
 

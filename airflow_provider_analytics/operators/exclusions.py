@@ -7,11 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_analytics.api.checks import flag, is_missing_text, one_of, refused, refused_together
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.guards import parse_guards
+from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
 from airflow_provider_analytics.operators.reconciling import Prepared, ReconcilingOperator, account_of, result_of
 from airflow_provider_analytics.readable import counted
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.operators.task_arguments import ReconcileArguments, SyncArguments
     from airflow_provider_analytics.reconcile.exclusions import ExclusionList
     from airflow_provider_analytics.reconcile.maintained import Listed, Resolved
 
@@ -48,7 +47,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         unmanage_websites: Iterable[str | int] | str | int = (),
         dry_run: bool = False,
         approved_digest: str | Mapping[str, Any] | None = "any",
-        **kwargs: Unpack[ReconcileArguments],
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if isinstance(per_website, Mapping) and any("{{" in str(one) or "{%" in str(one) for one in per_website):
@@ -330,6 +329,25 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         began after this one had sent changes.
     """
 
+    template_fields = (
+        "exclude_ips",
+        "exclude_ips_path",
+        "networks",
+        "resolve_names",
+        "websites",
+        "except_websites",
+        "per_website",
+        "mode",
+        "unmanage_websites",
+        "is_dry_run",
+        "approved_digest",
+        "state_path",
+        "list_name",
+        "override_guards",
+        "max_loss_fraction",
+        "analytics_conn_id",
+    )
+
     field = "exclude_ips"
 
     def __init__(
@@ -339,9 +357,35 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         exclude_ips_path: str | None = None,
         networks: str = "reject",
         resolve_names: bool = False,
-        **kwargs: Unpack[SyncArguments],
+        websites: Iterable[str | int] | Mapping[str, Any] | str | int | None = None,
+        except_websites: Iterable[str | int] | str | int = (),
+        per_website: Mapping[str, Iterable[str] | str] | str | None = None,
+        mode: str | None = None,
+        unmanage_websites: Iterable[str | int] | str | int = (),
+        dry_run: bool = False,
+        approved_digest: str | Mapping[str, Any] | None = "any",
+        state_path: str | None = None,
+        list_name: str | None = None,
+        override_guards: Iterable[str] | str = (),
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(
+            websites=websites,
+            except_websites=except_websites,
+            per_website=per_website,
+            mode=mode,
+            unmanage_websites=unmanage_websites,
+            dry_run=dry_run,
+            approved_digest=approved_digest,
+            state_path=state_path,
+            list_name=list_name,
+            override_guards=override_guards,
+            max_loss_fraction=max_loss_fraction,
+            analytics_conn_id=analytics_conn_id,
+            **kwargs,
+        )
         self.exclude_ips = exclude_ips
         self.exclude_ips_path = exclude_ips_path
         self.networks = networks
@@ -351,7 +395,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
 class SyncExcludedParamsOperator(_SyncExclusionsOperator):
     """Sync the excluded URL query parameters of many websites with one list (docs/exclusions.md).
 
-    Works like :class:`SyncExcludedIpsOperator`, which describes the other arguments, the result and the errors.
+    Works like :class:`SyncExcludedIpsOperator`, which describes the result and the errors.
 
     .. code-block:: python
 
@@ -361,7 +405,47 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         and blank lines allowed. An empty list needs ``override_guards=["empty_list"]``. (templated)
     :param exclude_params_path: URL or absolute path of a file with such text, instead of ``exclude_params``.
         (templated)
+    :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the
+        list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
+    :param except_websites: domains, globs and ids to exclude. (templated)
+    :param per_website: domain, glob or id to additional entries for these websites; a dict, or the text of a JSON
+        object. (templated, but for the keys of a dict)
+    :param mode: ``"managed"`` (default with ``state_path``) adds missing entries and removes entries that left the
+        list; ``"merge"`` (default without) only adds; ``"replace"`` makes each list equal to this one. Lines with a
+        comment stay, except in ``"replace"``. (templated)
+    :param state_path: folder (URL or absolute path) for the tables of lists, plans and audit trails. All lists of a
+        service share it, so that none removes an entry that another one has. (templated)
+    :param list_name: name of the list in this folder; default ``<dag id>.<task id>``. (templated)
+    :param unmanage_websites: for ``"managed"``: domains, globs and ids of websites to stop managing: the entries of
+        this list are removed there, and nothing is added. (templated)
+    :param override_guards: names of guards whose finding is expected in this run, as a list or separated by commas:
+        ``empty_list`` (the list is empty), ``no_match`` (a selector matches no website), ``entries_lost`` (too many
+        entries would be lost). (templated)
+    :param max_loss_fraction: largest fraction of the list that may leave it, or in mode ``"replace"`` of the entries on
+        the selected websites that may be lost; default 0.3; checked if there are 10 entries or more. (templated)
+    :param dry_run: plan only: send nothing, and write only the plan to ``state_path``. (templated, as ``is_dry_run``)
+    :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
+        (docs/websites_as_code.md). Exactly the approved plan is applied, or nothing. Default ``"any"``: any plan
+        within the guards is applied. (templated)
+    :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     """
+
+    template_fields = (
+        "exclude_params",
+        "exclude_params_path",
+        "websites",
+        "except_websites",
+        "per_website",
+        "mode",
+        "unmanage_websites",
+        "is_dry_run",
+        "approved_digest",
+        "state_path",
+        "list_name",
+        "override_guards",
+        "max_loss_fraction",
+        "analytics_conn_id",
+    )
 
     field = "exclude_params"
 
@@ -370,8 +454,34 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         *,
         exclude_params: Iterable[str] | str | None = None,
         exclude_params_path: str | None = None,
-        **kwargs: Unpack[SyncArguments],
+        websites: Iterable[str | int] | Mapping[str, Any] | str | int | None = None,
+        except_websites: Iterable[str | int] | str | int = (),
+        per_website: Mapping[str, Iterable[str] | str] | str | None = None,
+        mode: str | None = None,
+        unmanage_websites: Iterable[str | int] | str | int = (),
+        dry_run: bool = False,
+        approved_digest: str | Mapping[str, Any] | None = "any",
+        state_path: str | None = None,
+        list_name: str | None = None,
+        override_guards: Iterable[str] | str = (),
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(
+            websites=websites,
+            except_websites=except_websites,
+            per_website=per_website,
+            mode=mode,
+            unmanage_websites=unmanage_websites,
+            dry_run=dry_run,
+            approved_digest=approved_digest,
+            state_path=state_path,
+            list_name=list_name,
+            override_guards=override_guards,
+            max_loss_fraction=max_loss_fraction,
+            analytics_conn_id=analytics_conn_id,
+            **kwargs,
+        )
         self.exclude_params = exclude_params
         self.exclude_params_path = exclude_params_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.api.checks import fraction
 from airflow_provider_analytics.exceptions import GuardError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.state import ListFile
-    from airflow_provider_analytics.operators.task_arguments import AnalyticsArguments
     from airflow_provider_analytics.reconcile.engine import Planned
     from airflow_provider_analytics.reconcile.exclusions import ExclusionList
     from airflow_provider_analytics.reconcile.lists import Lists
@@ -71,9 +70,10 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         list_name: str | None = None,
         override_guards: Iterable[str] | str = (),
         max_loss_fraction: float = MAX_LOSS_FRACTION,
-        **kwargs: Unpack[AnalyticsArguments],
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.state_path = state_path
         self.list_name = list_name
         self.override_guards = override_guards

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
@@ -34,7 +34,6 @@ from airflow_provider_analytics.operators.links import SnapshotFolderLink, Snaps
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_analytics.operators.task_arguments import AnalyticsArguments, TaskArguments
     from airflow_provider_analytics.snapshots.catalog import Snapshot, SnapshotSeries
     from airflow_provider_analytics.snapshots.manifest import Manifest
     from airflow_provider_analytics.snapshots.run_day import RunDay
@@ -147,7 +146,23 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     :raises StorageError: if the storage fails or the clock is wrong; the last snapshot is unchanged.
     """
 
-    not_templated = ("asset",)
+    template_fields = (
+        "base_path",
+        "snapshot_name",
+        "format",
+        "compression",
+        "exclude_ips_as",
+        "partition_date",
+        "on_late",
+        "search",
+        "favorite",
+        "ignore_fields",
+        "max_loss_fraction",
+        "override_guards",
+        "html_report",
+        "analytics_conn_id",
+    )
+
     operator_extra_links = (SnapshotFolderLink(), SnapshotReportLink())
 
     def __init__(
@@ -167,9 +182,10 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         override_guards: Iterable[str] = (),
         html_report: bool = False,
         asset: Asset | None = None,
-        **kwargs: Unpack[AnalyticsArguments],
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.base_path = base_path
         self.snapshot_name = snapshot_name
         self.format = format
@@ -396,6 +412,15 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
     :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
 
+    template_fields = (
+        "base_path",
+        "snapshot_name",
+        "current",
+        "previous",
+        "on_change",
+        "ignore_fields",
+    )
+
     operator_extra_links = (SnapshotFolderLink(),)
 
     def __init__(
@@ -407,7 +432,7 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         previous: str | None = None,
         on_change: str = "log",
         ignore_fields: Iterable[str] = (),
-        **kwargs: Unpack[TaskArguments],
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.base_path = base_path
@@ -482,6 +507,16 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
     :raises StorageError: if the storage fails.
     """
 
+    template_fields = (
+        "base_path",
+        "snapshot_name",
+        "keep_days",
+        "keep_weeks",
+        "keep_months",
+        "remove_damaged",
+        "is_dry_run",
+    )
+
     def __init__(
         self,
         *,
@@ -492,7 +527,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         keep_months: int = 0,
         remove_damaged: bool = False,
         dry_run: bool = False,
-        **kwargs: Unpack[TaskArguments],
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.base_path = base_path

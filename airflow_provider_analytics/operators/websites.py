@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together, short_repr, whole_number
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.api.client import Written
     from airflow_provider_analytics.api.fields import Privacy
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.operators.task_arguments import AnalyticsArguments
 
 IF_EXISTS = ("skip", "update", "fail")
 #: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
@@ -49,6 +48,17 @@ class ListWebsitesOperator(AnalyticsBaseOperator):
     :raises IncompleteListError: if the list cannot be proven complete.
     """
 
+    template_fields = (
+        "search",
+        "search_by",
+        "favorite",
+        "sort_by",
+        "sort",
+        "per_page",
+        "max_records",
+        "analytics_conn_id",
+    )
+
     def __init__(
         self,
         *,
@@ -59,9 +69,10 @@ class ListWebsitesOperator(AnalyticsBaseOperator):
         sort: str | None = None,
         per_page: int | None = None,
         max_records: int = 1000,
-        **kwargs: Unpack[AnalyticsArguments],
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.search = search
         self.search_by = search_by
         self.favorite = favorite
@@ -110,6 +121,12 @@ class GetWebsiteOperator(AnalyticsBaseOperator):
     :raises DomainError: if no website has the domain, or several have it.
     """
 
+    template_fields = (
+        "website_id",
+        "domain",
+        "analytics_conn_id",
+    )
+
     operator_extra_links = (WebsiteLink(),)
 
     def __init__(
@@ -117,9 +134,10 @@ class GetWebsiteOperator(AnalyticsBaseOperator):
         *,
         website_id: int | str | None = None,
         domain: str | None = None,
-        **kwargs: Unpack[AnalyticsArguments],
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.website_id = website_id
         self.domain = domain
 
@@ -137,7 +155,7 @@ class _SettingsOperator(AnalyticsBaseOperator):
     operator_extra_links = (WebsiteLink(),)
     password_from: str | None
 
-    def __init__(self, **kwargs: Unpack[AnalyticsArguments]) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         if isinstance(kwargs.get("email"), (bool, int)):
             raise refused(  # raised here, because Airflow accepts any value silently
                 "email",
@@ -195,6 +213,18 @@ class CreateWebsiteOperator(_SettingsOperator):
     :raises AmbiguousWriteError: if it is unknown whether the website was created; a retry reads the list first.
     """
 
+    template_fields = (
+        "domain",
+        "privacy",
+        "password_from",
+        "email_reports",
+        "exclude_bots",
+        "exclude_params",
+        "exclude_ips",
+        "if_exists",
+        "analytics_conn_id",
+    )
+
     def __init__(
         self,
         *,
@@ -206,9 +236,10 @@ class CreateWebsiteOperator(_SettingsOperator):
         exclude_params: Iterable[str] | str | None = None,
         exclude_ips: Iterable[str] | str | None = None,
         if_exists: str = "skip",
-        **kwargs: Unpack[AnalyticsArguments],
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.domain = domain
         self.privacy = privacy
         self.password_from = password_from
@@ -295,6 +326,19 @@ class UpdateWebsiteOperator(_SettingsOperator):
     :raises DomainError: if no website has the domain, or several have it.
     """
 
+    template_fields = (
+        "website_id",
+        "domain",
+        "privacy",
+        "password_from",
+        "email_reports",
+        "exclude_bots",
+        "exclude_params",
+        "exclude_ips",
+        "favorite",
+        "analytics_conn_id",
+    )
+
     def __init__(
         self,
         *,
@@ -307,9 +351,10 @@ class UpdateWebsiteOperator(_SettingsOperator):
         exclude_params: Iterable[str] | str | None = None,
         exclude_ips: Iterable[str] | str | None = None,
         favorite: bool | None = None,
-        **kwargs: Unpack[AnalyticsArguments],
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.website_id = website_id
         self.domain = domain
         self.privacy = privacy
@@ -358,15 +403,23 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
     :raises DomainError: if no website has the domain and ``ignore_if_missing`` is False.
     """
 
+    template_fields = (
+        "website_id",
+        "domain",
+        "ignore_if_missing",
+        "analytics_conn_id",
+    )
+
     def __init__(
         self,
         *,
         website_id: int | str | None = None,
         domain: str | None = None,
         ignore_if_missing: bool = True,
-        **kwargs: Unpack[AnalyticsArguments],
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.website_id = website_id
         self.domain = domain
         self.ignore_if_missing = ignore_if_missing

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together
 from airflow_provider_analytics.exceptions import BulkError, StorageError
+from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
 from airflow_provider_analytics.operators.reconciling import (
     SHOWN_CHANGES,
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.operators.task_arguments import (
-        AnalyticsArguments,
-        FileArguments,
-        ReconcileArguments,
-    )
     from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 
 ON_DRIFT = ("fail", "skip", "log")
@@ -48,7 +44,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         config: Config | None = None,
         prune: bool = False,
         create_only: bool = False,
-        **kwargs: Unpack[ReconcileArguments],
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.config_path = config_path
@@ -131,6 +127,45 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     :raises BulkError: if websites could not be read.
     """
 
+    template_fields = (
+        "config_path",
+        "config",
+        "prune",
+        "create_only",
+        "state_path",
+        "list_name",
+        "override_guards",
+        "max_loss_fraction",
+        "analytics_conn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        config_path: str | None = None,
+        config: Config | None = None,
+        prune: bool = False,
+        create_only: bool = False,
+        state_path: str | None = None,
+        list_name: str | None = None,
+        override_guards: Iterable[str] | str = (),
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            config_path=config_path,
+            config=config,
+            prune=prune,
+            create_only=create_only,
+            state_path=state_path,
+            list_name=list_name,
+            override_guards=override_guards,
+            max_loss_fraction=max_loss_fraction,
+            analytics_conn_id=analytics_conn_id,
+            **kwargs,
+        )
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, and write the plan to the state folder."""
         with self.connected(context) as hook:
@@ -182,10 +217,46 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         began after this one had sent changes.
     """
 
+    template_fields = (
+        "approved_digest",
+        "config_path",
+        "config",
+        "prune",
+        "create_only",
+        "state_path",
+        "list_name",
+        "override_guards",
+        "max_loss_fraction",
+        "analytics_conn_id",
+    )
+
     def __init__(
-        self, *, approved_digest: str | Mapping[str, Any] | None = "any", **kwargs: Unpack[FileArguments]
+        self,
+        *,
+        approved_digest: str | Mapping[str, Any] | None = "any",
+        config_path: str | None = None,
+        config: Config | None = None,
+        prune: bool = False,
+        create_only: bool = False,
+        state_path: str | None = None,
+        list_name: str | None = None,
+        override_guards: Iterable[str] | str = (),
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(
+            config_path=config_path,
+            config=config,
+            prune=prune,
+            create_only=create_only,
+            state_path=state_path,
+            list_name=list_name,
+            override_guards=override_guards,
+            max_loss_fraction=max_loss_fraction,
+            analytics_conn_id=analytics_conn_id,
+            **kwargs,
+        )
         self.approved_digest = approved_digest
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -232,8 +303,46 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     :raises BulkError: if websites could not be read.
     """
 
-    def __init__(self, *, on_drift: str = "fail", **kwargs: Unpack[FileArguments]) -> None:
-        super().__init__(**kwargs)
+    template_fields = (
+        "on_drift",
+        "config_path",
+        "config",
+        "prune",
+        "create_only",
+        "state_path",
+        "list_name",
+        "override_guards",
+        "max_loss_fraction",
+        "analytics_conn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        on_drift: str = "fail",
+        config_path: str | None = None,
+        config: Config | None = None,
+        prune: bool = False,
+        create_only: bool = False,
+        state_path: str | None = None,
+        list_name: str | None = None,
+        override_guards: Iterable[str] | str = (),
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            config_path=config_path,
+            config=config,
+            prune=prune,
+            create_only=create_only,
+            state_path=state_path,
+            list_name=list_name,
+            override_guards=override_guards,
+            max_loss_fraction=max_loss_fraction,
+            analytics_conn_id=analytics_conn_id,
+            **kwargs,
+        )
         self.on_drift = on_drift
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -285,6 +394,15 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
     :raises BulkError: if websites could not be read.
     """
 
+    template_fields = (
+        "output_path",
+        "base_path",
+        "snapshot_date",
+        "snapshot_name",
+        "websites",
+        "analytics_conn_id",
+    )
+
     def __init__(
         self,
         *,
@@ -293,9 +411,10 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         snapshot_date: str | None = None,
         snapshot_name: str = "websites",
         websites: Iterable[str | int] | str | int | None = None,
-        **kwargs: Unpack[AnalyticsArguments],
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.output_path = output_path
         self.base_path = base_path
         self.snapshot_date = snapshot_date

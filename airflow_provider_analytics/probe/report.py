@@ -12,7 +12,7 @@ from airflow_provider_analytics.probe.checks import Finding, Mark, Probe
 from airflow_provider_analytics.probe.reading import LimitedReader
 from airflow_provider_analytics.readable import counted
 
-#: Exit statuses: no extras to set; something fails; extras must be set.
+#: Exit statuses, as those of all commands: no extras to set; something fails; extras must be set.
 OK, FAILED, SET_EXTRAS = 0, 1, 2
 
 _ORDER: tuple[Mark, ...] = get_args(Mark)

@@ -42,7 +42,7 @@ class State(StrEnum):
     #: The service rejected the change, and a retry cannot succeed.
     REFUSED = "refused"
     #: No request was sent for it.
-    NOT_TRIED = "not tried"
+    NOT_TRIED = "not_tried"
 
 
 class Finding(NamedTuple):

@@ -228,7 +228,7 @@ BREAKS = [
     Break(
         "Files of others stay",
         "snapshots.retention",
-        "    if days and not any(has_manifest(dataset.partition(day)) for day in days):",
+        "    if days and not any(has_manifest(series.partition(day)) for day in days):",
         "    if False:",
         ("unit/snapshots/test_prune_and_files_of_others.py", ""),
     ),

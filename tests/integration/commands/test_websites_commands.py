@@ -1,4 +1,4 @@
-"""validate, plan and drift as a pipeline runs them."""
+"""The commands validate, plan, and explain, as a pipeline runs them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_analytics import commands
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.commands.output import plain_output
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -78,7 +79,7 @@ def test_validate_survives_lists_that_nest_deeply_and_imports_no_airflow(tmp_pat
     assert printed == [f"{file}:1:101: nested too deeply; allowed: at most 100 levels", "[]"]
 
 
-def test_plan_and_drift_say_by_their_status_whether_there_are_changes(
+def test_exit_status_of_plan_says_whether_there_are_changes(
     analytics_sandbox: SandboxServer, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     analytics_sandbox.add_website("a.example", privacy="public")
@@ -89,13 +90,19 @@ def test_plan_and_drift_say_by_their_status_whether_there_are_changes(
     [file] = Path("state").rglob("plans/*.json")
     assert f"digest: {file.stem}\n" in capsys.readouterr().out
     assert file.stem in Path("shown.md").read_text()
-    assert main(["plan", "a.yaml"]) == 2
     Path("a.yaml").write_text("websites: {a.example: {privacy: public}}")
     assert main(plan) == 0
-    assert main(["plan", "a.yaml"]) == 0
     assert main(["validate", "a.yaml", "--format", "gitlab"]) == 0
     assert capsys.readouterr().out.endswith("[]\n")
     assert {request.method for request in analytics_sandbox.requests} == {"GET"}
+
+
+@pytest.mark.parametrize("command", commands.COMMANDS)
+def test_help_of_each_command_has_the_table_of_exit_statuses(command: str, capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    table = "Exit status: 0 no changes, or valid; 1 failed, or invalid; 2 changes, or findings."
+    assert table in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_guard_that_trips_is_a_failure(analytics_sandbox: SandboxServer, tmp_path: Path, capsys: Capture) -> None:
@@ -113,7 +120,7 @@ def test_a_connection_that_is_given_twice_is_refused(capsys: Capture) -> None:
     assert "--conn-id: given more than once" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [["plan", "a.yaml"], ["drift", "a.yaml"], ["probe"]], ids=lambda one: one[0])
+@pytest.mark.parametrize("command", [["plan", "a.yaml"], ["probe"]], ids=lambda one: one[0])
 def test_a_connection_that_does_not_exist_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, command: list[str]
 ) -> None:
@@ -124,7 +131,7 @@ def test_a_connection_that_does_not_exist_is_named(
     assert said in capsys.readouterr().err
 
 
-def test_why_names_a_folder_without_lists(tmp_path: Path, capsys: Capture) -> None:
+def test_explain_names_a_folder_without_lists(tmp_path: Path, capsys: Capture) -> None:
     assert main(["explain", "192.0.2.1", "--state-path", f"{tmp_path}/missing"]) == 1
     assert f"state_path='{tmp_path}/missing' has no lists" in capsys.readouterr().err
 

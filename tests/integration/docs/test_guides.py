@@ -209,7 +209,7 @@ def test_an_approval_as_the_page_says_works_the_first_time(
     monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "192.0.2.1  # office")
     file = tmp_path / "websites.yaml"
     file.write_text("websites:\n  www.example.com:\n    privacy: private\n")
-    [code] = [one for one in blocks(name, "python") if "approvals import" in one]
+    [code] = [one for one in blocks(name, "python") if "task_groups import" in one]
     make = getattr(module_of(code, **{"/opt/airflow/dags/websites.yaml": str(file)}), dag_id)
     field, value = changed
     for option, state in (("Reject", "skipped"), ("Approve", "success"), ("Approve", "skipped")):

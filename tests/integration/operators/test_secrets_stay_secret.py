@@ -152,7 +152,7 @@ def test_export_of_a_snapshot_contains_no_secret_of_the_connection(
     base, token = str(tmp_path / "base"), TOKEN
     with serving({"id": 1, "domain": "a.example", "exclude_params": f"x\n{token}"}):
         day = execute(SnapshotWebsitesOperator, base_path=base)["snapshot_date"]
-    arguments = {"base_path": base, "snapshot_date": day, "config_path": str(tmp_path / "export.yaml")}
+    arguments = {"base_path": base, "snapshot_date": day, "output_path": str(tmp_path / "export.yaml")}
     with serving(headers={"X-Token": token}):
         execute(ExportWebsitesOperator, **arguments)
     assert parts_in((tmp_path / "export.yaml").read_text(), token) == []

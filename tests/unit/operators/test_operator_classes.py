@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
 import re
 import textwrap
-import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,7 @@ from airflow.exceptions import AirflowProviderDeprecationWarning
 from airflow.providers.common.compat.sdk import Asset, BaseOperator
 
 import airflow_provider_analytics.operators
-from airflow_provider_analytics.operators import task_arguments
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
-from airflow_provider_analytics.operators.task_arguments import TaskArguments
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
 
 #: Stored under another name, because BaseOperator.dry_run is a method.
@@ -45,17 +43,24 @@ LIKE = {operator.__name__: operator for operator in OPERATORS}
 every_operator = pytest.mark.parametrize("operator", OPERATORS)
 
 
-def constructors(operator: Operator) -> list[Mapping[str, inspect.Parameter]]:
-    """Return the arguments of the class and of each of its base classes in this package."""
-    classes = operator.__mro__[: operator.__mro__.index(BaseOperator)]
-    own = (vars(one)["__init__"] for one in classes if "__init__" in vars(one))
-    return [inspect.signature(inspect.unwrap(one)).parameters for one in own]
-
-
 def parameters(operator: Operator) -> dict[str, inspect.Parameter]:
-    """Return the arguments of the class and of its base classes in this package."""
-    found = {name: one for own in constructors(operator) for name, one in own.items()}
+    """Return the arguments in the signature of the class; those of Airflow's ``BaseOperator`` are not in it."""
+    constructor = inspect.unwrap(vars(operator)["__init__"])
+    found = inspect.signature(constructor).parameters
     return {name: parameter for name, parameter in found.items() if name not in ("self", "kwargs")}
+
+
+def literal_fields(operator: Operator) -> object:
+    """Return the literal value of ``template_fields`` in the source of the class."""
+    [definition] = ast.parse(textwrap.dedent(inspect.getsource(operator))).body
+    assert isinstance(definition, ast.ClassDef)
+    values = [
+        statement.value
+        for statement in definition.body
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "template_fields"
+    ]
+    assert len(values) == 1, "template_fields is not assigned in the class"
+    return ast.literal_eval(values[0])
 
 
 def documented(operator: Operator) -> str:
@@ -85,21 +90,34 @@ def test_every_operator_is_found() -> None:
 
 
 @every_operator
-def test_arguments_are_keywords_that_an_editor_completes_and_mypy_checks(operator: Operator) -> None:
-    assert {parameter.kind for parameter in parameters(operator).values()} == {inspect.Parameter.KEYWORD_ONLY}
-    own = constructors(operator)[0]
-    [kwargs] = re.findall(r"Unpack\[(\w+)\]", str(own["kwargs"].annotation))
-    typed = {*own, *typing.get_type_hints(getattr(task_arguments, kwargs))}
-    assert {*parameters(operator), *TaskArguments.__annotations__} <= typed
+def test_signature_of_the_class_has_each_argument_as_a_keyword(operator: Operator) -> None:
+    kinds = {parameter.kind for parameter in parameters(operator).values()}
+    assert kinds == {inspect.Parameter.KEYWORD_ONLY}
+    inherited = {
+        name
+        for base in operator.__mro__[1 : operator.__mro__.index(BaseOperator)]
+        if "__init__" in vars(base)
+        for name in inspect.signature(inspect.unwrap(vars(base)["__init__"])).parameters
+    }
+    assert inherited - {"self", "kwargs"} <= parameters(operator).keys()
     most = 19 if operator is SnapshotWebsitesOperator else 16
     assert len(parameters(operator).keys() - deprecated(operator)) <= most
 
 
 @every_operator
-def test_every_argument_that_a_user_may_compute_is_a_template(operator: Operator) -> None:
+def test_docstring_of_the_class_has_each_argument_of_the_signature(operator: Operator) -> None:
+    documented_arguments = re.findall(r"^:param (\w+):", inspect.cleandoc(operator.__doc__ or ""), re.MULTILINE)
+    assert sorted(documented_arguments) == sorted(parameters(operator))
+
+
+@every_operator
+def test_template_fields_are_a_literal_tuple_of_the_arguments(operator: Operator) -> None:
     stored = {STORED_AS.get(name, name) for name in parameters(operator).keys() - NOT_TEMPLATED}
-    assert sorted(operator.template_fields) == sorted(stored)
-    # No argument is read from a file: a ledger or a domain that ends like a file name is not a template.
+    literal = literal_fields(operator)
+    assert isinstance(literal, tuple)
+    assert literal == operator.template_fields
+    assert sorted(literal) == sorted(stored)
+    # No argument is read from a file: a domain or a list that ends like a file name is not a template.
     assert tuple(operator.template_ext) == ()
 
 
@@ -136,11 +154,6 @@ def test_the_example_can_be_copied(operator: Operator) -> None:
     found = re.search(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", documented(operator) + "\n")
     assert found, "no code block"
     assert isinstance(eval(textwrap.dedent(found[1]).strip(), {operator.__name__: operator}), operator)
-
-
-def test_the_arguments_of_every_task_are_those_of_airflow() -> None:
-    taken = inspect.signature(inspect.unwrap(BaseOperator.__init__)).parameters.keys() - {"self", "kwargs"}
-    assert taken <= TaskArguments.__annotations__.keys()
 
 
 def test_equal_arguments_have_equal_defaults() -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_analytics.commands import ExitStatus
 from airflow_provider_analytics.commands.connections import add_connection, connected
 from airflow_provider_analytics.commands.plan import absolute
 
@@ -16,14 +17,12 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.lists import Scopes, Table
     from airflow_provider_analytics.reconcile.maintained import EntrySource
 
-#: Exit status if an entry is unknown.
-UNKNOWN = 2
 COLUMNS = ("entry", "list", "for", "owner", "since", "until", "host name", "reason")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.epilog = "Exit status: 0 found; 2 no list has it; 1 a table cannot be read."
+    parser.epilog = f"{parser.epilog} An entry that no list has is a finding."
     parser.add_argument("entry", metavar="ENTRY", nargs="?", help="address or query parameter; default: all entries")
     parser.add_argument("--state-path", metavar="FOLDER", required=True, help="state folder of the operators")
     add_connection(parser)
@@ -46,13 +45,14 @@ def run(args: argparse.Namespace) -> int:
         with connected(args.conn_id) as hook:
             records = hook.list_websites()
             tables = [one for one in tables if one.identity.service == hook.client.base_url]
-    rows = [list(map(readable, row)) for row in explain(tables, args.entry, records)]
+    rows = [list(map(readable, row)) for row in find_entries(tables, args.entry, records)]
     if rows:
         _print([[name.upper() for name in COLUMNS], *rows])
     elif args.entry:
         where = "no list has it" if records is None else "no list has it, and no website"
         sys.stdout.write(f"{readable(args.entry)}: {where}\n")
-    return 0 if rows or not args.entry else UNKNOWN
+    is_unknown = bool(args.entry) and not rows
+    return ExitStatus.CHANGES if is_unknown else ExitStatus.NO_CHANGES
 
 
 def _print(table: list[list[str]]) -> None:
@@ -63,7 +63,7 @@ def _print(table: list[list[str]]) -> None:
         sys.stdout.write(f"{line.rstrip()}\n")
 
 
-def explain(
+def find_entries(
     tables: Sequence[Table], entry: str | None, records: Sequence[Mapping[str, Any]] | None = None
 ) -> Iterator[list[str]]:
     """Yield a row per entry and list (:data:`COLUMNS`).
