@@ -16,6 +16,9 @@ on Airflow 3.4 each event starts a run (``[scheduler] batch_asset_events=False``
 ``snapshot_asset("many_instances", snapshot_name="summary")``: the task ``summary`` updates it once, if no instance
 failed; ``paths`` in the event are all snapshots.
 
+The sync of the run that Airflow starts at once when you unpause the DAG only plans. The next scheduled run changes
+websites.
+
 Copy this file to your DAG folder. Requires the connections, of type Website Analytics, both Variables, and a pool with
 as many slots as instances may be worked on at the same time: ``airflow pools set analytics 4 "instances"``.
 """
@@ -53,6 +56,14 @@ def keep_reason(context):
     # If many websites failed, the first line has the number, and the second the reason.
     first_lines = " ".join(str(context["exception"]).splitlines()[:2])
     context["ti"].xcom_push(key="reason", value=f"{context['ti'].task_id.rpartition('.')[2]}: {first_lines}")
+
+
+#: When a DAG is unpaused, Airflow starts the scheduled run of the day at once, also if "Trigger" unpaused it. A
+#: scheduled run that starts over an hour late only plans, so nothing is changed before a person has seen a plan.
+DRY_RUN = (
+    "{{ params.dry_run or (dag_run.run_type == 'scheduled'"
+    " and (dag_run.start_date - data_interval_end).total_seconds() > 3600) }}"
+)
 
 
 @dag(
@@ -151,7 +162,7 @@ def many_instances():
             exclude_ips="{{ var.value.exclude_ips }}",
             state_path=state_path,
             list_name="exclude_ips",
-            dry_run="{{ params.dry_run }}",
+            dry_run=DRY_RUN,
             override_guards="{{ (params.override_guards or []) | join(',') }}",
             **common,
         )

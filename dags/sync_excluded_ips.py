@@ -5,6 +5,9 @@ addresses, whoever typed them first: what leaves it is removed from all websites
 addresses of other lists in the same folder, stay. If too much leaves the list, the task fails and says what. If that is
 intended, trigger the DAG once with ``loss`` in ``override_guards``.
 
+When you unpause the DAG, Airflow starts the scheduled run of the day at once. That run only plans, because it starts
+late: read its plan in the log. The next scheduled run, and each run that you trigger, changes websites.
+
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
 """
 
@@ -21,6 +24,13 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
+)
+
+#: When a DAG is unpaused, Airflow starts the scheduled run of the day at once, also if "Trigger" unpaused it. A
+#: scheduled run that starts over an hour late only plans, so nothing is changed before a person has seen a plan.
+DRY_RUN = (
+    "{{ params.dry_run or (dag_run.run_type == 'scheduled'"
+    " and (dag_run.start_date - data_interval_end).total_seconds() > 3600) }}"
 )
 
 
@@ -52,7 +62,7 @@ def sync_excluded_ips():
         task_id="sync",
         exclude_ips="{{ var.value.exclude_ips }}",
         state_path=FOLDER,
-        dry_run="{{ params.dry_run }}",
+        dry_run=DRY_RUN,
         override_guards="{{ (params.override_guards or []) | join(',') }}",
     )
 

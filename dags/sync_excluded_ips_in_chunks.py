@@ -4,6 +4,8 @@ Like ``sync_excluded_ips``, for thousands of websites. One task reads the list a
 mapped task per chunk syncs them. All of them share one list in the state folder. If a worker is lost, only its chunks
 are repeated.
 
+The run that Airflow starts at once when you unpause the DAG only plans. The next scheduled run changes websites.
+
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
 """
 
@@ -22,6 +24,13 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 CHUNKS = 8
+
+#: When a DAG is unpaused, Airflow starts the scheduled run of the day at once, also if "Trigger" unpaused it. A
+#: scheduled run that starts over an hour late only plans, so nothing is changed before a person has seen a plan.
+DRY_RUN = (
+    "{{ params.dry_run or (dag_run.run_type == 'scheduled'"
+    " and (dag_run.start_date - data_interval_end).total_seconds() > 3600) }}"
+)
 
 
 @dag(
@@ -60,7 +69,7 @@ def sync_excluded_ips_in_chunks():
         task_id="sync",
         exclude_ips="{{ var.value.exclude_ips }}",
         state_path=FOLDER,
-        dry_run="{{ params.dry_run }}",
+        dry_run=DRY_RUN,
         # A chunk may be empty, and a website may be deleted during the run.
         override_guards="{{ (['no_match'] + (params.override_guards or [])) | join(',') }}",
         # What the grid shows in place of a number.

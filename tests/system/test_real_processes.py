@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -91,6 +92,7 @@ def service(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     dags = home / "dags"
     shutil.copytree(checkout / "dags", dags)
     (dags / "more.py").write_text(MORE)
+    (dags / "sync_unpaused.py").write_text(unpaused_two_hours_late(dags / "sync_excluded_ips.py"))
     with SandboxServer() as sandbox, StatsD() as statsd:
         sandbox.seed(WEBSITES)
         secrets = tmp_path_factory.mktemp("secrets") / "connections.json"
@@ -115,6 +117,14 @@ def service(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def connection(sandbox: SandboxServer, way: str) -> dict[str, Any]:
     """Return a connection to the sandbox whose requests say which connection it was."""
     return {**json.loads(sandbox.connection_json()), "extra": {"headers": {"X-Way": way}}}
+
+
+def unpaused_two_hours_late(sample: Path) -> str:
+    """Return a sample DAG whose scheduled time was two hours ago, under another name."""
+    two_hours_ago = (datetime.now(UTC) - timedelta(hours=2)).hour
+    text = sample.read_text().replace("sync_excluded_ips()", "sync_unpaused()")
+    text = text.replace('"@daily"', f'"0 {two_hours_ago} * * *"')
+    return text.replace('"{{ var.value.exclude_ips }}"', '["192.0.2.99"]')
 
 
 def rows(base_path: Path) -> list[dict[str, Any]]:
@@ -274,3 +284,16 @@ def test_a_task_that_is_marked_failed_stops_and_does_the_rest_when_it_is_cleared
     assert changed() == audited("update", "failed") == everywhere
     assert address in listed()
     assert sorted(service.written().values()) == [1] * len(everywhere)
+
+
+def test_scheduled_run_after_unpausing_only_plans(service: Service) -> None:
+    """A person unpauses the DAG two hours after its scheduled time, or triggers it, which unpauses it, too."""
+    service.sandbox.clear_requests()
+    service.api.unpause("sync_unpaused")
+    [run] = wait_for("the scheduled run", lambda: service.api.runs("sync_unpaused"))
+    run_id = str(run["dag_run_id"])
+    service.ended("sync_unpaused", run_id)
+    assert not service.written()
+    assert "Planned exclude_ips" in "".join(service.api.logs("sync_unpaused", run_id).values())
+    service.run("sync_unpaused")
+    assert len(service.written()) == WEBSITES
