@@ -33,6 +33,7 @@ class GetAccountOperator(AnalyticsBaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Fetch the account."""

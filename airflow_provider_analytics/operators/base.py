@@ -19,7 +19,7 @@ from airflow_provider_analytics.exceptions import (
     GuardError,
     StoppedError,
 )
-from airflow_provider_analytics.operators.values import check_value
+from airflow_provider_analytics.operators.values import check_value, is_literal
 from airflow_provider_analytics.readable import readable
 
 if TYPE_CHECKING:
@@ -40,6 +40,22 @@ log = logging.getLogger(__name__)
 
 class ShortErrorsOperator(BaseOperator):
     """Base class of all operators; keeps the reason of an error on the first screen of the task log."""
+
+    def check_arguments(self) -> None:
+        """Check the values that are known when the DAG is parsed. Each ``__init__`` ends with a call of this method.
+
+        A class extends it for arguments that are checked together.
+
+        :raises ValueError: if a value is not allowed; Airflow shows it as an import error of the DAG file.
+        """
+        for name in self.template_fields:
+            value = getattr(self, name)
+            if is_literal(value):
+                check_value(name, value)
+
+    def are_literal(self, *names: str) -> bool:
+        """Return whether the values of all these arguments are known when the DAG is parsed."""
+        return all(is_literal(getattr(self, name)) for name in names)
 
     def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
         """Render a template; an error, such as a missing Variable, is logged with few frames."""
@@ -75,7 +91,7 @@ class AnalyticsBaseOperator(ShortErrorsOperator):
             DAG.
         """
         with FailWithoutRetry():
-            read_once(self)
+            check_rendered_arguments(self)
         self._connected = Connected(self.analytics_conn_id, context, getattr(self, "override_guards", ()))
         if self._is_killed:
             self._is_killed = False
@@ -191,8 +207,10 @@ def how_to_override(guards: Sequence[str], context: Context) -> str:
     )
 
 
-def read_once(operator: BaseOperator) -> None:
-    """Make every argument of an operator readable more than once, because an iterator is exhausted after one read.
+def check_rendered_arguments(operator: BaseOperator) -> None:
+    """Check every argument of an operator after its templates were rendered.
+
+    A lazy collection becomes a tuple, because an iterator is exhausted after one read.
 
     :raises ValueError: if an argument is of a type that is not allowed, or a text is blank, as that of a template whose
         Variable is empty. It is not "not given".

@@ -64,6 +64,15 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         self.is_dry_run = dry_run
         self.approved_digest = approved_digest
 
+    def check_arguments(self) -> None:
+        """Check the arguments that are used together, too: the selectors, and the lists."""
+        super().check_arguments()
+        if self.are_literal("websites", "except_websites", "unmanage_websites", "mode"):
+            self._source(allow_no_match=True)
+        is_file = getattr(self, f"{self.field}_path") is not None
+        if not is_file and self.are_literal(self.field, "per_website", "networks", "resolve_names", "mode"):
+            self._parse_lists(self.default_mode if self.mode is None else self.mode)
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
         with self.connected(context) as hook:
@@ -390,6 +399,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         self.exclude_ips_path = exclude_ips_path
         self.networks = networks
         self.resolve_names = resolve_names
+        self.check_arguments()
 
 
 class SyncExcludedParamsOperator(_SyncExclusionsOperator):
@@ -485,3 +495,4 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         )
         self.exclude_params = exclude_params
         self.exclude_params_path = exclude_params_path
+        self.check_arguments()

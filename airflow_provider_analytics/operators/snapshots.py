@@ -25,8 +25,8 @@ from airflow_provider_analytics.operators.base import (
     AnalyticsBaseOperator,
     FailWithoutRetry,
     ShortErrorsOperator,
+    check_rendered_arguments,
     permanent_failure,
-    read_once,
     require_run,
 )
 from airflow_provider_analytics.operators.links import SnapshotFolderLink, SnapshotReportLink
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.snapshots.take import SnapshotOptions
     from airflow_provider_analytics.storage import StoragePath
 
-ON_LATE = ("fail", "skip", "publish")
-ON_CHANGE = ("log", "fail", "skip")
 #: Keys that a snapshot needs in the context of a run.
 _CONTEXT_KEYS = ("dag", "dag_run", "outlet_events", "ti")
 #: Maximum number of undocumented fields in XCom and the asset event.
@@ -218,6 +216,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         self.published: Manifest | None = None
         self.data_uri = ""
         self.assertions: dict[str, bool] = {}
+        self.check_arguments()
 
     def _check_identity(self) -> None:
         """Raise :class:`ValueError` when a DAG file is parsed, if the asset is known only at run time."""
@@ -294,7 +293,6 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         from airflow_provider_analytics.api.fields import RECORD_FIELDS
         from airflow_provider_analytics.snapshots.take import SnapshotOptions
 
-        one_of("on_late", self.on_late, ON_LATE)
         ignored = names("ignore_fields", self.ignore_fields)
         options = SnapshotOptions(
             format=self.format,
@@ -441,17 +439,17 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         self.previous = previous
         self.on_change = on_change
         self.ignore_fields = ignore_fields
+        self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the snapshots, write the file, and return the counts and the first changes."""
-        from airflow_provider_analytics.api.checks import names, one_of
+        from airflow_provider_analytics.api.checks import names
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.catalog import snapshot_series
         from airflow_provider_analytics.snapshots.diff import KINDS, diff_snapshots, in_lines, in_words
 
         with FailWithoutRetry():
-            read_once(self)
-            one_of("on_change", self.on_change, ON_CHANGE)
+            check_rendered_arguments(self)
             result = diff_snapshots(
                 snapshot_series(storage_path(str(self.base_path), "base_path"), str(self.snapshot_name)),
                 current=_date(self.current),
@@ -537,6 +535,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         self.keep_months = keep_months
         self.remove_damaged = remove_damaged
         self.is_dry_run = dry_run  # BaseOperator.dry_run is a method
+        self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Remove the snapshots that are not kept."""
@@ -546,7 +545,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
 
         with FailWithoutRetry():
-            read_once(self)
+            check_rendered_arguments(self)
             retention = Retention(
                 days=whole_number("keep_days", self.keep_days, at_least=0),
                 weeks=whole_number("keep_weeks", self.keep_weeks, at_least=0),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together, short_repr, whole_number
+from airflow_provider_analytics.api.checks import flag, refused, refused_together, short_repr, whole_number
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
 from airflow_provider_analytics.operators.links import WebsiteLink
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.api.client import Written
     from airflow_provider_analytics.api.fields import Privacy
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+    from airflow_provider_analytics.reconcile.maintained import Listed
 
-IF_EXISTS = ("skip", "update", "fail")
 #: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
 ARGUMENTS = {"email": "email_reports", "password": "password_from"}
 
@@ -80,6 +80,7 @@ class ListWebsitesOperator(AnalyticsBaseOperator):
         self.sort = sort
         self.per_page = per_page
         self.max_records = max_records
+        self.check_arguments()
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Read the list; fail if it is too long."""
@@ -140,6 +141,7 @@ class GetWebsiteOperator(AnalyticsBaseOperator):
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.website_id = website_id
         self.domain = domain
+        self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Fetch the website."""
@@ -163,6 +165,15 @@ class _SettingsOperator(AnalyticsBaseOperator):
                 "an e-mail address for Airflow's alerts. To set the field email of the website, use email_reports.",
             )
         super().__init__(**kwargs)
+
+    def check_arguments(self) -> None:
+        """Check the lists, too."""
+        from airflow_provider_analytics.api.fields import LINE_FIELDS
+
+        super().check_arguments()
+        for name in LINE_FIELDS:
+            if getattr(self, name) is not None and self.are_literal(name):
+                _parse_list(name, getattr(self, name))
 
     def _settings(self, hook: AnalyticsHook, names: Iterable[str]) -> dict[str, Any]:
         """Return the given settings, with the password from ``password_from``."""
@@ -248,13 +259,13 @@ class CreateWebsiteOperator(_SettingsOperator):
         self.exclude_params = exclude_params
         self.exclude_ips = exclude_ips
         self.if_exists = if_exists
+        self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look up the domain, and create the website if it is missing."""
         from airflow_provider_analytics.api.fields import CREATE_FIELDS, check_create, differing_fields
 
         with self.connected(context) as hook:
-            one_of("if_exists", self.if_exists, IF_EXISTS)
             settings = check_create(**self._settings(hook, CREATE_FIELDS))
             try:
                 written = hook.client.ensure_website(self.domain, **settings)
@@ -364,6 +375,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
         self.exclude_params = exclude_params
         self.exclude_ips = exclude_ips
         self.favorite = favorite
+        self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Send the given settings."""
@@ -423,6 +435,7 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
         self.website_id = website_id
         self.domain = domain
         self.ignore_if_missing = ignore_if_missing
+        self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the website."""
@@ -478,14 +491,22 @@ def _lines(name: str, value: Any) -> tuple[str, ...]:
 
     :raises ValueError: if it has no entries, and is not ``[]``.
     """
-    from airflow_provider_analytics.api.fields import LINE_FIELDS
-    from airflow_provider_analytics.reconcile.maintained import read_list
-
-    listed = read_list(name, value, LINE_FIELDS[name], is_for_one=True)
+    listed = _parse_list(name, value)
     if not listed.entries and value != []:
         why = "only entries whose last day is over" if listed.expired else "no entries"
         raise ValueError(f"{name}={short_repr(value)} has {why}; to clear the list, give []")
     return listed.new_lines(listed.entries)
+
+
+def _parse_list(name: str, value: Any) -> Listed:
+    """Return the entries of a list for a single website.
+
+    :raises ValueError: if lines cannot be read.
+    """
+    from airflow_provider_analytics.api.fields import LINE_FIELDS
+    from airflow_provider_analytics.reconcile.maintained import read_list
+
+    return read_list(name, value, LINE_FIELDS[name], is_for_one=True)
 
 
 def _name(website: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together
+from airflow_provider_analytics.api.checks import flag, refused, refused_together
 from airflow_provider_analytics.exceptions import BulkError, StorageError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
-
-ON_DRIFT = ("fail", "skip", "log")
 
 #: Content of a file: see ``parse_websites``.
 Config = Mapping[str, Any] | Iterable[Mapping[str, Any]] | str
@@ -165,6 +163,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
             analytics_conn_id=analytics_conn_id,
             **kwargs,
         )
+        self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, and write the plan to the state folder."""
@@ -258,6 +257,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             **kwargs,
         )
         self.approved_digest = approved_digest
+        self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan again, check the approval or the guards, and apply the plan."""
@@ -344,13 +344,13 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
             **kwargs,
         )
         self.on_drift = on_drift
+        self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the websites with the file."""
         from airflow_provider_analytics.reconcile.markdown import effect_lines
 
         with self.connected(context) as hook:
-            one_of("on_drift", self.on_drift, ON_DRIFT)
             planned, result = self.planned(hook, context)
         self._log_plan("Compared the websites with", result)
         plan = planned.plan
@@ -420,6 +420,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         self.snapshot_date = snapshot_date
         self.snapshot_name = snapshot_name
         self.websites = websites
+        self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the file."""

@@ -1,0 +1,143 @@
+"""Wrong arguments without a template fail when the DAG is parsed; the same values in a template fail in the run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import DAG, BaseOperator
+
+from airflow_provider_analytics.api import entries, fields
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.snapshots import (
+    CompareSnapshotsOperator,
+    PruneSnapshotsOperator,
+    SnapshotWebsitesOperator,
+    snapshot_asset,
+)
+from airflow_provider_analytics.operators.values import CHOICES, COMPRESSIONS
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    DeleteWebsiteOperator,
+    GetWebsiteOperator,
+    ListWebsitesOperator,
+    UpdateWebsiteOperator,
+)
+from airflow_provider_analytics.operators.websites_as_code import (
+    ApplyWebsitesOperator,
+    CheckDriftOperator,
+    ExportWebsitesOperator,
+    PlanWebsitesOperator,
+)
+from airflow_provider_analytics.reconcile import desired
+from airflow_provider_analytics.snapshots import formats, rows
+
+#: Operator to allowed arguments, with which one wrong argument is given.
+GIVEN: dict[type[BaseOperator], dict[str, Any]] = {
+    CreateWebsiteOperator: {"domain": "a.example"},
+    ExportWebsitesOperator: {"output_path": "/data/websites.yaml"},
+    SnapshotWebsitesOperator: {"base_path": "/data", "asset": snapshot_asset()},
+    CompareSnapshotsOperator: {"base_path": "/data"},
+    PruneSnapshotsOperator: {"base_path": "/data"},
+    SyncExcludedIpsOperator: {"exclude_ips": ["192.0.2.1"]},
+    SyncExcludedParamsOperator: {"exclude_params": ["utm"]},
+}
+#: Operator, argument, a wrong value, and a part of the message.
+WRONG: list[tuple[type[BaseOperator], str, Any, str]] = [
+    (SyncExcludedIpsOperator, "mode", "merged", "mode='merged' is not allowed; allowed: merge, replace, managed"),
+    (SyncExcludedIpsOperator, "override_guards", ["count"], "override_guards='count' is not allowed"),
+    (SyncExcludedIpsOperator, "exclude_ips", ["192.0.2.300"], "192.0.2.300"),
+    (SyncExcludedIpsOperator, "exclude_ips", "203.0.113.7\n198.51.100", "198.51.100"),
+    (SyncExcludedIpsOperator, "exclude_ips", "/data/list.txt", "a file is given by exclude_ips_path"),
+    (SyncExcludedIpsOperator, "networks", "split", "networks='split' is not allowed"),
+    (SyncExcludedIpsOperator, "per_website", {"a.example": ["192.0.2.300"]}, "192.0.2.300"),
+    (SyncExcludedIpsOperator, "websites", {"favourite": True}, "did you mean favorite"),
+    (SyncExcludedIpsOperator, "except_websites", [None], "except_websites=None is not allowed"),
+    (SyncExcludedIpsOperator, "approved_digest", "abc", "approved_digest='abc' is not allowed"),
+    (SyncExcludedIpsOperator, "dry_run", "perhaps", "dry_run='perhaps' is not allowed; allowed: True or False"),
+    (SyncExcludedIpsOperator, "state_path", "analytics/state", "state_path='analytics/state' is not allowed"),
+    (SyncExcludedParamsOperator, "max_loss_fraction", 30, "max_loss_fraction=30 is not allowed; allowed: 0 to 1"),
+    (SyncExcludedParamsOperator, "exclude_params", "['utm']", "exclude_params"),
+    (SnapshotWebsitesOperator, "format", "json", "format='json' is not allowed; allowed: jsonl, csv, parquet"),
+    (SnapshotWebsitesOperator, "compression", "zip", "compression='zip' is not allowed"),
+    (SnapshotWebsitesOperator, "exclude_ips_as", "hashed", "exclude_ips_as='hashed' is not allowed"),
+    (SnapshotWebsitesOperator, "on_late", "label", "on_late='label' is not allowed; allowed: fail, skip, publish"),
+    (SnapshotWebsitesOperator, "ignore_fields", ["visits"], "ignore_fields='visits' is not allowed"),
+    (SnapshotWebsitesOperator, "html_report", "yes", "html_report='yes' is not allowed"),
+    (SnapshotWebsitesOperator, "base_path", "data/analytics", "base_path='data/analytics' is not allowed"),
+    (CompareSnapshotsOperator, "on_change", "report", "on_change='report' is not allowed; allowed: log, fail, skip"),
+    (CompareSnapshotsOperator, "current", "2026-13-01", "current='2026-13-01' is not allowed"),
+    (PruneSnapshotsOperator, "keep_days", -1, "keep_days=-1 is not allowed"),
+    (ListWebsitesOperator, "per_page", 30, "per_page=30 is not allowed; allowed: 10, 25, 50, 100"),
+    (ListWebsitesOperator, "sort", "up", "sort='up' is not allowed; allowed: desc, asc"),
+    (ListWebsitesOperator, "max_records", 0, "max_records=0 is not allowed"),
+    (GetWebsiteOperator, "domain", "https://a.example", "domain='https://a.example' is not allowed"),
+    (CreateWebsiteOperator, "privacy", "secret", "privacy='secret' is not allowed"),
+    (CreateWebsiteOperator, "if_exists", "replace", "if_exists='replace' is not allowed"),
+    (UpdateWebsiteOperator, "exclude_ips", "192.0.2.300", "192.0.2.300"),
+    (UpdateWebsiteOperator, "password_from", "variable:api_key", "password_from='variable:api_key' is not allowed"),
+    (DeleteWebsiteOperator, "website_id", "1/../2", "website_id='1/../2' is not allowed"),
+    (DeleteWebsiteOperator, "ignore_if_missing", "maybe", "ignore_if_missing='maybe' is not allowed"),
+    (PlanWebsitesOperator, "override_guards", "many_delete", "did you mean many_deleted"),
+    (ApplyWebsitesOperator, "config_path", "websites.yaml", "config_path='websites.yaml' is not allowed"),
+    (CheckDriftOperator, "on_drift", "report", "on_drift='report' is not allowed; allowed: fail, skip, log"),
+    (ExportWebsitesOperator, "websites", [True], "websites=True is not allowed"),
+]
+each_wrong_value = pytest.mark.parametrize(
+    ("operator", "argument", "value", "message"), WRONG, ids=[f"{row[0].__name__}-{row[1]}" for row in WRONG]
+)
+
+
+@each_wrong_value
+def test_wrong_literal_fails_when_the_dag_is_parsed(
+    operator: type[BaseOperator], argument: str, value: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=argument) as caught:
+        operator(task_id="task", **GIVEN.get(operator, {}) | {argument: value})
+    assert message in str(caught.value)
+
+
+@each_wrong_value
+def test_wrong_value_of_a_template_is_left_for_the_run(
+    operator: type[BaseOperator], argument: str, value: Any, message: str
+) -> None:
+    template = f"{{{{ {value!r} }}}}"
+    task = operator(task_id="task", **GIVEN.get(operator, {}) | {argument: template})
+    assert template in vars(task).values()
+
+
+@each_wrong_value
+def test_output_of_another_task_is_left_for_the_run(
+    operator: type[BaseOperator], argument: str, value: Any, message: str
+) -> None:
+    with DAG("a_dag", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
+        output = ListWebsitesOperator(task_id="before").output
+        task = operator(task_id="task", **GIVEN.get(operator, {}) | {argument: output})
+    assert task.upstream_task_ids == {"before"}
+
+
+@each_wrong_value
+def test_value_of_a_mapped_task_is_left_for_the_run(
+    operator: type[BaseOperator], argument: str, value: Any, message: str
+) -> None:
+    given = GIVEN.get(operator, {})
+    others = {name: other for name, other in given.items() if name != argument}
+    with DAG("a_dag", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        operator.partial(task_id="task", **others).expand(**{argument: [value]})
+    assert dag.task_ids == ["task"]
+
+
+def test_expired_entry_is_no_error_when_the_dag_is_parsed() -> None:
+    expired = "192.0.2.1  # until=2020-01-31"
+    SyncExcludedIpsOperator(task_id="sync", exclude_ips=expired, state_path="/data/state")
+    UpdateWebsiteOperator(task_id="update", website_id=1, exclude_ips=expired)
+
+
+def test_choices_are_those_of_the_modules_that_use_them() -> None:
+    assert CHOICES["exclude_ips_as"] == tuple(rows.EXCLUDE_IPS_AS)
+    assert set(CHOICES["format"]) == set(formats.FORMATS)
+    assert set(COMPRESSIONS) == set(formats.COMPRESSIONS)
+    assert CHOICES["mode"] == desired.MODES
+    assert CHOICES["networks"] == entries.NETWORKS
+    assert CHOICES["per_page"] == fields.PAGE_SIZES
