@@ -108,7 +108,7 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
         elif isinstance(node, ast.BinOp):
             yield from between(node.left, node.right, node.op)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            yield Mutant(path, node.lineno, start_of(node), start_of(node.operand), "")
+            yield Mutant(path, node.lineno, start_of(node), start_of(node) + len("not "), "")
         elif isinstance(node, ast.Name) and node.id in NAMES:
             yield instead(node, NAMES[node.id])
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool):

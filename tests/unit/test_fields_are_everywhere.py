@@ -38,7 +38,7 @@ from airflow_provider_analytics.api.fields import (
 )
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.operators import approvals, exclusions
+from airflow_provider_analytics.operators import exclusions, task_groups
 from airflow_provider_analytics.operators.websites import ARGUMENTS, CreateWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile import websites_file
@@ -201,9 +201,9 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
         set(SETTABLE_FIELDS) - {"exclude_ips"},
         lambda: fields_in("docs/troubleshooting.md", r"ignore: \[([^\]]*)\]"),
     ),
-    "operators/approvals.py, the union in the annotation of exclusion_list(operator=...)": (
+    "operators/task_groups.py, the union in the annotation of exclusion_list(operator=...)": (
         set(LINE_FIELDS),
-        lambda: operators_in(str(inspect.signature(approvals.exclusion_list).parameters["operator"].annotation)),
+        lambda: operators_in(str(inspect.signature(task_groups.exclusion_list).parameters["operator"].annotation)),
     ),
     "tests/support/shelf.py, websites": (RECORDED, lambda: set(shelf.websites(1)[0])),
     "tests/integration/docs/test_recovery.py, fields": (

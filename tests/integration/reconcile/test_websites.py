@@ -59,7 +59,7 @@ def test_result_is_verified_although_list_rows_lack_some_fields(night: Night, hi
     night.sandbox.configure(list_hides=hidden)
     settings = {"privacy": "public", "exclude_ips": ["192.0.2.1"], "favorite": True}
     websites = {f"{number}.example": settings for number in range(1, 9)}
-    result = night.apply(config={"websites": websites}, accept=["public"])
+    result = night.apply(config={"websites": websites}, override_guards=["made_public"])
     assert (result["applied"], result["verified"], result["unverified"]) == (8, True, [])
 
 

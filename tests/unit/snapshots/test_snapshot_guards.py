@@ -221,7 +221,7 @@ def test_source_of_a_second_snapshot_is_compared_with_the_first_one_of_the_day(s
     other = source("https://other.example.com")
     shelf.take(3)
     morning = NIGHT - 6 * HOUR
-    shelf.take(3, morning, accept={"source"}, **other)
+    shelf.take(3, morning, override_guards={"other_source"}, **other)
     shelf.take(3, morning + HOUR, **other)
     with pytest.raises(GuardError, match=r"host was 'other\.example\.com', is 'stats\.example\.com'"):
         shelf.take(3, morning + 2 * HOUR)

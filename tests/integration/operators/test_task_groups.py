@@ -1,4 +1,4 @@
-"""Arguments of the task that waits for an approval: ``operators/approvals.py``."""
+"""Arguments of the task that waits for an approval: ``operators/task_groups.py``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from airflow.providers.common.compat.sdk import DAG
 from airflow_versions import needs_approvals
 
-from airflow_provider_analytics.operators.approvals import exclusion_list, websites_as_code
 from airflow_provider_analytics.operators.exclusions import SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.task_groups import exclusion_list, websites_as_code
 
 GROUPS: dict[str, Any] = {
     "websites": lambda **given: websites_as_code("websites", config={"websites": {}}, **given),

@@ -1,4 +1,4 @@
-"""The command ``why``: ``commands/why.py``."""
+"""The command ``explain``: ``commands/explain.py``."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def rows_of(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     return [line.split("  ") for line in capsys.readouterr().out.splitlines()[1:]]
 
 
-def test_why_with_a_connection_shows_only_the_lists_of_its_service(
+def test_explain_with_a_connection_shows_only_the_lists_of_its_service(
     analytics_sandbox: SandboxServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     analytics_sandbox.add_website("a.example", exclude_ips=ADDRESS)
     store(tmp_path, analytics_sandbox.url, "office", ADDRESS)
     store(tmp_path, OTHER, "vpn", ADDRESS)
-    arguments = ["why", ADDRESS, "--state-path", str(tmp_path)]
+    arguments = ["explain", ADDRESS, "--state-path", str(tmp_path)]
     assert main(arguments) == 0
     both = capsys.readouterr().out
     assert f"office (exclude_ips) of {analytics_sandbox.url}" in both
@@ -47,11 +47,11 @@ def test_why_with_a_connection_shows_only_the_lists_of_its_service(
     assert OTHER not in own
 
 
-def test_why_reports_an_entry_that_only_another_service_has_as_unknown(
+def test_explain_reports_an_entry_that_only_another_service_has_as_unknown(
     analytics_sandbox: SandboxServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store(tmp_path, OTHER, "vpn", ADDRESS)
-    assert main(["why", ADDRESS, "--state-path", str(tmp_path), "--conn-id", "analytics_default"]) == 2
+    assert main(["explain", ADDRESS, "--state-path", str(tmp_path), "--conn-id", "analytics_default"]) == 2
     assert capsys.readouterr().out == f"{ADDRESS}: no list has it, and no website\n"
 
 
@@ -65,10 +65,10 @@ def test_why_reports_an_entry_that_only_another_service_has_as_unknown(
         ("2001:db8::1", []),
     ],
 )
-def test_why_finds_addresses_and_the_networks_that_contain_them(
+def test_explain_finds_addresses_and_the_networks_that_contain_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], requested: str, found: list[str]
 ) -> None:
     store(tmp_path, OTHER, "office", "192.0.2.1", "192.0.2.2", "198.51.100.0/24")
-    assert main(["why", requested, "--state-path", str(tmp_path)]) == (0 if found else 2)
+    assert main(["explain", requested, "--state-path", str(tmp_path)]) == (0 if found else 2)
     rows = [row[0] for row in rows_of(capsys)]
     assert rows == found
