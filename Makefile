@@ -23,7 +23,7 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: bench generate docs help install soak test test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
+.PHONY: bench generate docs help install mutants soak test test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
 	acceptance formats requests partitions coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List the targets
@@ -110,6 +110,11 @@ soak: install  ## Let the oracle watch worlds drawn by chance for SECONDS (300);
 fault-matrix: install  ## Try every way a list may be served and a write be taken
 	@FAULT_MATRIX=all $(PY) -m pytest $(PYTEST_FLAGS) tests/integration/api/test_fault_matrix.py
 
+N ?= 40
+
+mutants: install  ## Make N small mistakes, drawn by SEED, and print those that no test notices
+	@$(PY) scripts/mutants.py $(N) --seed $(or $(SEED),1)
+
 requests: install  ## Count the requests of each operation, and write the table of docs/operations.md
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/request_counts.py
 
@@ -161,18 +166,21 @@ dist: .tools/release/.installed  ## Build wheel, sdist and SBOM of the last comm
 
 release-check: dist coverage  ## All of it: make dist, and the floor of the coverage
 
+# uv keeps the pins that a file has already, unless it upgrades.
+UPGRADE := $(if $(ADD),,--upgrade)
+
 # The tools with their hashes: what they build is what is published. The pins per Airflow are for pip's --constraint.
-constraints: .tools/bin/uv  ## Pin the newest versions of everything, per supported Airflow (constraints/*.in)
+constraints: .tools/bin/uv  ## Pin the newest versions, per supported Airflow (constraints/*.in); ADD=1 only adds what is missing
 	@for tools in docs recipes release uv; do \
-		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade --generate-hashes \
+		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate $(UPGRADE) --generate-hashes \
 			constraints/$$tools.in --output-file constraints/$$tools.txt > /dev/null || exit 1; \
 	done
 	@for pins in $(patsubst %.in,%,$(wildcard constraints/airflow-*.in)); do \
-		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade --all-extras \
+		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate $(UPGRADE) --all-extras \
 			--group dev --no-emit-package airflow-provider-analytics pyproject.toml $$pins.in \
 			--output-file $$pins.txt > /dev/null || exit 1; \
 	done
-	@$(UV) pip compile --python-version 3.11 --no-header --no-annotate --upgrade --resolution lowest-direct \
+	@$(UV) pip compile --python-version 3.11 --no-header --no-annotate $(UPGRADE) --resolution lowest-direct \
 		--extra sandbox --no-emit-package airflow-provider-analytics pyproject.toml constraints/floors.in \
 		--output-file constraints/floors.txt > /dev/null
 

@@ -14,12 +14,13 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
-# The operators run once, and log only what is wrong with this script.
-os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "CRITICAL"
+if __name__ == "__main__":  # tests import this module, and have their own log level
+    # The operators run once, and log only what is wrong with this script.
+    os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "CRITICAL"
 
 import public_api
 import reference
@@ -47,6 +48,8 @@ from airflow_provider_analytics.reconcile import websites_file  # noqa: E402
 from airflow_provider_analytics.snapshots import manifest  # noqa: E402
 from airflow_provider_analytics.snapshots.rows import COLUMNS, MEANINGS  # noqa: E402
 
+Found = TypeVar("Found")
+
 _BLOCK = re.compile(r"(<!-- begin (\w+), written by `make generate` -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
 #: Type of a field to its values in the column of a snapshot; none if the type of the column is enough.
@@ -66,13 +69,27 @@ _IN_A_FILE: dict[type[Field], str] = {
 }
 
 
+def known(table: Mapping[Any, Found], key: Any, place: str) -> Found:
+    """Return the entry of a table; if it is missing, exit with the place that has to be edited.
+
+    :param place: file and name of the table.
+    """
+    if key not in table:
+        name = key.__name__ if isinstance(key, type) else repr(key)
+        raise SystemExit(f"{place} has no entry for {name}. Add it, then run make generate again.")
+    return table[key]
+
+
 def columns() -> Iterator[str]:
     """Yield the rows of the table of a snapshot's columns."""
     yield "| column | type | |"
     yield "|---|---|---|"
     for name, kind in COLUMNS.items():
         field = FIELDS.get(name)
-        meaning = f"{field.meaning}{_IN_A_COLUMN.get(type(field), '')}" if field else MEANINGS[name]
+        if field:
+            meaning = f"{field.meaning}{_IN_A_COLUMN.get(type(field), '')}"
+        else:
+            meaning = known(MEANINGS, name, "MEANINGS in airflow_provider_analytics/snapshots/rows.py")
         yield f"| `{name}` | {kind} | {meaning} |"
 
 
@@ -83,7 +100,8 @@ def settings_of_a_file() -> Iterator[str]:
     for field in WEBSITE_FIELDS:
         if field.on_update:
             name = f"{field.name}_from" if isinstance(field, Secret) else field.name
-            yield f"| `{name}` | {_IN_A_FILE[type(field)]} | {field.meaning} |"
+            values = known(_IN_A_FILE, type(field), "_IN_A_FILE in scripts/generate.py")
+            yield f"| `{name}` | {values} | {field.meaning} |"
             if field.name in LINE_FIELDS:
                 yield f"| `also_{name}` | a list | further entries |"
 
@@ -95,7 +113,8 @@ def extras() -> Iterator[str]:
     yield "|---|---|---|"
     for name, field in CONNECTION_TYPE["conn-fields"].items():
         meaning, _, stated = field["description"].rstrip(".").partition(". If empty: ")
-        yield f"| `{name}` | {stated or _text(defaults[name])} | {meaning} |"
+        default = _text(known(defaults, name, "Settings in airflow_provider_analytics/api/settings.py"))
+        yield f"| `{name}` | {stated or default} | {meaning} |"
 
 
 def keys_of_a_manifest() -> Iterator[str]:
@@ -105,7 +124,9 @@ def keys_of_a_manifest() -> Iterator[str]:
         meanings = dict(parameter.split(": ", 1) for parameter in parameters)
         yield from (f"### {name}", "", "| key | type | |", "|---|---|---|")
         for key, schema in definition["properties"].items():
-            yield f"| `{key}` | {_type(schema)} | {' '.join(meanings[key].replace('``', '`').split()).rstrip('.')} |"
+            place = f"The docstring of {name} in airflow_provider_analytics/snapshots/manifest.py"
+            meaning = known(meanings, key, place).replace("``", "`")
+            yield f"| `{key}` | {_type(schema)} | {' '.join(meaning.split()).rstrip('.')} |"
         yield ""
 
 
@@ -122,7 +143,9 @@ def keys_of_a_file() -> Iterator[str]:
         for key, schema_of_key in found["properties"].items():
             reference = schema_of_key.get("$ref", "").rpartition("/")[2]
             one = schema["definitions"].get(reference, {}) | {"description": ""} | schema_of_key
-            meaning = schema_of_key.get("description") or schema["definitions"][reference]["description"]
+            described = schema_of_key if "description" in schema_of_key else schema["definitions"].get(reference, {})
+            place = f"{key!r} in airflow_provider_analytics/reconcile/websites.schema.json"
+            meaning = known(described, "description", place)
             yield f"| `{key}` | {_allowed(one)} | {meaning.rstrip('.')} |"
         yield ""
 
@@ -145,7 +168,7 @@ def policy() -> Iterator[str]:
     for pins in sorted((CHECKOUT / "constraints").glob("airflow-*.[0-9].in")):
         version = pins.stem.removeprefix("airflow-")
         minor = version.rpartition(".")[0]
-        day = AIRFLOW_DAYS[minor]
+        day = known(AIRFLOW_DAYS, minor, "AIRFLOW_DAYS in scripts/generate.py")
         what, years = ("end of support of Airflow 2", 1) if minor == "2.11" else ("first release", 2)
         yield f"| {minor} | {version} | {day} ({what}) | {day.replace(year=day.year + years)} |"
 
@@ -170,7 +193,7 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         return f"a list of {_allowed(schema['items'])}"
     types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
     names = {"array": "a list", "string": "text", "boolean": "`true` or `false`", "object": "a mapping"}
-    return " or ".join(names[one] for one in types if one != "null")
+    return " or ".join(known(names, one, "_allowed in scripts/generate.py") for one in types if one != "null")
 
 
 def metrics() -> Iterator[str]:
@@ -244,9 +267,14 @@ def contents() -> Iterator[tuple[Path, str]]:
     yield CHECKOUT / "docs" / "reference" / "public_api.txt", public_api.render()
     for document in (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))):
         text = document.read_text(encoding="utf-8")
-        filled = _BLOCK.sub(lambda found: found[1] + "\n".join(BLOCKS[found[2]]()) + "\n" + found[3], text)
         if _BLOCK.search(text):
-            yield document, filled
+            yield document, _BLOCK.sub(_filled, text)
+
+
+def _filled(block: re.Match[str]) -> str:
+    """Return a block of a document with its current content."""
+    lines = known(BLOCKS, block[2], "BLOCKS in scripts/generate.py")()
+    return block[1] + "\n".join(lines) + "\n" + block[3]
 
 
 def out_of_date() -> list[str]:

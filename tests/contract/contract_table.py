@@ -229,5 +229,7 @@ def _field_table() -> Iterable[str]:
     yield f"| Field | Meaning | {' | '.join(FIELD_COLUMNS.values())} |"
     yield "|---|---|" + "---|" * len(FIELD_COLUMNS)
     for field in WEBSITE_FIELDS:
+        if field.name not in _FIELDS:
+            raise SystemExit(f"_FIELDS in tests/contract/contract_table.py has no entry for {field.name!r}. Add it.")
         cells = [texts[f"{field.name}-{column}"] for column in FIELD_COLUMNS]
         yield f"| `{field.name}` | {field.meaning} | {' | '.join(cells)} |"

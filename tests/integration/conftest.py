@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import fsspec
 import pytest
-from airflow_versions import answer_approval, own_lines
+from airflow_versions import answer_approval, attach, own_lines
 
 
 @pytest.fixture
@@ -21,6 +22,14 @@ def task_log(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
         return own_lines("".join((*said, caplog.text)))
 
     return read
+
+
+@pytest.fixture
+def memory() -> Any:
+    """A storage that keeps files in memory; Airflow knows it only when it is attached."""
+    file_system = fsspec.filesystem("memory")
+    attach("memory", file_system)
+    return file_system
 
 
 # One for all: what Airflow attaches to a scheme stays attached in this process.

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-if "airflow" not in sys.modules:  # an Airflow of its own, which logs what is wrong only
+if __name__ == "__main__":  # an Airflow home of its own, and a log with errors only
     _HOME = tempfile.TemporaryDirectory(prefix="airflow-home-", ignore_cleanup_errors=True)
     os.environ |= {
         "AIRFLOW_HOME": _HOME.name,

@@ -21,6 +21,7 @@ from unittest import mock
 import contract_table
 import duckdb
 import pytest
+import shelf
 import soak
 import world
 from samples import sample
@@ -37,7 +38,7 @@ from airflow_provider_analytics.api.fields import (
 )
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.operators import exclusions
+from airflow_provider_analytics.operators import exclusions, task_groups
 from airflow_provider_analytics.operators.websites import ARGUMENTS, CreateWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile import websites_file
@@ -134,6 +135,19 @@ def in_sql(file: str, pattern: str) -> set[str]:
     return {name for name in RECORDED if re.search(pattern.format(name, type=types[COLUMNS[name]]), text)}
 
 
+def fields_in(file: str, pattern: str) -> set[str]:
+    """Return the fields that are named in the part of a file that matches a pattern."""
+    found = re.search(pattern, (CHECKOUT / file).read_text())
+    assert found, f"{file} has no text like {pattern}: adapt the pattern in this test"
+    return ALL & set(re.findall(r"\w+", found[1]))
+
+
+def operators_in(annotation: str) -> set[str]:
+    """Return the list fields of the operators that an annotation names."""
+    named = [getattr(exclusions, name, None) for name in re.findall(r"\w+", annotation)]
+    return {getattr(operator, "field", "") for operator in named} & set(LINE_FIELDS)
+
+
 def quoted_in(function: Callable[..., Any]) -> set[str]:
     return set(re.findall(r'"(\w+)"', inspect.getsource(function)))
 
@@ -179,6 +193,27 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
         f"{file}, {part}": (RECORDED, lambda file=file, pattern=pattern: in_sql(file, pattern))  # type: ignore[misc]
         for (file, part), pattern in SQL.items()
     },
+    f"{DUCKDB}, nullif in website_history": (
+        {name for name in RECORDED if COLUMNS[name] == "string"},
+        lambda: in_sql(DUCKDB, r"nullif\({0}, ''\) AS {0}\b"),
+    ),
+    "docs/troubleshooting.md, the list that restores only the addresses: ignore": (
+        set(SETTABLE_FIELDS) - {"exclude_ips"},
+        lambda: fields_in("docs/troubleshooting.md", r"ignore: \[([^\]]*)\]"),
+    ),
+    "operators/task_groups.py, the union in the annotation of exclusion_list(operator=...)": (
+        set(LINE_FIELDS),
+        lambda: operators_in(str(inspect.signature(task_groups.exclusion_list).parameters["operator"].annotation)),
+    ),
+    "tests/support/shelf.py, websites": (RECORDED, lambda: set(shelf.websites(1)[0])),
+    "tests/integration/docs/test_recovery.py, fields": (
+        set(SETTABLE_FIELDS) - {"favorite"},
+        lambda: fields_in("tests/integration/docs/test_recovery.py", r"fields = \(([^)]*)\)"),
+    ),
+    "tests/contract/test_contract_fields.py, the form of a create with all fields": (
+        ON_CREATE,
+        lambda: fields_in("tests/contract/test_contract_fields.py", r'b"(domain=b.example&[^"]*)"'),
+    ),
     f"{DUCKDB}, {ADD!r} in CREATE, before the view; CHANGELOG.md: users add the column, too ({POSTGRESQL})": (
         RECORDED - FIRST,
         lambda: in_sql(DUCKDB, ADD),

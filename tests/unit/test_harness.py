@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+CHECKOUT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
@@ -23,3 +28,16 @@ def test_every_sample_dag_is_run() -> None:
     texts = [path.read_text() for path in (tests / "integration").rglob("test_*.py")]
     marked = {name for text in texts for name in re.findall(r'^@pytest\.mark\.sample\("(\w+)"\)', text, re.MULTILINE)}
     assert marked == {path.stem for path in (tests.parent / "dags").glob("*.py")}
+
+
+@pytest.mark.parametrize("module", ["soak", "generate", "mutants", "request_counts", "bench"])
+def test_import_of_a_program_does_not_change_the_settings_of_the_process(module: str) -> None:
+    """Tests import it, and the tests after them would run with its Airflow home and its log level."""
+    folders = [str(CHECKOUT / name) for name in ("scripts", "tests/support", "tests/oracle", "tests/benchmarks")]
+    code = (
+        f"import os, sys; sys.path[:0] = {folders}; before = dict(os.environ); import {module}; "
+        "print({name for name in before.keys() | os.environ.keys() if before.get(name) != os.environ.get(name)})"
+    )
+    environment = {"AIRFLOW_HOME": os.environ["AIRFLOW_HOME"], "PATH": os.environ["PATH"]}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout) == (0, "set()\n"), done.stderr

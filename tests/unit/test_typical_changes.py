@@ -17,6 +17,8 @@ from typing import Any, get_args
 
 import contract_table
 import pytest
+import soak
+import zoo
 from operations import OPERATIONS
 from reference import signature_of
 from wire_client import client_of
@@ -86,6 +88,10 @@ NO_OPERATION = {
     "client", "where", "get_conn", "close", "stop", "iter_websites", "find_website", "ensure_website",
     "test_connection", "get_ui_field_behaviour", "get_connection_form_widgets",
 }  # fmt: skip
+#: Operation to the step of the fuzzer that calls it; None for the account, which all steps read.
+IN_THE_FUZZER: dict[str, str | None] = {
+    "list": "list", "show": "find", "create": "create", "update": "update", "delete": "delete", "account": None,
+}  # fmt: skip
 IN_THE_SANDBOX = {operation for operation, _, _ in ROUTES}
 STATED = {statement.id for statement in contract_table.STATEMENTS}
 FALSE_SUCCESS = text_of("tests/integration/api/test_false_success.py")
@@ -99,10 +105,40 @@ PLACES_OF_AN_OPERATION: dict[str, Callable[[str], bool]] = {
     "the interface (tests/contract/contract_table.py)": lambda name: f"operation-{name}" in STATED,
     "tests/support/operations.py": lambda name: name in OPERATIONS,
     "the responses of tests/integration/api/test_false_success.py": lambda name: f'"{name}": ' in FALSE_SUCCESS,
+    "README.md, the operations of the service": lambda name: name in sentence("README.md", "The service has"),
+    "docs/connection.md, Permissions of the key": lambda name: (
+        name in sentence("docs/connection.md", "| Operators | Operations |")
+    ),
+    "docs/reference/sandbox.md, Faults": lambda name: (
+        f"`{name}`" in sentence("docs/reference/sandbox.md", "A fault applies to the next requests")
+    ),
+    "tests/oracle/soak.py, _OFTEN or _RARELY; IN_THE_FUZZER of this test": lambda name: (
+        name in IN_THE_FUZZER and {IN_THE_FUZZER[name]} <= {*soak._OFTEN, *soak._RARELY, None}
+    ),
+    "tests/support/zoo.py, Write": lambda name: name in get_args(zoo.Write) or not is_write(name),
     "the counted requests (tests/support/request_counts.py)": lambda name: (
         f"`hook.{IN_THE_HOOK.get(name, '?')}`" in page("operations.md") or operator_of(name) in page("operations.md")
     ),
 }
+
+
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def sentence(path: str, beginning: str) -> str:
+    """Return the paragraph or the table of a document that begins with a text."""
+    found = text_of(path).partition(beginning)[2].partition("\n\n")[0]
+    assert found, f"{path} has no paragraph with {beginning!r}: adapt this test"
+    return found
+
+
+def is_write(operation: str) -> bool:
+    return any(name == operation and method != "GET" for name, method, _ in ROUTES)
+
+
+def test_readme_counts_the_operations() -> None:
+    number = NUMBERS[len(IN_THE_SANDBOX)]
+    assert f"The service has {number} operations" in text_of("README.md"), f"README.md: {number} operations"
 
 
 def operator_of(operation: str) -> str:
@@ -127,8 +163,16 @@ PLACES_OF_A_FORMAT: dict[str, Callable[[], str]] = {
     "the sizes of docs/internals/decisions.md (make formats)": lambda: page("internals/decisions.md"),
     "Manifest (snapshots/manifest.py)": lambda: inspect.getdoc(Manifest) or "",
     "docs/loading.md": lambda: page("loading.md"),
-    "the readers that are tried": lambda: text_of("tests/integration/snapshots/test_snapshot_readers.py"),
-    "the tests of formats": lambda: text_of("tests/unit/snapshots/test_snapshot_formats.py"),
+    "tests/integration/snapshots/test_snapshot_readers.py, the readers that are tried": lambda: text_of(
+        "tests/integration/snapshots/test_snapshot_readers.py"
+    ),
+    "tests/integration/snapshots/test_snapshot_s3.py": lambda: text_of(
+        "tests/integration/snapshots/test_snapshot_s3.py"
+    ),
+    "tests/unit/snapshots/test_snapshot_memory.py, the growth per website": lambda: text_of(
+        "tests/unit/snapshots/test_snapshot_memory.py"
+    ),
+    "tests/system/test_recipes.py, the night of each format": lambda: text_of("tests/system/test_recipes.py"),
 }
 
 

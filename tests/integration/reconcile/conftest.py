@@ -7,9 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import fsspec
 import pytest
-from airflow_versions import attach
 from connections import with_parallel_requests
 from distortion import Distortion
 from fixture_types import Execute
@@ -109,11 +107,3 @@ def started(task_log_file: Path) -> Iterator[TaskProcess]:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a website be read as often as in the field, at once."""
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,) * 4)
-
-
-@pytest.fixture
-def memory() -> Any:
-    """A storage that keeps files in memory; Airflow knows it only when it is attached."""
-    file_system = fsspec.filesystem("memory")
-    attach("memory", file_system)
-    return file_system

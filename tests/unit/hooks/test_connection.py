@@ -317,6 +317,16 @@ def test_the_key_in_a_wrong_field_is_not_shown(fields: dict[str, Any]) -> None:
     assert quote(key, safe="") not in shown
 
 
+@pytest.mark.parametrize("secret_field", ["login", "password"])
+@pytest.mark.parametrize("shown", [{"schema": KEY}, {"host": f"ftp://{KEY}"}, {"extra": {"timeout": KEY}}], ids=str)
+def test_secret_of_each_field_is_not_shown_if_another_field_repeats_it(
+    secret_field: str, shown: dict[str, Any]
+) -> None:
+    others = {"login": None, "password": "another-key-123"}
+    problems = problems_of(**{**others, secret_field: KEY, **shown})
+    assert KEY not in " ".join(problems)
+
+
 def test_an_empty_ca_path_never_turns_verification_off() -> None:
     with pytest.raises(AnalyticsConfigError, match="verify=''"):
         Settings(base_url="https://stats.example.com", api_key=KEY, verify="")

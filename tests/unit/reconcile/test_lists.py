@@ -44,6 +44,17 @@ def test_what_left_is_forgotten_after_90_days(days: int, is_there: bool) -> None
     assert ("1.1.1.1" in later.rows["exclude_ips"][EVERYWHERE]) is is_there
 
 
+def test_entry_that_returns_has_been_on_the_list_since_its_return() -> None:
+    def since(*nights: str) -> str:
+        return (
+            after(*(ips(everywhere=night) for night in nights)).table.rows["exclude_ips"][EVERYWHERE]["1.1.1.1"].since
+        )
+
+    assert since("1.1.1.1", "1.1.1.1", "1.1.1.1") == "2026-11-21"
+    assert since("1.1.1.1", "", "1.1.1.1") == "2026-11-23"
+    assert since("", "1.1.1.1", "1.1.1.1") == "2026-11-22"
+
+
 @pytest.mark.parametrize("scope", ["everywhere", "www.a.example", "*.a.example", "1"])
 def test_a_list_owns_what_it_has_and_what_left_it_where_it_has_it(scope: str) -> None:
     lists = after(ips(**{scope: "1.1.1.1 2.2.2.2"}), ips(**{scope: "2.2.2.2"}))

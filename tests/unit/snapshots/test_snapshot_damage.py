@@ -17,6 +17,7 @@ from shelf import HOUR, NIGHT, NOON, Record, Shelf, websites
 from airflow_provider_analytics.exceptions import GuardError, StorageError
 from airflow_provider_analytics.snapshots.catalog import Snapshot, list_snapshots, read_snapshot
 from airflow_provider_analytics.snapshots.diff import diff_snapshots
+from airflow_provider_analytics.snapshots.formats import FORMATS
 
 OF_DATA = {
     "missing": None,
@@ -73,6 +74,17 @@ def test_a_reader_never_gets_a_row_of_a_damaged_file(shelf: Shelf, how: str, com
     assert len(read.problems()) == 1
 
 
+@pytest.mark.parametrize("more", [b"x", b""])
+def test_file_with_another_size_is_damaged_without_reading_it(shelf: Shelf, more: bytes) -> None:
+    taken = shelf.take(3)
+    file = taken.files[0]
+    content = shelf.fs.cat_file(file.path)
+    shelf.fs.pipe_file(file.path, content + more if more else content[:-1])
+    [problem] = taken.problems(verify=False)
+    assert f"{file} is damaged: it has {len(content) + (1 if more else -1)} bytes" in problem
+    assert shelf.days(verify=False) == {20: False}
+
+
 def test_a_manifest_of_another_day_is_damage(shelf: Shelf) -> None:
     first, second = shelf.take(3), shelf.take(4, NIGHT)
     shelf.fs.pipe_file(second.partition.manifest.path, shelf.fs.cat_file(first.partition.manifest.path))
@@ -98,7 +110,7 @@ ODD: list[Record] = [
 ]
 
 
-@pytest.mark.parametrize("file_format", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("odd", ODD, ids=ascii)
 def test_whatever_the_service_sends_is_published_reads_back_the_same_and_is_compared(
     local: Shelf, odd: Record, file_format: str

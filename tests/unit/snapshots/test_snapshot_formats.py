@@ -9,12 +9,14 @@ import pytest
 import time_machine
 from shelf import HOUR, NOON, Shelf
 
+from airflow_provider_analytics.snapshots.formats import FORMATS
+
 ENDINGS = {None: "", "gzip": ".gz", "zstd": ".zst"}
-FORMATS = pytest.mark.parametrize("file_format", ["jsonl", "csv", "parquet"])
+EACH_FORMAT = pytest.mark.parametrize("file_format", FORMATS)
 COMPRESSIONS = pytest.mark.parametrize("compression", ENDINGS)
 
 
-@FORMATS
+@EACH_FORMAT
 @COMPRESSIONS
 @pytest.mark.parametrize("count", [0, 250])
 def test_every_format_reads_back_as_it_was_written(
@@ -33,7 +35,7 @@ def test_every_format_reads_back_as_it_was_written(
     assert [file.name.endswith(suffix) for file in read.manifest.files] == [True] * bool(count)
 
 
-@FORMATS
+@EACH_FORMAT
 @COMPRESSIONS
 def test_an_unchanged_list_gives_the_same_bytes_whenever_it_is_written(
     local: Shelf, file_format: str, compression: str | None

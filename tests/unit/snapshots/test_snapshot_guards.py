@@ -196,3 +196,32 @@ def test_bad_options_are_refused_before_anything_is_read(shelf: Shelf) -> None:
     for name, value in (*bad, *((one, "wrong") for one in ("format", "compression", "exclude_ips_as"))):
         with pytest.raises(ValueError, match=f"{name}=.*allowed"):
             shelf.take(lambda: pytest.fail("the list was read"), **{name: value})
+
+
+def test_second_snapshot_of_a_day_is_compared_with_the_first_although_the_day_before_was_smaller(shelf: Shelf) -> None:
+    shelf.take(100)
+    morning = NIGHT - 6 * HOUR
+    first = shelf.take(300, morning)
+    with pytest.raises(GuardError, match=r"80 websites, 73\.3% fewer than 300 on 2026-11-21"):
+        shelf.take(80, morning + HOUR)
+    assert shelf.read("2026-11-21") == first
+    shelf.take(240, morning + HOUR)
+
+
+def test_fields_of_a_second_snapshot_are_compared_with_the_first_although_the_day_before_had_none(shelf: Shelf) -> None:
+    shelf.take(without("privacy", 20))
+    morning = NIGHT - 6 * HOUR
+    first = shelf.take(20, morning)
+    with pytest.raises(GuardError, match=r"No website has the field privacy any more.*2026-11-21"):
+        shelf.take(without("privacy", 20), morning + HOUR)
+    assert shelf.read("2026-11-21") == first
+
+
+def test_source_of_a_second_snapshot_is_compared_with_the_first_one_of_the_day(shelf: Shelf) -> None:
+    other = source("https://other.example.com")
+    shelf.take(3)
+    morning = NIGHT - 6 * HOUR
+    shelf.take(3, morning, override_guards={"other_source"}, **other)
+    shelf.take(3, morning + HOUR, **other)
+    with pytest.raises(GuardError, match=r"host was 'other\.example\.com', is 'stats\.example\.com'"):
+        shelf.take(3, morning + 2 * HOUR)

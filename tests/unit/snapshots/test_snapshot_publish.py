@@ -178,6 +178,24 @@ def test_of_two_runs_that_overlap_only_the_files_of_the_winner_stay(
     assert held(of_b[0]) == own(of_b[0])
 
 
+def test_files_of_a_faster_try_of_the_same_run_remain(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A try that Airflow considers dead publishes while its retry publishes, and cleans up last."""
+    of_retry: list[Snapshot] = []
+
+    def overtaken(target: StoragePath, *arguments: Any) -> None:
+        put_bytes(target, *arguments)
+        if target.name == "_SUCCESS":
+            monkeypatch.setattr(publishing, "put_bytes", put_bytes)
+            of_retry.append(shelf.take(5, MINUTE, writer="a run"))
+
+    monkeypatch.setattr(publishing, "put_bytes", overtaken)
+    with pytest.raises(StorageError, match="another run published 2026-11-20 at the same time; its snapshot is kept"):
+        shelf.take(4, writer="a run")
+    assert [shelf.read()] == of_retry
+    assert shelf.count() == 5
+    assert held(of_retry[0]) == own(of_retry[0])
+
+
 def putting(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], *, first: bool) -> None:
     """Call a function right before or after the manifest is written."""
 

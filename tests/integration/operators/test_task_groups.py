@@ -1,0 +1,62 @@
+"""Arguments of the task that waits for an approval: ``operators/task_groups.py``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import DAG
+from airflow_versions import needs_approvals
+
+from airflow_provider_analytics.operators.exclusions import SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.task_groups import exclusion_list, websites_as_code
+
+GROUPS: dict[str, Any] = {
+    "websites": lambda **given: websites_as_code("websites", config={"websites": {}}, **given),
+    "office": lambda **given: exclusion_list("office", exclude_ips=["192.0.2.1"], state_path="/state", **given),
+}
+
+
+def tasks_of(group: str, **given: Any) -> dict[str, Any]:
+    """Return the tasks of a group by their names in it."""
+    with DAG("dag", schedule=None) as dag:
+        GROUPS[group](**given)
+    return {task_id.removeprefix(f"{group}."): task for task_id, task in dag.task_dict.items()}
+
+
+@needs_approvals
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("subject", "Another question"), ("body", "Another text"), ("response_timeout", timedelta(days=7))],
+)
+def test_argument_of_approval_replaces_the_default(group: str, name: str, value: object) -> None:
+    defaults, approve = tasks_of(group)["approve"], tasks_of(group, approval={name: value})["approve"]
+    assert getattr(approve, name) == value
+    assert getattr(defaults, name) != value
+    others = {"subject", "body", "response_timeout"} - {name}
+    assert {other: getattr(approve, other) for other in others} == {other: getattr(defaults, other) for other in others}
+
+
+@needs_approvals
+def test_approval_waits_for_a_day_by_default() -> None:
+    approve = tasks_of("websites")["approve"]
+    assert (approve.response_timeout, approve.subject) == (timedelta(days=1), "Change the websites?")
+    assert tasks_of("office")["approve"].subject == "Change exclude_ips of the websites?"
+
+
+@needs_approvals
+def test_exclusion_list_is_named_after_the_group_unless_it_has_another_name() -> None:
+    for given, expected in (({}, "office"), ({"list_name": "berlin"}, "berlin")):
+        tasks = tasks_of("office", **given)
+        assert [tasks[name].list_name for name in ("plan", "apply")] == [expected, expected]
+
+
+@needs_approvals
+def test_exclusion_list_uses_the_given_operator() -> None:
+    with DAG("dag", schedule=None) as dag:
+        exclusion_list("campaigns", operator=SyncExcludedParamsOperator, exclude_params=["ref"])
+    tasks: dict[str, Any] = dict(dag.task_dict)
+    assert type(tasks["campaigns.plan"]) is type(tasks["campaigns.apply"]) is SyncExcludedParamsOperator
+    assert tasks["campaigns.approve"].subject == "Change exclude_params of the websites?"

@@ -1,0 +1,110 @@
+"""Pauses, the limit per minute, and the pace of the requests: ``api/rate_limiter.py``."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from airflow_provider_analytics.api.rate_limiter import (
+    MAX_INTERVAL,
+    MAX_WAIT,
+    MIN_INTERVAL,
+    RECOVERY,
+    SLOWDOWN,
+    WINDOW,
+    RateLimiter,
+)
+
+
+class Clock:
+    """A clock that moves only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float, unwanted: threading.Event | None) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def limiter(self, per_minute: int | None = None) -> RateLimiter:
+        return RateLimiter(per_minute, self.sleep, lambda: self.now)
+
+
+@pytest.mark.parametrize("pauses", [(30, 5), (5, 30), (30, 0), (0, 30), (30, -1)])
+def test_longest_pause_counts_in_any_order(pauses: tuple[float, float]) -> None:
+    clock = Clock()
+    limiter = clock.limiter()
+    for seconds in pauses:
+        limiter.pause(seconds)
+    limiter.wait()
+    assert clock.slept == [30]
+    limiter.wait()
+    assert clock.slept == [30]
+
+
+def test_pause_is_at_most_the_maximum() -> None:
+    clock = Clock()
+    limiter = clock.limiter()
+    limiter.pause(MAX_WAIT + 1)
+    limiter.wait()
+    assert clock.slept == [MAX_WAIT]
+
+
+def test_limit_per_minute_holds_in_any_window() -> None:
+    clock = Clock()
+    limiter = clock.limiter(3)
+    for _ in range(3):
+        limiter.wait()
+    assert clock.slept == []
+    clock.now += 10
+    limiter.wait()
+    assert clock.slept == [WINDOW - 10]
+    limiter.wait(2)
+    assert clock.slept == [WINDOW - 10]
+    limiter.wait()
+    assert clock.slept == [WINDOW - 10, WINDOW]
+
+
+def test_longer_one_of_a_pause_and_the_limit_counts() -> None:
+    for pause, expected in ((50, 50), (5, WINDOW - 30)):
+        clock = Clock()
+        limiter = clock.limiter(1)
+        limiter.wait()
+        clock.now += 30
+        limiter.pause(pause)
+        limiter.wait()
+        assert clock.slept == [expected]
+
+
+def test_refusal_slows_down_once_for_requests_that_were_sent_at_the_same_time() -> None:
+    clock = Clock()
+    limiter = clock.limiter()
+    sent_at = clock.now
+    clock.now += 1
+    limiter.refused(sent_at, 0, "refused")
+    limiter.refused(sent_at, 0, "refused")
+    limiter.take_turn(is_write=False)
+    assert clock.slept == [pytest.approx(MIN_INTERVAL)]
+    clock.now += 1
+    limiter.refused(clock.now, 0, "refused")
+    limiter.take_turn(is_write=True)
+    assert clock.slept[1:] == [pytest.approx(SLOWDOWN * MIN_INTERVAL)]
+
+
+def test_interval_has_a_maximum_and_ends_after_accepted_requests() -> None:
+    clock = Clock()
+    limiter = clock.limiter()
+    for _ in range(100):
+        clock.now += 1
+        limiter.refused(clock.now, 0, "refused")
+    limiter.take_turn(is_write=False)
+    assert clock.slept == [MAX_INTERVAL]
+    number = 0
+    while limiter._interval:
+        limiter.passed()
+        number += 1
+    assert MAX_INTERVAL * RECOVERY**number < MIN_INTERVAL / 2 <= MAX_INTERVAL * RECOVERY ** (number - 1)
+    limiter.take_turn(is_write=False)
+    assert len(clock.slept) == 1

@@ -1,0 +1,108 @@
+"""Guards of plans and lists at their limits: ``reconcile/guards.py``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airflow_provider_analytics.reconcile.guards import guarded, left
+from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Identity, Lists, Run, Table
+from airflow_provider_analytics.reconcile.maintained import EntrySource
+from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
+
+NOW = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
+RUN = Run("dag/run", "sync", NOW)
+ENTRIES = [f"192.0.2.{number}" for number in range(10)]
+
+
+def lists_after(sources: dict[str, EntrySource], remaining: list[str]) -> Lists:
+    """Return the tables of a list from which some entries were removed today."""
+    rows = {"exclude_ips": {EVERYWHERE: sources}}
+    now = {"exclude_ips": {EVERYWHERE: {entry: sources[entry] for entry in remaining}}}
+    yesterday = NOW - timedelta(days=1)
+    before = Table(Identity("https://stats.example.com", "1", "office")).noting(rows, {}, RUN, yesterday.date())
+    return Lists(before, before.noting(now, {}, RUN, NOW.date()), (), NOW.date(), now, RUN)
+
+
+@pytest.mark.parametrize(
+    ("days", "trips"),
+    [
+        pytest.param(None, True, id="no expiration date"),
+        pytest.param(1, True, id="the day before it"),
+        pytest.param(0, True, id="on it"),
+        pytest.param(-1, False, id="after it"),
+    ],
+)
+def test_entries_removed_before_the_end_of_their_expiration_date_count_as_lost(days: int | None, trips: bool) -> None:
+    until = None if days is None else NOW.date() + timedelta(days=days)
+    lists = lists_after(dict.fromkeys(ENTRIES, EntrySource(until=until)), ENTRIES[4:])
+    assert bool(left(lists, ["exclude_ips"], 0.3)) is trips
+
+
+@pytest.mark.parametrize(("lost", "trips"), [(3, False), (4, True)])
+def test_list_may_lose_exactly_30_percent(lost: int, trips: bool) -> None:
+    lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES[lost:])
+    assert bool(left(lists, ["exclude_ips"], 0.3)) is trips
+
+
+@pytest.mark.parametrize(
+    ("override", "remaining", "trips"), [("empty_list", 0, False), ("empty_list", 1, True), ("", 0, True)]
+)
+def test_accepted_empty_list_may_lose_all_entries_and_not_most(override: str, remaining: int, trips: bool) -> None:
+    lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES[:remaining])
+    assert bool(left(lists, ["exclude_ips"], 0.3, {override})) is trips
+
+
+def update(website_id: int, *fields: FieldChange) -> Change:
+    return Change("update", f"{website_id}.example", str(website_id), fields)
+
+
+def findings(changes: list[Change], records: list[dict[str, Any]], limit: float = 0.3) -> set[str]:
+    return set(guarded(Plan(tuple(changes), len(records)), records, limit).findings)
+
+
+def records_with(number: int, **fields: Any) -> list[dict[str, Any]]:
+    return [{"id": one, "domain": f"{one}.example", **fields} for one in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("websites", "deleted", "found"),
+    [
+        (10, 3, set()),
+        (10, 4, {"many_deleted"}),
+        (9, 8, set()),
+        (9, 9, {"empty_list"}),
+        (10, 10, {"empty_list"}),
+        (10, 0, set()),
+    ],
+)
+def test_plan_may_delete_30_percent_and_never_all(websites: int, deleted: int, found: set[str]) -> None:
+    changes = [Change("delete", f"{one}.example", str(one), ()) for one in range(deleted)]
+    assert findings(changes, records_with(websites)) == found
+
+
+@pytest.mark.parametrize(
+    ("private", "opened", "found"),
+    [(10, 3, set()), (10, 4, {"made_public"}), (9, 9, set()), (20, 6, set()), (20, 7, {"made_public"})],
+)
+def test_plan_may_make_30_percent_of_the_private_pages_public(private: int, opened: int, found: set[str]) -> None:
+    records = [*records_with(private, privacy=1), *records_with(50, privacy=0)]
+    changes = [update(one, FieldChange("privacy", "private", "public")) for one in range(opened)]
+    assert findings(changes, records) == found
+
+
+@pytest.mark.parametrize(("lost", "found"), [(3, set()), (4, {"entries_lost"})])
+def test_lists_may_lose_30_percent_of_the_entries_of_all_websites(lost: int, found: set[str]) -> None:
+    records = records_with(5, exclude_ips="192.0.2.1\n192.0.2.2")
+    before = ("192.0.2.1", "192.0.2.2")
+    one = [update(number, FieldChange("exclude_ips", before, before[:1])) for number in range(min(lost, 3))]
+    both = [update(4, FieldChange("exclude_ips", before, before[:1]))] if lost > 3 else []
+    assert findings([*one, *both], records) == found
+
+
+def test_replaced_entries_are_no_loss() -> None:
+    records = records_with(10, exclude_ips="192.0.2.1")
+    changes = [update(one, FieldChange("exclude_ips", ("192.0.2.1",), ("192.0.2.9",))) for one in range(10)]
+    assert findings(changes, records) == set()

@@ -1,0 +1,101 @@
+"""Owners, reasons and expiration dates of list entries: ``reconcile/maintained.py``."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from airflow_provider_analytics.api.fields import LINE_FIELDS
+from airflow_provider_analytics.reconcile import maintained
+from airflow_provider_analytics.reconcile.maintained import (
+    EXPIRING_DAYS,
+    KEEP_UNRESOLVED_DAYS,
+    EntrySource,
+    Listed,
+    Resolved,
+    read_list,
+    resolve,
+    together,
+)
+
+TODAY = date(2026, 11, 23)
+ADDRESS = "192.0.2.1"
+
+
+@pytest.fixture(autouse=True)
+def noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintained, "now", lambda: datetime(2026, 11, 23, 12, tzinfo=UTC))
+
+
+def listed(*lines: str) -> Listed:
+    return read_list("exclude_ips", list(lines), LINE_FIELDS["exclude_ips"], host_names=True)
+
+
+def line(until: str) -> str:
+    return f"{ADDRESS} # until={until}" if until else ADDRESS
+
+
+@pytest.mark.parametrize("item", [ADDRESS, "vpn.example.com"])
+@pytest.mark.parametrize(
+    ("first", "second", "until"),
+    [
+        ("2027-01-31", "2027-03-31", date(2027, 3, 31)),
+        ("2027-03-31", "2027-01-31", date(2027, 3, 31)),
+        ("2027-01-31", "", None),
+        ("", "2027-01-31", None),
+        ("2026-01-31", "2027-01-31", date(2027, 1, 31)),
+        ("2027-01-31", "2026-01-31", date(2027, 1, 31)),
+    ],
+)
+def test_entry_on_the_list_twice_remains_until_the_later_date(
+    first: str, second: str, until: date | None, item: str
+) -> None:
+    found = listed(*(line(one).replace(ADDRESS, item) for one in (first, second)))
+    assert {**found.sources, **found.names}[item].until == until
+    assert found.expired == {}
+
+
+def test_entry_that_expired_twice_has_the_later_date() -> None:
+    found = listed(line("2026-01-31"), line("2026-03-31"), line("2026-02-28"))
+    assert (found.sources, found.expired[ADDRESS].until) == ({}, date(2026, 3, 31))
+
+
+def test_entry_in_two_lists_combines_owner_reason_and_names() -> None:
+    of_names = [Listed({ADDRESS: EntrySource(names=(name,))}) for name in ("a.example", "b.example", "a.example")]
+    combined = together([*of_names, listed(f"{ADDRESS} # office, owner=it@example.com")]).sources[ADDRESS]
+    assert (combined.owner, combined.reason) == ("it@example.com", "office")
+    assert combined.names == ("a.example", "b.example")
+
+
+@pytest.mark.parametrize(("days", "is_expired"), [(-1, True), (0, False), (1, False)])
+def test_entry_is_on_the_list_on_its_expiration_date_and_not_after_it(days: int, is_expired: bool) -> None:
+    found = listed(line(f"{TODAY + timedelta(days=days)}"))
+    assert (ADDRESS in found.expired, ADDRESS in found.sources) == (is_expired, not is_expired)
+
+
+@pytest.mark.parametrize(("days", "is_reported"), [(0, True), (EXPIRING_DAYS, True), (EXPIRING_DAYS + 1, False)])
+def test_entry_is_reported_as_expiring_in_the_last_30_days(days: int, is_reported: bool) -> None:
+    found = listed(line(f"{TODAY + timedelta(days=days)}"), "198.51.100.7")
+    assert (ADDRESS in found.expiring(TODAY)) is is_reported
+    assert "198.51.100.7" not in found.expiring(TODAY)
+
+
+@pytest.mark.parametrize(
+    ("left", "said"), [("2027-02-01", "expired, until "), ("2027-01-31", "until "), ("", "until ")]
+)
+def test_source_says_expired_only_if_the_entry_left_after_its_expiration_date(left: str, said: str) -> None:
+    assert EntrySource(until=date(2027, 1, 31), left=left).text == f"{said}2027-01-31"
+
+
+@pytest.mark.parametrize("days", [KEEP_UNRESOLVED_DAYS, KEEP_UNRESOLVED_DAYS + 1])
+def test_name_that_does_not_resolve_keeps_its_addresses_for_seven_days(days: int) -> None:
+    at = datetime(2026, 11, 23, 12, tzinfo=UTC)
+    last = {"vpn.example.com": Resolved((ADDRESS,), at - timedelta(days=days))}
+    if days > KEEP_UNRESOLVED_DAYS:
+        with pytest.raises(Exception, match="older than 7 days"):
+            resolve({"vpn.example.com": "timeout"}, last, at)
+    else:
+        found, [warning] = resolve({"vpn.example.com": "timeout"}, last, at)
+        assert found == last
+        assert "2026-11-16 stays until 2026-11-23: 192.0.2.1" in warning
