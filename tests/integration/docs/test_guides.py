@@ -220,3 +220,28 @@ def test_an_approval_as_the_page_says_works_the_first_time(
         [website] = analytics_sandbox.websites()
         assert (website[field] == value) == (option == "Approve")
     assert len(list(tmp_path.glob("*/plans/*.json"))) == 2
+
+
+# Airflow 2 complains of its own context when it renders a map_index_template.
+@pytest.mark.filterwarnings("ignore:Accessing .* from the template is deprecated")
+def test_one_website_per_row_changes_nothing_in_the_second_run(
+    run_dag: RunDag,
+    analytics_sandbox: SandboxServer,
+    connect: Callable[..., None],
+    blocks: Blocks,
+    module_of: Any,
+) -> None:
+    connect()
+    analytics_sandbox.add_website("www.client-a.example", privacy=0)
+    [code] = blocks("one_website_per_row", "python")
+    tasks = run_dag(module_of(code).websites_of_customers()).tasks
+    assert [tasks[f"create[{number}]"].state for number in range(2)] == ["success", "success"]
+    assert tasks["create[1]"].label == "www.client-b.example"
+    websites = analytics_sandbox.websites()
+    assert [(website["domain"], website["privacy"], website["exclude_ips"]) for website in websites] == [
+        ("www.client-a.example", 1, None),
+        ("www.client-b.example", 1, "203.0.113.9"),
+    ]
+    analytics_sandbox.clear_requests()
+    assert run_dag(module_of(code).websites_of_customers()).state == "success"
+    assert {request.method for request in analytics_sandbox.requests} == {"GET"}
