@@ -110,7 +110,7 @@ soak: install  ## Let the oracle watch worlds drawn by chance for SECONDS (300);
 fault-matrix: install  ## Try every way a list may be served and a write be taken
 	@FAULT_MATRIX=all $(PY) -m pytest $(PYTEST_FLAGS) tests/integration/api/test_fault_matrix.py
 
-requests: install  ## Count the requests of each operation, and write the table of docs/operations.md
+requests: install  ## Count the requests of each operation, and write the table of docs/reference/performance.md
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/request_counts.py
 
 partitions: install  ## Let a scheduler try which consumers a snapshot starts, and write the table of docs/snapshots.md
@@ -120,7 +120,7 @@ formats: install  ## Write a snapshot in every format, read it back, and print t
 	@$(PY) scripts/snapshot_formats.py
 
 # Takes turns with what it compares: nothing else should run meanwhile.
-bench: install  ## Measure the package beside its peers, write the tables of docs/operations.md
+bench: install  ## Measure the package beside its peers, write the tables of docs/reference/performance.md
 	@$(PY) tests/benchmarks/bench.py --document
 
 generate: install  ## Write the schemas, docs/interface.md and the tables of the documents
