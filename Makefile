@@ -83,7 +83,7 @@ test-floors: .tools/bin/uv  ## Run the wire tests on the lowest versions of all 
 	@.venv-floors/bin/python -m pytest -q -m "not (kill or browser or system or slow)" \
 		-W "ignore:ObjectStoragePath._protocol_dispatch:DeprecationWarning" tests/integration/api
 
-test-matrix: install  ## Run all suites on every supported Airflow and Python from the wheel, write docs/reference/compatibility.md
+test-matrix: install  ## Run all suites on every supported Airflow and Python from the wheel, write docs/internals/test_runs.md
 	@$(PY) scripts/matrix.py
 
 test-distributed:  ## Run tasks by Celery while workers are killed and hang; needs PostgreSQL and Redis

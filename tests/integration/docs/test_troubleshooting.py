@@ -268,7 +268,7 @@ CASES: dict[str, Callable[[World], Any]] = {
     "The response contains no list of websites, or more than one": unknown_key,
     "websites failed": lambda world: world.refused(3),
     "Sent, but not in effect": lambda world: world.unchanged(1),
-    "The service accepted the changes of two websites but did not store": lambda world: world.unchanged(3),
+    "accepted the changes of two websites but did not store": lambda world: world.unchanged(3),
     "websites have the domain": twice,
     "more than max_loss_fraction": lambda world: world.nights(20, 5),
     "The list has 0 websites": lambda world: world.nights(20, 0),
