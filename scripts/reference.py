@@ -109,7 +109,9 @@ def _usage(action: argparse.Action) -> str:
 def _value(action: argparse.Action) -> str:
     if action.nargs == 0:
         return ""
-    return str(action.metavar) if action.metavar else f"{{{','.join(action.choices or [action.dest])}}}"
+    if action.metavar:
+        return str(action.metavar)
+    return f"{{{','.join(action.choices)}}}" if action.choices else action.dest.upper()
 
 
 def _is_required(action: argparse.Action) -> bool:
