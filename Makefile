@@ -83,7 +83,7 @@ test-floors: .tools/bin/uv  ## Run the wire tests on the lowest versions of all 
 	@.venv-floors/bin/python -m pytest -q -m "not (kill or browser or system or slow)" \
 		-W "ignore:ObjectStoragePath._protocol_dispatch:DeprecationWarning" tests/integration/api
 
-test-matrix: install  ## Run all suites on every supported Airflow and Python from the wheel, write docs/reference/compatibility.md
+test-matrix: install  ## Run all suites on every supported Airflow and Python from the wheel, write docs/internals/test_runs.md
 	@$(PY) scripts/matrix.py
 
 test-distributed:  ## Run tasks by Celery while workers are killed and hang; needs PostgreSQL and Redis
@@ -115,7 +115,7 @@ N ?= 40
 mutants: install  ## Make N small mistakes, drawn by SEED, and print those that no test notices
 	@$(PY) scripts/mutants.py $(N) --seed $(or $(SEED),1)
 
-requests: install  ## Count the requests of each operation, and write the table of docs/operations.md
+requests: install  ## Count the requests of each operation, and write the table of docs/reference/performance.md
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/request_counts.py
 
 partitions: install  ## Let a scheduler try which consumers a snapshot starts, and write the table of docs/snapshots.md
@@ -125,7 +125,7 @@ formats: install  ## Write a snapshot in every format, read it back, and print t
 	@$(PY) scripts/snapshot_formats.py
 
 # Takes turns with what it compares: nothing else should run meanwhile.
-bench: install  ## Measure the package beside its peers, write the tables of docs/operations.md
+bench: install  ## Measure the package beside its peers, write the tables of docs/reference/performance.md
 	@$(PY) tests/benchmarks/bench.py --document
 
 generate: install  ## Write the schemas, docs/interface.md and the tables of the documents

@@ -138,9 +138,15 @@ def keys_of_a_file() -> Iterator[str]:
         "In `defaults` and in each of `groups`": schema["definitions"]["settings"],
         "In each of `websites`": schema["definitions"]["website"],
     }
+    shared = schema["definitions"]["settings"]["properties"].keys()
     for place, found in places.items():
-        yield from (f"### {place}", "", "| key | allowed | |", "|---|---|---|")
+        yield from (f"### {place}", "")
+        if place == "In each of `websites`":
+            yield from ("All settings of `defaults`, and in addition:", "")
+        yield from ("| key | allowed | |", "|---|---|---|")
         for key, schema_of_key in found["properties"].items():
+            if place == "In each of `websites`" and key in shared:
+                continue
             reference = schema_of_key.get("$ref", "").rpartition("/")[2]
             one = schema["definitions"].get(reference, {}) | {"description": ""} | schema_of_key
             described = schema_of_key if "description" in schema_of_key else schema["definitions"].get(reference, {})
@@ -213,7 +219,7 @@ BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
     "keys": keys_of_a_file,
     "policy": policy,
     "metrics": metrics,
-    "operators": reference.operators,
+    "commands": reference.command_line,
     "hook": reference.hook,
     "exceptions": reference.raised,
     "sandbox": reference.sandbox,
@@ -265,6 +271,10 @@ def contents() -> Iterator[tuple[Path, str]]:
     yield CHECKOUT / "docs" / "internals" / "interface_tests.md", contract_table.render_tests()
     yield CHECKOUT / ".airflow-registry.yaml", registry()
     yield CHECKOUT / "docs" / "reference" / "public_api.txt", public_api.render()
+    pages = CHECKOUT / "docs" / "reference" / "operators"
+    yield pages / "index.md", _page(reference.operator_index())
+    for module in reference.operator_modules():
+        yield pages / f"{module.rpartition('.')[2]}.md", _page(reference.operators(module))
     for document in (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))):
         text = document.read_text(encoding="utf-8")
         if _BLOCK.search(text):
@@ -297,6 +307,10 @@ def main() -> int:
     for path, content in contents():
         path.write_text(content, encoding="utf-8")
     return 0
+
+
+def _page(lines: Iterable[str]) -> str:
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _json(value: Any) -> str:

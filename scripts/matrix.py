@@ -1,4 +1,4 @@
-"""Run the suites on every supported Airflow and Python, from the wheel, and fill in docs/reference/compatibility.md.
+"""Run the suites on every supported Airflow and Python, from the wheel, and fill in docs/internals/test_runs.md.
 
 The wheel is built once. Each cell of the matrix has its own virtual environment, with the pins of
 ``constraints/airflow-<version>.txt``. The tests run in a copy of this checkout without the package, so that only the
@@ -29,7 +29,7 @@ from packaging.version import Version
 
 UV = CHECKOUT / ".tools" / "bin" / "uv"
 OUTPUT = CHECKOUT / ".matrix"
-DOCUMENT = CHECKOUT / "docs" / "reference" / "compatibility.md"
+DOCUMENT = CHECKOUT / "docs" / "internals" / "test_runs.md"
 CONSTRAINTS = CHECKOUT / "constraints"
 DISTRIBUTION = "airflow-provider-analytics"
 SUITES = ("unit", "contract", "integration")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from airflow_provider_analytics import exceptions
+from airflow_provider_analytics import commands, exceptions
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.get_provider_info import get_provider_info
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
@@ -21,18 +22,45 @@ _FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
     "airflow_provider_analytics.operators.exclusions": [chunks.chunk_websites],
 }
 _LINE = 120
+_WRITTEN = "<!-- Written by `make generate` from the docstrings. -->"
 
 
-def operators() -> Iterator[str]:
-    """Yield the reference of the operators and of the functions beside them, by module."""
-    for group in get_provider_info()["operators"]:
-        for name in group["python-modules"]:
-            module = import_module(name)
-            found = [one for one in vars(module).values() if _is_public(one, name)]
-            title = (module.__doc__ or "").partition("\n")[0].rstrip(".")
-            yield from (f"## {title}", "", f"Module `{name}`.", "")
-            for one in (*found, *_FUNCTIONS.get(name, ())):
-                yield from _entry(one, 3)
+def operator_modules() -> list[str]:
+    """Return the names of the modules of operators, in the order of the provider info."""
+    return [name for group in get_provider_info()["operators"] for name in group["python-modules"]]
+
+
+def operators(name: str) -> Iterator[str]:
+    """Yield the reference page of a module of operators: its operators, and the functions beside them."""
+    module = import_module(name)
+    title = re.sub(r" \(docs/[^)]*\)", "", (module.__doc__ or "").partition("\n")[0]).rstrip(".")
+    short = name.rpartition(".")[2]
+    yield from (f"# {short.replace('_', ' ').capitalize()}", "", f"{title}. Module: `{name}`.", "")
+    yield from (_WRITTEN, "")
+    public = [found for found in vars(module).values() if _is_public(found, name)]
+    for found in (*public, *_FUNCTIONS.get(name, ())):
+        yield from _entry(found, 2, folder="../../")
+
+
+def operator_index() -> Iterator[str]:
+    """Yield the page that lists the operators and the functions of each module."""
+    yield from (
+        "# Operator reference",
+        "",
+        "Look up the arguments, return values, and errors of each operator. Each operator also accepts the arguments of",
+        "every Airflow task, such as `retries` and `pool`. For a guide, see [operators](../../operators.md).",
+        "",
+        _WRITTEN,
+        "",
+        "| Page | Contains |",
+        "|---|---|",
+    )
+    for name in operator_modules():
+        public = [found.__name__ for found in vars(import_module(name)).values() if _is_public(found, name)]
+        public += [found.__name__ for found in _FUNCTIONS.get(name, ())]
+        short = name.rpartition(".")[2]
+        links = ", ".join(f"[`{found}`]({short}.md#{found.lower()})" for found in public)
+        yield f"| [{short.replace('_', ' ').capitalize()}]({short}.md) | {links} |"
 
 
 def hook() -> Iterator[str]:
@@ -57,27 +85,82 @@ def raised() -> Iterator[str]:
             yield from _entry(found, 2)
 
 
+def command_line() -> Iterator[str]:
+    """Yield the reference of the commands: usage, description and arguments, as their parsers define them."""
+    for name, description in commands.COMMANDS.items():
+        parser = argparse.ArgumentParser(prog=f"airflow-provider-analytics {name}", description=description)
+        import_module(f"{commands.__name__}.{name}").add_arguments(parser)
+        arguments = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+        usage = " ".join([parser.prog, *(_usage(action) for action in arguments)])
+        yield from (f"## {name}", "", parser.description or "", "", "```text", *_wrapped(usage, "    "), "```", "")
+        yield from ("| Argument | Required | Meaning |", "|---|---|---|")
+        for action in arguments:
+            label = " ".join(filter(None, [*action.option_strings, _value(action)]))
+            meaning = ((action.help or "") % {"default": action.default}).replace("|", r"\|")
+            yield f"| `{label}` | {'yes' if _is_required(action) else 'no'} | {meaning} |"
+        yield ""
+
+
+def _usage(action: argparse.Action) -> str:
+    words = " ".join(filter(None, [*action.option_strings[:1], _value(action)]))
+    return words if _is_required(action) else f"[{words}]"
+
+
+def _value(action: argparse.Action) -> str:
+    if action.nargs == 0:
+        return ""
+    if action.metavar:
+        return str(action.metavar)
+    return f"{{{','.join(action.choices)}}}" if action.choices else action.dest.upper()
+
+
+def _is_required(action: argparse.Action) -> bool:
+    return action.required and action.nargs != "?"
+
+
 def _is_public(found: Any, module: str) -> bool:
     is_own = getattr(found, "__module__", None) == module and not found.__name__.startswith("_")
     return is_own and (inspect.isfunction(found) or hasattr(found, "execute"))
 
 
-def _entry(found: Any, level: int) -> Iterator[str]:
-    """Yield heading, description, parameters, return value and errors of a class or a function."""
+def _entry(found: Any, level: int, folder: str = "../") -> Iterator[str]:
+    """Yield heading, description, parameters, return value and errors of a class or a function.
+
+    :param folder: the folder docs/ from the page, for its links.
+    """
     text, *parts = re.split(r"^:(?=param |return|raises )", inspect.getdoc(found) or "", flags=re.MULTILINE)
     yield from (f"{'#' * level} {found.__name__}", "")
     if inspect.isfunction(found):
         yield from ("```text", *_signature(found), "```", "")
-    yield from (*_markdown(text).splitlines(), "")
+    yield from (*_markdown(text, folder).splitlines(), "")
     defaults = _defaults(found)
+    arguments: dict[str, str] = {}
+    results: list[str] = []
+    errors: list[str] = []
     for field in parts:
-        head, _, meaning = " ".join(_markdown(field).split()).partition(": ")
+        head, _, meaning = " ".join(_markdown(field, folder).split()).partition(": ")
         kind, _, name = head.partition(" ")
-        default = f" = `{defaults[name]!r}`" if name in defaults else ""
-        label = {"param": f"**`{name}`**{default}", "raises": f"Raises **`{name}`**"}.get(kind, "Returns")
-        yield from _wrapped(f"{label}: {meaning}")
-    if parts:
+        if kind == "param":
+            arguments[name] = meaning
+        elif kind == "raises":
+            errors.append(f"Raises **`{name}`**: {meaning}")
+        else:
+            results.append(f"Returns: {meaning}")
+    if arguments:
+        yield from _arguments(arguments, defaults)
+    for line in (*results, *errors):
+        yield from _wrapped(line)
+    if results or errors:
         yield ""
+
+
+def _arguments(arguments: Mapping[str, str], defaults: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the table of arguments, the required ones first."""
+    yield from ("| Argument | Default | Meaning |", "|---|---|---|")
+    for name in sorted(arguments, key=lambda name: name in defaults):
+        default = f"`{defaults[name]!r}`" if name in defaults else "**required**"
+        yield f"| `{name}` | {default} | {arguments[name].replace('|', chr(92) + '|')} |"
+    yield ""
 
 
 def _defaults(found: Any) -> dict[str, Any]:
@@ -127,10 +210,10 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
     )
 
 
-def _markdown(text: str) -> str:
-    """Return the reStructuredText of a docstring as Markdown."""
+def _markdown(text: str, folder: str = "../") -> str:
+    """Return the reStructuredText of a docstring as Markdown, on a page from which docs/ is ``folder``."""
     text = re.sub(r":\w+:`~?\.?([^`]+)`", r"`\1`", text)
-    text = re.sub(r"docs/(?:reference/)?(\w+)\.md", r"[\1](../\1.md)", text)
+    text = re.sub(r"docs/((?:reference/)?(\w+)\.md)", rf"[\2]({folder}\1)", text)
 
     def fenced(found: re.Match[str]) -> str:
         before, language, block = found.groups()

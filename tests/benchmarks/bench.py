@@ -2,7 +2,7 @@
 
 Printed are ratios, never bare times: ours and theirs take turns (A B A B) in one run, and of the ratios of the pairs
 the median is given, with the smallest and the largest. ``build/benchmarks`` gets all measurements as JSON; with
-``--document`` the tables of docs/operations.md and docs/internals/performance.md are written, and the line in
+``--document`` the tables of docs/reference/performance.md and docs/internals/performance.md are written, and the line in
 docs/comparison.md.
 """
 
@@ -302,7 +302,7 @@ def document(bench: Bench) -> None:
     """Write the tables and the line of the documents."""
     docs = CHECKOUT / "docs"
     fill(docs / "internals" / "performance.md", "table", [machine(bench.sizes.repeats), "", *table(bench.results)])
-    fill(docs / "operations.md", "scale", scale(bench.measured, bench.sizes.growth[-1]))
+    fill(docs / "reference" / "performance.md", "scale", scale(bench.measured, bench.sizes.growth[-1]))
     found = {(result.work, result.against): f"{result.median:.2f}" for result in bench.results}
     get = next(ratio for (work, against), ratio in found.items() if "get_website" in work and "HttpHook" in against)
     memory = next(ratio for (work, _), ratio in found.items() if "peak memory" in work)

@@ -117,7 +117,7 @@ def test_each_instance_has_its_own_files_and_a_dry_run_changes_nothing(agency: A
     module = sample("load_snapshot_into_duckdb", agency.folder)
     module.SOURCES = [f"{agency.folder}/{conn_id}/snapshots" for conn_id in INSTANCES]
     assert len(module.load_snapshot_into_duckdb().get_task("load").python_callable()) == 3
-    # An instance may be moved, and a connection renamed, as docs/deployment.md says: what was added is replaced.
+    # An instance may be moved, and a connection renamed, as docs/operating.md says: what was added is replaced.
     agency.env.setenv("AIRFLOW_CONN_CLIENT_Z", os.environ["AIRFLOW_CONN_CLIENT_A"])
     (agency.folder / "client_a").rename(agency.folder / "client_z")
     agency.enlist("client_b", "client_c", "client_z")

@@ -36,7 +36,8 @@ Night = Callable[[str], DagOutcome]
 def night(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
     connection = {"conn_type": "http", "host": analytics_sandbox.url}
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_HTTP", json.dumps(connection))
-    monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_KEY", analytics_sandbox.api_key)
+    monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_API_KEY", analytics_sandbox.api_key)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.SETTLE_SECONDS", 0)
     # Nothing in the interface says that a domain may be there once only.
     analytics_sandbox.configure(allow_duplicates=True)
@@ -81,7 +82,6 @@ def test_every_night_of_the_table_is_here() -> None:
             "fails with `IncompleteListError`, sends and publishes nothing",
         ),
         ("Someone added an IP address manually", "succeeds, the address is gone", "succeeds, the address is kept"),
-        ("An error response repeats the API key", "fails, the key is in the log", "fails, `***` is in the log"),
     ]
 
 
@@ -134,12 +134,11 @@ def test_an_address_by_hand(night: Night, analytics_sandbox: SandboxServer, tmp_
     assert len(published(tmp_path)) == 2
 
 
-@both
-def test_an_error_that_repeats_the_header(
-    night: Night, analytics_sandbox: SandboxServer, task_log: Callable[[], str], code: str
+def test_error_that_repeats_the_header_is_masked(
+    night: Night, analytics_sandbox: SandboxServer, task_log: Callable[[], str]
 ) -> None:
     analytics_sandbox.fault("create", status=422, echo=True, times=None)
-    assert "failed" in states(night(code))
+    assert "failed" in states(night(OURS))
     log = task_log()
-    assert f"Authorization: Bearer {analytics_sandbox.api_key if code is THEIRS else '***'}" in log
-    assert (analytics_sandbox.api_key in log) is (code is THEIRS)
+    assert "Authorization: Bearer ***" in log
+    assert analytics_sandbox.api_key not in log

@@ -61,6 +61,7 @@ def _needs(holds: bool, reason: str) -> pytest.MarkDecorator:
 needs_wtforms = _needs(find_spec("wtforms") is not None, "wtforms comes with Airflow 2 only")
 needs_approvals = _needs(VERSION >= (3, 1), "approvals came with Airflow 3.1, in the standard provider that needs it")
 needs_deadlines = _needs(VERSION >= (3, 3), "deadlines came with 3.1; the models that a test needs are those of 3.3")
+needs_retry_policies = _needs(VERSION >= (3, 3), "retry policies came with Airflow 3.3")
 needs_partitions = _needs(VERSION >= (3, 3), "tasks give events a partition key from Airflow 3.3 on")
 needs_no_partitions = _needs(VERSION < (3, 3), "tasks give events a partition key from Airflow 3.3 on")
 needs_answers_in_dag_test = _needs(VERSION >= (3, 3), "DAG.test waits for an answer from Airflow 3.3 on")

@@ -1,4 +1,4 @@
-"""Requests per operation, as docs/operations.md has them: counted by the sandbox, with 250 websites and no changes.
+"""Requests per operation, as docs/reference/performance.md has them: counted by the sandbox, with 250 websites and no changes.
 
 ``make requests`` writes the table.
 """
@@ -29,7 +29,7 @@ from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesO
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 WEBSITES = 250
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "performance.md"
 _BLOCK = re.compile(r"(<!-- begin requests, written by `make requests` -->\n).*?(<!-- end requests -->)", re.DOTALL)
 _NEW: dict[str, Any] = {"domain": "new.example", "privacy": "private"}
 _FILE = {

@@ -1,4 +1,4 @@
-"""What docs/deployment.md tells to do: its commands are run, the rest is held to what it is about."""
+"""What docs/deployment.md and docs/operating.md tell to do: their commands are run, the rest is checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_provider_analytics import __version__
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docs" / "deployment.md").read_text()
+TEXT = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in ("deployment", "operating"))
 #: The Airflow of the document.
 AIRFLOW = "3.3.2"
 #: Beginning of a command that is not run, because Airflow's constraints are on another host.
@@ -119,7 +119,7 @@ def test_every_command_is_run_and_the_secret_of_helm_is_a_connection(run: Run, s
     assert "Connection success!" in tested
     # What was set is there for the sample of which the document tells.
     assert json.loads(run("airflow variables get analytics_instances").splitlines()[-1])[0] == "client_a"
-    assert re.search(r"analytics *\| 4", run("airflow pools list"))
+    assert re.search(r"(?m)^analytics *\| 4", run("airflow pools list"))
     variable = {
         "AIRFLOW_CONN_ANALYTICS_DEFAULT": here(CONNECTION, service),
         "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",

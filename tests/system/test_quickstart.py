@@ -1,4 +1,4 @@
-"""docs/quickstart.md, docs/operators.md and docs/testing.md, word for word, in shells and processes of their own."""
+"""README.md, docs/quickstart.md, docs/operators.md and docs/testing.md, word for word, in shells and processes of their own."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 QUICKSTART, OPERATORS, TESTING = (
     (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("quickstart", "operators", "testing")
 )
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 #: What a user clones, which is on another host.
 REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-analytics"
 
@@ -57,11 +58,12 @@ def run_all(text: str, folder: Path, environment: dict[str, str]) -> None:
             assert re.search(loosely(line), said), f"{commands}\ndoes not print\n{line}\nbut\n{said[-5000:]}"
 
 
-def test_the_readme_begins_as_the_quickstart_does_and_each_output_belongs_to_a_command() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    [(commands, _)] = steps(readme)
-    assert commands == next(steps(QUICKSTART))[0]
-    targets = re.findall(r"^make ([\w-]+)", readme, re.MULTILINE)
+def test_readme_starts_like_the_quickstart_and_each_output_belongs_to_a_command() -> None:
+    assert next(steps(README))[0] == next(steps(QUICKSTART))[0]
+    assert README.count("```text\n") == 2
+    refused = re.findall(r"```text\n(AirflowFailException.*?)```", README, re.DOTALL)
+    assert [text in QUICKSTART for text in refused] == [True]
+    targets = re.findall(r"^make ([\w-]+)", README, re.MULTILINE)
     assert targets == ["demo", "test"]
     assert all(f"\n{target}: " in (ROOT / "Makefile").read_text() for target in targets)
     assert sum(bool(lines) for _, lines in steps(QUICKSTART)) == QUICKSTART.count("```text\n") == 9
@@ -96,10 +98,30 @@ def shell(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
     }
 
 
+def test_readme_first_dag_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None:
+    """Everything after the installation, which the quickstart has, too."""
+    [dag] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert "Save this DAG as `airflow/dags/office.py`." in README
+    text = README[README.index("Start the local server") :]
+    until_it_listens = "until (echo > /dev/tcp/127.0.0.1/8500) 2>/dev/null; do :; done"
+    text = text.replace("airflow db migrate\n", f"airflow db migrate\n{until_it_listens}\n")
+    folder = tmp_path / "empty"
+    (folder / "airflow" / "dags").mkdir(parents=True)
+    (folder / "airflow" / "dags" / "office.py").write_text(dag)
+    environment = {**shell, "HOME": str(tmp_path / "home")}
+    (tmp_path / "home").mkdir()
+    run_all(text.replace("8500", str(free_port())), folder, environment)
+    assert list((tmp_path / "home" / "analytics-state").rglob("lists/*.json"))
+
+
 def test_one_operator_by_itself(shell: dict[str, str], tmp_path: Path) -> None:
-    section = OPERATORS.partition("\n## Run one by itself\n")[2].partition("\n## ")[0].replace("/data/", f"{tmp_path}/")
-    by_execute, by_test = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    [start] = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
+    page = OPERATORS.replace("/tmp/analytics/", f"{tmp_path}/")
+    first_dag, alone = (
+        page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0] for heading in ("A first DAG", "Run one by itself")
+    )
+    [by_test] = re.findall(r"```python\n(.*?)```", first_dag, re.DOTALL)
+    [by_execute] = re.findall(r"```python\n(.*?)```", alone, re.DOTALL)
+    [start] = re.findall(r"```console\n(.*?)```", alone, re.DOTALL)
     (tmp_path / "by_execute.py").write_text(by_execute)
     (tmp_path / "airflow" / "dags").mkdir(parents=True)
     (tmp_path / "airflow" / "dags" / "try_it.py").write_text(by_test)

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import yaml
 from cluster import postgres, program
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -278,3 +279,28 @@ def test_iceberg_and_dlt_add_a_new_column_at_the_end(
     for table in run(*after):
         assert list(table["types"])[-1] == "favorite"
         assert in_order(table["rows"]) == rows_of(tmp_path, *DAYS)
+
+
+@pytest.mark.parametrize("warehouse", ["BigQuery", "Snowflake", "Redshift"])
+def test_recipes_that_are_not_run_create_every_column_and_say_why(checkout: Path, warehouse: str) -> None:
+    page = (checkout / "docs" / "loading.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## {warehouse}\n\nNot run: ", page, re.MULTILINE)
+    create, load = code_of(checkout, warehouse, "sql")
+    columns = create.partition("(\n")[2].partition("\n)")[0]
+    types = {"VARCHAR(65535)": "VARCHAR", "VARCHAR(255)": "VARCHAR", "CHAR(64)": "CHAR"}
+    for written, short in types.items():
+        columns = columns.replace(written, short)
+    names = [column.split()[0] for column in columns.split(",") if "PRIMARY KEY" not in column and ")" not in column]
+    assert names == list(COLUMNS)
+    assert "2026-11-20" in load
+
+
+def test_dbt_sources_have_freshness_by_a_column_of_the_snapshots(checkout: Path) -> None:
+    [sources] = code_of(checkout, "dbt", "yaml")
+    [source] = yaml.safe_load(sources)["sources"]
+    [table] = source["tables"]
+    assert table["loaded_at_field"] in COLUMNS
+    assert table["freshness"].keys() == {"warn_after", "error_after"}
+    assert {column["name"] for column in table["columns"]} <= COLUMNS.keys()
+    [model] = code_of(checkout, "dbt", "sql")
+    assert f"source('{source['name']}', '{table['name']}')" in model

@@ -1,4 +1,4 @@
-"""What README claims to run on is what docs/reference/compatibility.md, written by ``make test-matrix``, shows."""
+"""What README claims to run on is what docs/internals/test_runs.md, written by ``make test-matrix``, shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.repository
 
 ROOT = Path(__file__).parents[2]
-TABLE = (ROOT / "docs" / "reference" / "compatibility.md").read_text("utf-8").partition("<!-- begin runs")[2]
+TABLE = (ROOT / "docs" / "internals" / "test_runs.md").read_text("utf-8").partition("<!-- begin runs")[2]
 
 
 def test_every_airflow_that_is_pinned_was_run_and_nothing_failed() -> None:

@@ -19,27 +19,29 @@ LINKS = dict(re.findall(r"^\[(\S+)\]: (\S+)$", f"[airflow]: {DEFINITIONS}", re.M
 
 #: The documents of users to the tests that run or check their code, with the languages of it; ``-`` for none.
 RUN_BY: dict[str, dict[str, str]] = {
-    "README.md": {"integration/test_readme_dags": "python", "system/test_quickstart": "console sh"},
+    "README.md": {"integration/test_readme_dags": "python", "system/test_quickstart": "console sh text"},
     "docs/quickstart.md": {"system/test_quickstart": "console text"},
-    "docs/connection.md": {
-        "unit/hooks/test_connection": "console",
-        "integration/probe/test_probe": "text",
-        "integration/acceptance/test_acceptance_run": "text sh",
-    },
+    "docs/concepts.md": {"integration/docs/test_diagrams": "mermaid"},
+    "docs/sample_dags.md": {"integration/docs/test_diagrams": "mermaid"},
+    "docs/one_website_per_row.md": {"integration/docs/test_guides": "python"},
+    "docs/guards.md": {},
+    "docs/command_line.md": {},
+    "docs/operating.md": {"system/test_deployment": "console", "integration/docs/test_guides": "python"},
+    "docs/connection.md": {"unit/hooks/test_connection": "console", "integration/probe/test_probe": "text"},
     "docs/operators.md": {"integration/operators/test_by_itself": "python", "system/test_quickstart": "console"},
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
     "docs/testing.md": {"integration/sandbox/test_sandbox_page": "python sh text", "system/test_quickstart": "console"},
-    "docs/snapshots.md": {"integration/docs/test_snapshots_page": "- python json"},
+    "docs/snapshots.md": {"integration/docs/test_snapshots_page": "- python"},
     "docs/comparison.md": {"integration/test_readme_dags": "python"},
     "docs/deployment.md": {
         "system/test_deployment": "console dockerfile ini sh yaml",
         "integration/docs/test_guides": "python",
     },
     "docs/exclusions.md": {
-        "integration/docs/test_exclusions_page": "console json",
+        "integration/docs/test_exclusions_page": "console",
         "integration/reconcile/test_reconcile_dag_runs": "python",
     },
-    "docs/loading.md": {"system/test_recipes": "python sql"},
+    "docs/loading.md": {"system/test_recipes": "python sql yaml"},
     "docs/operations.md": {"integration/docs/test_guides": "python"},
     "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python sh"},
     "docs/troubleshooting.md": {"integration/docs/test_recovery": "console python yaml"},
@@ -103,7 +105,7 @@ def test_all_documents_are_named_and_checked() -> None:
 @pytest.mark.parametrize("document", RUN_BY)
 def test_all_code_is_run_or_checked(document: str) -> None:
     # What is written from docstrings has signatures.
-    text = re.split("<!-- begin (?:hook|sandbox)", (ROOT / document).read_text(encoding="utf-8"))[0]
+    text = re.split("<!-- begin (?:hook|sandbox|commands)", (ROOT / document).read_text(encoding="utf-8"))[0]
     # Every other fence ends a block.
     languages = {language or "-" for language in re.findall(r"^```(.*)$", text, re.MULTILINE)[::2]}
     assert languages == set(" ".join(RUN_BY[document].values()).split())

@@ -117,7 +117,8 @@ PLACES_OF_AN_OPERATION: dict[str, Callable[[str], bool]] = {
     ),
     "tests/support/zoo.py, Write": lambda name: name in get_args(zoo.Write) or not is_write(name),
     "the counted requests (tests/support/request_counts.py)": lambda name: (
-        f"`hook.{IN_THE_HOOK.get(name, '?')}`" in page("operations.md") or operator_of(name) in page("operations.md")
+        f"`hook.{IN_THE_HOOK.get(name, '?')}`" in page("reference/performance.md")
+        or operator_of(name) in page("reference/performance.md")
     ),
 }
 
@@ -227,7 +228,7 @@ def code_of(part: str) -> str:
 
 
 PLACES_OF_A_GUARD: dict[str, Callable[[str], str]] = {
-    "docs/operators.md": lambda name: page("operators.md"),
+    "docs/guards.md": lambda name: page("guards.md"),
     "the docstring of its operator": lambda name: code_of("operators"),
     "its check": lambda name: code_of("snapshots") if is_of_snapshots(name) else code_of("reconcile"),
 }

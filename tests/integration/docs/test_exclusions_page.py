@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Blocks = Callable[[str, str], list[str]]
+Documented = Callable[[str, str], dict[str, Any]]
 
 
 @pytest.fixture
@@ -26,12 +26,11 @@ def sync(analytics_sandbox: SandboxServer, connect: Callable[..., None], execute
 
 
 def test_the_return_value_has_these_keys_and_its_numbers_add_up(
-    analytics_sandbox: SandboxServer, sync: Any, blocks: Blocks, tmp_path: Path
+    analytics_sandbox: SandboxServer, sync: Any, page: Callable[[str], str], documented: Documented, tmp_path: Path
 ) -> None:
     analytics_sandbox.seed(3)
     result = sync("203.0.113.7", state_path=str(tmp_path))
-    [text] = blocks("exclusions", "json")
-    shown = json.loads(text)
+    shown = documented(page("exclusions"), "Return value")
     assert shown.keys() == result.keys()
     assert shown["scope"].keys() == result["scope"].keys()
     assert shown["states"].keys() == result["states"].keys()

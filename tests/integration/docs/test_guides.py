@@ -11,11 +11,18 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from airflow_versions import needs_answers_in_dag_test, needs_deadlines, needs_exceptions_in_callbacks, register
+from airflow_versions import (
+    needs_answers_in_dag_test,
+    needs_deadlines,
+    needs_exceptions_in_callbacks,
+    needs_retry_policies,
+    register,
+)
 from dag_runs import RunDag
 from mail import Inbox, mail_server
 from zoo import Zoo
 
+from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -68,7 +75,7 @@ def test_several_connections(
     connect("client_b", password="revoked")
     connect("client_c")
     monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_INSTANCES", '["client_a", "client_b", "client_c"]')
-    _, code = blocks("deployment", "python")
+    code = blocks("operating", "python")[0]
     tasks = run_dag(module_of(code).every_instance()).tasks
     assert [tasks[f"snapshot[{number}]"].state for number in range(3)] == ["success", "failed", "success"]
     assert sorted(path.name for path in (tmp_path / "analytics").iterdir()) == ["client_a", "client_c"]
@@ -79,7 +86,7 @@ def test_the_production_dag(
     run_dag: RunDag, analytics_sandbox: SandboxServer, blocks: Blocks, module_of: Any, tmp_path: Path
 ) -> None:
     analytics_sandbox.seed(3)
-    code, _ = blocks("deployment", "python")
+    [code] = blocks("deployment", "python")
     outcome = run_dag(module_of(code).production_snapshot())
     assert {name: task.state for name, task in outcome.tasks.items()} == {"snapshot": "success", "prune": "success"}
     assert len(list((tmp_path / "analytics").glob("websites/dt=*/*.jsonl"))) == 1
@@ -220,3 +227,46 @@ def test_an_approval_as_the_page_says_works_the_first_time(
         [website] = analytics_sandbox.websites()
         assert (website[field] == value) == (option == "Approve")
     assert len(list(tmp_path.glob("*/plans/*.json"))) == 2
+
+
+# Airflow 2 complains of its own context when it renders a map_index_template.
+@pytest.mark.filterwarnings("ignore:Accessing .* from the template is deprecated")
+def test_one_website_per_row_changes_nothing_in_the_second_run(
+    run_dag: RunDag,
+    analytics_sandbox: SandboxServer,
+    connect: Callable[..., None],
+    blocks: Blocks,
+    module_of: Any,
+) -> None:
+    connect()
+    analytics_sandbox.add_website("www.client-a.example", privacy=0)
+    [code] = blocks("one_website_per_row", "python")
+    tasks = run_dag(module_of(code).websites_of_customers()).tasks
+    assert [tasks[f"create[{number}]"].state for number in range(2)] == ["success", "success"]
+    assert tasks["create[1]"].label == "www.client-b.example"
+    websites = analytics_sandbox.websites()
+    assert [(website["domain"], website["privacy"], website["exclude_ips"]) for website in websites] == [
+        ("www.client-a.example", 1, None),
+        ("www.client-b.example", 1, "203.0.113.9"),
+    ]
+    analytics_sandbox.clear_requests()
+    assert run_dag(module_of(code).websites_of_customers()).state == "success"
+    assert {request.method for request in analytics_sandbox.requests} == {"GET"}
+
+
+@needs_retry_policies
+def test_retry_policy_waits_as_long_as_the_service_asks(
+    analytics_sandbox: SandboxServer, connect: Callable[..., None], blocks: Blocks, module_of: Any
+) -> None:
+    connect()
+    analytics_sandbox.seed(3)
+    module = module_of(blocks("operating", "python")[1])
+    [task] = module.snapshot_with_retry_policy().tasks
+    analytics_sandbox.fault("any", status=503, headers={"Retry-After": "300"}, times=None)
+    with pytest.raises(AnalyticsApiError) as caught:
+        task.execute({})
+    policy = task.retry_policy
+    assert policy.evaluate(caught.value, 1, 5).retry_delay == timedelta(minutes=5)
+    lost = AmbiguousWriteError("the response was lost", "shop.example.com")
+    assert policy.evaluate(lost, 1, 5).retry_delay == timedelta(minutes=1)
+    assert policy.evaluate(ValueError("another error"), 1, 5).retry_delay is None

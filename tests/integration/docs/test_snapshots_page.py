@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import stat
 from collections.abc import Callable
@@ -19,6 +18,7 @@ def test_the_code_of_the_page_writes_its_layout_and_returns_its_keys(
     connect: Callable[..., None],
     page: Callable[[str], str],
     blocks: Callable[[str, str], list[str]],
+    documented: Callable[[str, str], dict[str, Any]],
     run_block: Callable[..., dict[str, Any]],
     tmp_path: Path,
 ) -> None:
@@ -26,7 +26,7 @@ def test_the_code_of_the_page_writes_its_layout_and_returns_its_keys(
     analytics_sandbox.seed(12)
     take, read, _, compare, prune = blocks("snapshots", "python")
     result = run_block(take)["snapshot"]
-    [shown] = map(json.loads, blocks("snapshots", "json"))
+    shown = documented(page("snapshots"), "Return value of a snapshot")
     assert list(shown) == list(result)
     assert shown["fields"] == result["fields"]
     assert all(path.endswith(".jsonl.gz") for path in (*shown["files"], *result["files"]))

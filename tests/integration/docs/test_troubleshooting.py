@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: each of its headings is a piece of the text of an error or a warning that really occurs."""
+"""docs/troubleshooting.md: each of its messages is a piece of the text of an error or a warning that really occurs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
-ENTRIES = dict(re.findall(r"^### (.+)\n((?:(?!##).*\n)+)", TEXT.partition("\n## Recovery\n")[0], re.MULTILINE))
+#: First message of each entry to the rest of the entry.
+ENTRIES = dict(re.findall(r"^### .+\n\n\*\*Message:\*\* `(.+?)`((?:(?!##).*\n)+)", TEXT, re.MULTILINE))
 
 
 class World:
@@ -267,7 +268,7 @@ CASES: dict[str, Callable[[World], Any]] = {
     "The response contains no list of websites, or more than one": unknown_key,
     "websites failed": lambda world: world.refused(3),
     "Sent, but not in effect": lambda world: world.unchanged(1),
-    "The service accepted the changes of two websites but did not store": lambda world: world.unchanged(3),
+    "accepted the changes of two websites but did not store": lambda world: world.unchanged(3),
     "websites have the domain": twice,
     "more than max_loss_fraction": lambda world: world.nights(20, 5),
     "The list has 0 websites": lambda world: world.nights(20, 0),
@@ -325,8 +326,9 @@ WORDS: dict[str, tuple[str, Callable[[World], Any]]] = {
 }
 
 
-def test_every_heading_has_a_case_and_every_case_a_heading() -> None:
+def test_every_entry_has_a_message_with_a_case_and_every_case_an_entry() -> None:
     assert sorted(ENTRIES) == sorted(CASES)
+    assert len(ENTRIES) == TEXT.partition("\n## Recovery\n")[0].count("\n### ")
 
 
 @pytest.mark.repository
