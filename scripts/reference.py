@@ -47,8 +47,8 @@ def operator_index() -> Iterator[str]:
     yield from (
         "# Operator reference",
         "",
-        "Look up the arguments, return values, and errors of each operator. Each operator also accepts the arguments of",
-        "every Airflow task, such as `retries` and `pool`. For a guide, see [operators](../../operators.md).",
+        "Look up the arguments, return values, and errors of each operator. Each operator also accepts the arguments",
+        "of every Airflow task, such as `retries` and `pool`. For a guide, see [operators](../../operators.md).",
         "",
         _WRITTEN,
         "",

@@ -41,6 +41,7 @@ class Comparison:
     :param not_applied: sent fields that the record does not contain as sent.
     :param unsent: unsent changes: fields that were not sent and have another value than before, and lists from which
         lines of others are missing. Lines that others add are normal, and not listed.
+    :param missing: of these lists, the missing lines, for lists that were sent.
     :param unverified: fields that were sent, or returned before, and that the record does not contain.
     :param other_domain: the returned domain, if it is not the expected one.
     """
@@ -48,6 +49,7 @@ class Comparison:
     record: Record = field(default_factory=dict)
     not_applied: dict[str, str] = field(default_factory=dict)
     unsent: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, frozenset[str]] = field(default_factory=dict)
     unverified: tuple[str, ...] = ()
     other_domain: str | None = None
 
@@ -145,7 +147,8 @@ class Expected:
         if missing or extra:
             found.not_applied[name] = _phrase([sent[key] for key in missing], [now[key] for key in extra])
         if lines_of_others:
-            found.unsent[name] = _phrase([before[key] for key in lines_of_others])
+            found.missing[name] = frozenset(before[key] for key in lines_of_others)
+            found.unsent[name] = _phrase(found.missing[name])
 
     def _compare_unsent(self, name: str, record: Record, found: Comparison) -> None:
         if not is_present(name, record):

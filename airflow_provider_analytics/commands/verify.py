@@ -13,12 +13,9 @@ from typing import Any
 
 from airflow_provider_analytics.commands.connections import Once, add_connection, connected, without_logs
 
-_STATUSES = "Exit status: 0 as documented; 2 findings; 1 failed, or not everything was removed."
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.epilog = _STATUSES
     add_connection(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation, as in CI")
     parser.add_argument(

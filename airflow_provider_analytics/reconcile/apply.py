@@ -172,6 +172,7 @@ class Application:
         changes = "; ".join(f"{update.website}: {_differences(update)}" for update in both)
         is_restored = True
         is_not_stored = any(finding.kind == "not applied" for finding in repeated)
+        sent = {field_change.field for field_change in canary.last.fields}
         if is_not_stored:
             problem = f"The service accepted the changes of two websites but did not store {_and(fields)}: {changes}."
             remedy = self._remedy(both, fields)
@@ -191,8 +192,14 @@ class Application:
                 problem = f"The service changes {_and(fields)} when it is not sent: {changes}."
                 remedy = f"{counted(control.number, 'other website')} kept the values. {self._remedy(both, [])}"
         affected = list(dict.fromkeys([*both, *suspected.values()]))
-        # A retry would do the same to the next two websites.
-        self._stop(affected, problem, remedy, restore=is_restored, permanent=is_not_stored or not is_restored)
+        # If the service rewrites a list that is sent, a retry would do the same to the next two websites.
+        self._stop(
+            affected,
+            problem,
+            remedy,
+            restore=is_restored,
+            permanent=not is_restored or is_not_stored or not sent.isdisjoint(fields),
+        )
         return True
 
     def _control_group(self, canaries: Sequence[Update], fields: Collection[str]) -> _ControlGroup | None:

@@ -1,8 +1,8 @@
 """The tables of managed lists: what a list has, and what left it. Pure functions on text.
 
 A managed list controls its own entries, whoever typed it first; a line with a comment belongs to people. The service
-cannot store this, so each list has a small file, its table. A run writes it before it sends the first change. Nothing depends
-on what was sent afterwards: after a killed task, a lost response or a late request, the next run does the rest.
+cannot store this, so each list has a small file, its table. A run writes it before it sends the first change. Nothing
+depends on what was sent afterwards: after a killed task, a lost response or a late request, the next run does the rest.
 
 An entry is removed from a website if the table has it for that website, the list no longer has it, and no other list in
 the same folder has it. What left the list stays in the table for :data:`KEPT_DAYS`, so that what a late request adds is

@@ -64,17 +64,23 @@ class Sender:
         """Compare a record with what was sent, and with what is wanted now: others may have changed it since."""
         allowed = {name: self.kept(name, record) for name in self.shared}
         comparison = (update.expected or Expected({}, {})).compare(record, allowed)
-        comparison.not_applied = comparison.not_applied or self._still_wanted(update, record)
+        change = self._still_wanted(update, record)
+        if change is None:
+            return comparison
+        for field_change in change.fields:
+            name = field_change.field
+            if name in comparison.missing and comparison.missing[name] <= set(field_change.added):
+                del comparison.unsent[name]  # the missing lines are entries of this task
+        if not comparison.not_applied:
+            expected = Expected(record, self._settings(change), shared=self.shared)
+            comparison.not_applied = expected.compare(record).not_applied
         return comparison
 
-    def _still_wanted(self, update: Update, record: Record) -> dict[str, str]:
+    def _still_wanted(self, update: Update, record: Record) -> Change | None:
         try:
-            change = self.change_of(record, update.before)
+            return self.change_of(record, update.before)
         except ValueError:  # the change is not approved, or the lists cannot be read any more
-            return {}
-        return (
-            Expected(record, self._settings(change), shared=self.shared).compare(record).not_applied if change else {}
-        )
+            return None
 
     def send(self, update: Update) -> None:
         """Send the change of a website, and set its update."""

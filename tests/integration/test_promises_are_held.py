@@ -88,7 +88,7 @@ BREAKS = [
     Break(
         "A service that resets values damages at most two websites per run",
         "reconcile.apply",
-        "            if repeated and self._stops(canary, repeated, suspected):",
+        "            if repeated and self._stops(canary, repeated, earlier):",
         "            if False:",
         ("integration/reconcile/test_misbehaving_services.py", "both_canaries_are_restored"),
     ),

@@ -154,13 +154,15 @@ def test_refusals_of_requests_sent_at_the_same_time_count_once() -> None:
     assert max(time.slept) <= 1.01 * MIN_INTERVAL
 
 
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    ("status", "reason"), [(429, r"(?i)set the extra requests_per_minute"), (503, "The service is unavailable")]
+)
 @pytest.mark.parametrize("operation", ["show", "update", "delete"])
-def test_a_request_is_repeated_for_a_minute_then_fails(status: int, operation: str) -> None:
+def test_a_request_is_repeated_for_a_minute_then_fails(status: int, reason: str, operation: str) -> None:
     time = Time()
     began = time.now
     with served(http(status, PAGE, kind="text/html"), time) as (client, server):
-        with pytest.raises(AnalyticsApiError, match=r"(?i)set the extra requests_per_minute") as caught:
+        with pytest.raises(AnalyticsApiError, match=reason) as caught:
             do(client, operation)
         assert len(server.requests) < REFUSED_SECONDS
         assert len(caught.value.earlier) == len(server.requests) - 1

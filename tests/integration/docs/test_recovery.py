@@ -219,7 +219,7 @@ def test_a_list_that_has_shrunk(
 def test_the_commands_are_those_that_the_page_on_deployment_has_run(advice: Advice, page: Callable[[str], str]) -> None:
     """tests/system/test_deployment.py runs these; the others are variants of them."""
     [override] = re.findall(r"```console\n\s*(.*?)\n\s*```", page("guards"))
-    assert override == "airflow dags trigger sync_excluded_ips --conf '{\"override_guards\": [\"entries_lost\"]}'"
+    assert override == 'airflow dags trigger sync_excluded_ips --conf \'{"override_guards": ["entries_lost"]}\''
     test, delete, add = (line for block in advice("API key rejected", "console") for line in block.splitlines())
     assert test in page("deployment")
     assert add in page("deployment")

@@ -31,9 +31,9 @@ def test_the_code_of_the_page_writes_its_layout_and_returns_its_keys(
     assert shown["fields"] == result["fields"]
     assert all(path.endswith(".jsonl.gz") for path in (*shown["files"], *result["files"]))
     layout = page("snapshots").partition("\n## Layout\n")[2].partition("```\n")[2].partition("```")[0]
-    documented = {NAME_OF_A_RUN.sub("*", line.split()[0]) for line in layout.splitlines()}
+    names_of_the_page = {NAME_OF_A_RUN.sub("*", line.split()[0]) for line in layout.splitlines()}
     written = {path.name for path in (tmp_path / "analytics").rglob("*") if path.is_file()}
-    assert {NAME_OF_A_RUN.sub("*", name) for name in written} <= documented
+    assert {NAME_OF_A_RUN.sub("*", name) for name in written} <= names_of_the_page
 
     names = run_block(read)
     assert (len(names["rows"]), names["newest"], names["damaged"]) == (12, None, [])

@@ -27,7 +27,9 @@ ALONE, IN_A_RUN = SECTIONS.split("\n### Exclusion lists\n")
 def tasks(text: str, folder: Path) -> Iterator[Any]:
     """Yield the tasks of a part of the document, with its folder in a folder of the test."""
     namespace: dict[str, Any] = {}
-    exec("".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)).replace("/tmp/analytics/", f"{folder}/"), namespace)
+    exec(
+        "".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)).replace("/tmp/analytics/", f"{folder}/"), namespace
+    )
     yield from (value for value in namespace.values() if isinstance(value, BaseOperator))
 
 
@@ -73,9 +75,7 @@ def test_all_run_in_one_dag(run_dag: RunDag, analytics_sandbox: SandboxServer, t
 
 def test_what_needs_a_run_says_so_before_it_changes_anything(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
     for task in tasks(IN_A_RUN, tmp_path):
-        with pytest.raises(
-            AirflowFailException, match=r"list_name is missing: |missing: ti\. Call dag\.test\(\)"
-        ):
+        with pytest.raises(AirflowFailException, match=r"list_name is missing: |missing: ti\. Call dag\.test\(\)"):
             task.execute({})
     assert {request.method for request in analytics_sandbox.requests} == {"GET"}
     assert list(tmp_path.iterdir()) == []
