@@ -9,7 +9,7 @@ from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
 from airflow_provider_analytics.api.verification import COMPARED, Record, has_value, omitted_value
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.reconcile.plan import Change
-from airflow_provider_analytics.reconcile.results import Finding, State, Update
+from airflow_provider_analytics.reconcile.results import Finding, FindingKind, State, Update
 
 #: Number of updates that are canaries; further ones only if they risk something that no canary had.
 UPDATES = 2
@@ -37,14 +37,14 @@ def risks_of(change: Change, record: Record) -> frozenset[Risk]:
     :param record: record of the website before the change; a field that it does not contain has no risk.
     """
     sent = {field_change.field for field_change in change.fields if change.action != "delete"}
-    risks = {Risk(Finding(change.action, "not applied", name)) for name in sent}
+    risks = {Risk(Finding(change.action, FindingKind.NOT_APPLIED, name)) for name in sent}
     if change.action != "update":
         whole = "domain" if change.action == "create" else "website"
-        return frozenset({Risk(Finding(change.action, "not applied", whole)), *risks})
+        return frozenset({Risk(Finding(change.action, FindingKind.NOT_APPLIED, whole)), *risks})
     for name in COMPARED:
         if not has_value(name, record):
             continue
-        finding = Finding("update", "unsent", name)
+        finding = Finding("update", FindingKind.UNSENT, name)
         value = normalise(name, record[name])
         if name in LINE_FIELDS:
             how = "sent" if name in sent else "not sent"
@@ -112,7 +112,7 @@ class Canaries:
         if not deciding:
             chosen = max(self._candidates, key=self._value)
             return chosen.update if self._is_needed(chosen) else None
-        if all(finding.kind == "unsent" for finding in suspected):
+        if all(finding.kind is FindingKind.UNSENT for finding in suspected):
             return RANDOM.choice(deciding).update
         fields = {finding.field for finding in suspected}
         return max(deciding, key=lambda candidate: candidate.length(fields)).update

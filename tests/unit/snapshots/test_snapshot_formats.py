@@ -58,5 +58,5 @@ def test_a_missing_extra_is_named_before_anything_is_read(
         return importlib.import_module(name)
 
     monkeypatch.setattr("airflow_provider_analytics.snapshots.formats.import_module", without)
-    with pytest.raises(ValueError, match=rf"airflow-provider-analytics\[{extra}\]"):
+    with pytest.raises(MissingPackageError, match=rf"airflow-provider-analytics\[{extra}\]"):
         shelf.take(lambda: pytest.fail("the list was read"), **options)
