@@ -17,6 +17,8 @@
         StoppedError                  retry: the task was stopped, and the next try completes the work
         BulkError                     retry the websites in ``failures``
         StorageError                  correct the storage or the file; published snapshots are intact
+            MissingSnapshotError      take the snapshot of the day first
+        MissingPackageError           install the package on the workers
 
 A bad argument raises :class:`ValueError` before any request is sent.
 
@@ -30,10 +32,10 @@ exception, and so is the whole message.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from airflow_provider_analytics.readable import counted, readable
 
@@ -55,7 +57,9 @@ class AnalyticsError(Exception):
     problem: str
     #: Recommended action.
     remedy: str = ""
-    #: Action needed before a retry of the task can succeed; empty if a retry alone may succeed.
+    #: Whether a retry of the task cannot succeed before someone acts. Operators then fail without a retry.
+    permanent: bool = False
+    #: Recommended action before a retry, for people; empty if a retry alone may succeed.
     before_retry: str = ""
     #: Id of the website that the failed call created; empty if none is known.
     created: str = ""
@@ -115,6 +119,7 @@ class AnalyticsConfigError(AnalyticsError):
     problems: list[str] | tuple[str, ...]
     source: str = "the connection"
 
+    permanent = True
     before_retry = "correct the connection first"
 
     def __post_init__(self) -> None:
@@ -128,18 +133,40 @@ _RATE = (
     "set the extra requests_per_minute, and parallel_requests if the limit is per second. "
     "If many tasks run at the same time, give them an Airflow pool."
 )
-#: Status to what happened, the recommended action, and the action needed before a retry.
-_TEXTS: Mapping[int, tuple[str, str, str]] = {
-    401: ("API key rejected", "Correct the API key of the connection.", "correct the API key first"),
-    403: (
+
+
+class _Meaning(NamedTuple):
+    """Meaning of an error status.
+
+    :param problem: what happened.
+    :param remedy: the recommended action.
+    :param permanent: whether a retry cannot succeed.
+    :param before_retry: the action needed before a retry.
+    """
+
+    problem: str
+    remedy: str = ""
+    permanent: bool = False
+    before_retry: str = ""
+
+
+_MEANINGS: Mapping[int, _Meaning] = {
+    401: _Meaning(
+        "API key rejected",
+        "Correct the API key of the connection.",
+        permanent=True,
+        before_retry="correct the API key first",
+    ),
+    403: _Meaning(
         "The API key does not have the permission for this request",
         "Use the key of an account that has it.",
-        "change the permissions of the key first",
+        permanent=True,
+        before_retry="change the permissions of the key first",
     ),
-    407: ("The proxy requires a user name and a password", "Correct the extra proxies.", ""),
-    422: ("The service rejected {fields}", "", "correct the value first"),
-    429: ("The service limits the rate of requests", f"S{_RATE[1:]}", ""),
-    503: ("The service is unavailable", "", ""),
+    407: _Meaning("The proxy requires a user name and a password", "Correct the extra proxies."),
+    422: _Meaning("The service rejected {fields}", permanent=True, before_retry="correct the value first"),
+    429: _Meaning("The service limits the rate of requests", f"S{_RATE[1:]}"),
+    503: _Meaning("The service is unavailable"),
 }
 #: What services say of a boolean that they cannot read. Other rules, such as a limit of favorites, have other words.
 _IS_ABOUT_A_FLAG = re.compile(r"\b(true|false|bool\w*)\b|\b0\b.*\b1\b|\b1\b.*\b0\b", re.IGNORECASE)
@@ -176,29 +203,36 @@ class AnalyticsApiError(AnalyticsError):
     def __post_init__(self) -> None:
         self.errors = {name: list(messages) for name, messages in self.errors.items()}
         self.facts = tuple(self.facts)
-        happened, self.remedy, self.before_retry = self._texts()
+        happened, self.remedy, self.permanent, self.before_retry = self._meaning()
         self.problem = f"{happened} ({', '.join((_status_text(self.status), *self.facts))})."
 
-    def _texts(self) -> tuple[str, str, str]:
+    def _meaning(self) -> _Meaning:
         if self.is_blocked:
-            return "A web page refused the request", "Check the key and the firewall, see the extra 'headers'.", ""
+            return _Meaning(
+                "A web page refused the request", "Check the key and the firewall, see the extra 'headers'."
+            )
         if self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in _OTHER_METHODS:
             remedy = f"Set the extra update_method to {_OTHER_METHODS[self.method]}."
-            return f"The service does not accept {self.method}", remedy, ""
+            return _Meaning(f"The service does not accept {self.method}", remedy)
         other = "The service failed" if self.status >= 500 else "The service refused the request"
         status = self.status
         if self.is_limited and status != HTTPStatus.SERVICE_UNAVAILABLE:
             status = 429
         elif self.is_invalid:
             status = 422
-        happened, remedy, before_retry = _TEXTS.get(status, (other, "", ""))
+        meaning = _MEANINGS.get(status, _Meaning(other))
         if status == HTTPStatus.SERVICE_UNAVAILABLE and self.follows_success:
             # Before any success, the service is more likely to be down.
-            remedy = f"If it limits the rate of requests, {_RATE}"
+            meaning = meaning._replace(remedy=f"If it limits the rate of requests, {_RATE}")
         if _IS_ABOUT_A_FLAG.search(" ".join(self.errors.get("favorite", ()))):
-            remedy = "The extra boolean_format does not fit the service: set it to the other value, 1/0 or true/false."
-            before_retry = "correct the extra first"
-        return happened.format(fields=", ".join(sorted(self.errors)) or "a value"), remedy, before_retry
+            meaning = meaning._replace(
+                remedy=(
+                    "The extra boolean_format does not fit the service: set it to the other value, 1/0 or true/false."
+                ),
+                permanent=True,
+                before_retry="correct the extra first",
+            )
+        return meaning._replace(problem=meaning.problem.format(fields=", ".join(sorted(self.errors)) or "a value"))
 
     @property
     def detail(self) -> str:
@@ -222,9 +256,9 @@ class AuthenticationError(AnalyticsApiError):
 class NotFoundError(AnalyticsApiError):
     """Status 404 or 410: the website does not exist, or the service is not at this base URL."""
 
-    def _texts(self) -> tuple[str, str, str]:
+    def _meaning(self) -> _Meaning:
         website_id = self.path.partition("/websites/")[2]
-        return "Not found", f"Check {f'website id {website_id} and ' if website_id else ''}the Base URL.", ""
+        return _Meaning("Not found", f"Check {f'website id {website_id} and ' if website_id else ''}the Base URL.")
 
 
 @dataclass(eq=False)
@@ -249,6 +283,7 @@ class AnalyticsConnectionError(AnalyticsError):
     transient: bool = True
 
     def __post_init__(self) -> None:
+        self.permanent = not self.transient
         self.before_retry = "" if self.transient else "correct the connection first"
 
     @property
@@ -311,12 +346,14 @@ class DomainError(AnalyticsError):
     :param problem: what was found.
     :param website_ids: ids of the websites; empty if the complete list has none of the domain.
     :param remedy: recommended action.
-    :param before_retry: action needed before a retry; empty if a retry may succeed.
+    :param permanent: whether a retry cannot succeed.
+    :param before_retry: action needed before a retry.
     """
 
     problem: str
     website_ids: Sequence[str] = ()
     remedy: str = ""
+    permanent: bool = False
     before_retry: str = ""
 
     def __post_init__(self) -> None:
@@ -389,6 +426,7 @@ class GuardError(AnalyticsError):
     remedy: str = ""
     guard: str = ""
 
+    permanent = True
     before_retry = "someone has to review it first"
     #: The remedy is on a separate line, because logs cut long lines.
     _separator = "\n"
@@ -404,18 +442,19 @@ class BulkError(AnalyticsError):
 
     :param failures: website (domain or id) to its error, including the websites that were not tried.
     :param done: number of websites for which the operation succeeded.
-    :param not_tried: number of websites in ``failures`` that were not tried.
+    :param not_tried: the websites in ``failures`` that were not tried.
     :param permanent: whether a retry cannot help: the service refused all websites for a permanent reason, or values
         were lost that were not sent.
     """
 
     failures: Mapping[str, str]
     done: int = 0
-    not_tried: int = 0
+    not_tried: Collection[str] = ()
     permanent: bool = False
 
     def __post_init__(self) -> None:
         self.failures = dict(self.failures)
+        self.not_tried = frozenset(self.not_tried)
         self.problem = self._by_reason()
         self.before_retry = "review these websites first" if self.permanent else ""
 
@@ -427,14 +466,13 @@ class BulkError(AnalyticsError):
             reason = re.sub(r" Request: \S+ \S+\.", "", why)
             reason = re.sub(rf"(Website )?'?{re.escape(website)}'?", "the website", reason)
             by_reason.setdefault(reason, []).append(website)
-        not_tried = f"{self.not_tried:,} were not tried, " if self.not_tried else ""
-        failed = len(self.failures) - self.not_tried
+        not_tried = f"{len(self.not_tried):,} were not tried, " if self.not_tried else ""
+        failed = len(self.failures) - len(self.not_tried)
         lines = [f"{counted(failed, 'website')} failed, {not_tried}{self.done:,} succeeded."]
         named = max(1, _MAX_LISTED // max(1, len(by_reason)))
         # The most frequent reason first. Websites that were not tried are last, because they are not failures.
-        for why, websites in sorted(
-            by_reason.items(), key=lambda item: (item[0].startswith("Not tried"), -len(item[1]))
-        ):
+        by_importance = sorted(by_reason.items(), key=lambda item: (set(item[1]) <= set(self.not_tried), -len(item[1])))
+        for why, websites in by_importance:
             more = f" and {len(websites) - named:,} more" if len(websites) > named else ""
             listed = ", ".join(readable(website, _MAX_NAME_LENGTH) for website in websites[:named])
             reason = readable(why, _MAX_REASON_LENGTH, breaks="fold")
@@ -452,6 +490,20 @@ class StorageError(AnalyticsError):
 
     The storage failed, or the file is damaged, too new, or changed by another process. Published snapshots are intact.
     """
+
+
+class MissingSnapshotError(StorageError):
+    """No snapshot is published for a day. A retry does not help before the snapshot is taken."""
+
+    permanent = True
+    before_retry = "take the snapshot first"
+
+
+class MissingPackageError(AnalyticsError):
+    """A package is not installed on the worker. The message says which one, and what needs it."""
+
+    permanent = True
+    before_retry = "install the package first"
 
 
 def _status_text(status: int) -> str:

@@ -124,6 +124,19 @@ def storage_errors(doing: str) -> Iterator[None]:
         raise StorageError(f"cannot {doing}: {type(error).__name__}: {error}") from error
 
 
+class UnusableFileError(ValueError):
+    """A file that an argument names, and that cannot be used.
+
+    :param argument: name of the argument.
+    :param url: URL of the file.
+    :param reason: what is wrong with it, and what is allowed.
+    """
+
+    def __init__(self, argument: str, url: str, reason: str) -> None:
+        super().__init__(f"{argument}={url!r} {reason}")
+        self.reason = reason
+
+
 @contextmanager
 def file_errors(verb: Literal["read", "write"], url: str, argument: str) -> Iterator[None]:
     """Convert the errors of a file that an argument names.
@@ -142,7 +155,7 @@ def file_errors(verb: Literal["read", "write"], url: str, argument: str) -> Iter
             is_wrong_path |= isinstance(error, FileNotFoundError) or getattr(error, "errno", None) == errno.ELOOP
         if is_wrong_path:
             done, allowed = ("read", "a text file in UTF-8") if verb == "read" else ("written", "a file")
-            raise ValueError(f"{argument}={url!r} cannot be {done}: {reason}; allowed: {allowed}") from error
+            raise UnusableFileError(argument, url, f"cannot be {done}: {reason}; allowed: {allowed}") from error
         kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
         raise StorageError(
             f"The storage cannot {verb} {argument}: {kind}{reason}. File: {url}.",
@@ -253,13 +266,13 @@ def read_texts(
                 content = _read_at_most(file, left)
                 left -= len(content)
                 texts[file.name] = content.decode("utf-8-sig")
-        except ValueError as error:
+        except UnusableFileError as error:
             # A file of a folder must not be missing without a word, such as a link whose target was renamed.
             if file is place and isinstance(error.__cause__, FileNotFoundError):
                 break
             if not choose:
                 raise
-            texts[file.name] = ValueError(str(error).removeprefix(f"{argument}={file.url!r} "))
+            texts[file.name] = ValueError(error.reason)
     return texts
 
 

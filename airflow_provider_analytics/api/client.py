@@ -696,7 +696,13 @@ def other_domain(domain: str, record: Mapping[str, Any], advice: str = "") -> Do
     elif domain_key(shown) in may_become(domain):
         remedy = f"If the service writes it so, write domain={shown!r}."
     problem = f"Website id {record['id']} has the domain {readable(shown)!r}, not {domain!r}."
-    return DomainError(problem, [str(record["id"])], f"{remedy} {advice}".strip(), "correct the domain first")
+    return DomainError(
+        problem,
+        [str(record["id"])],
+        f"{remedy} {advice}".strip(),
+        permanent=True,
+        before_retry="correct the domain first",
+    )
 
 
 def duplicates(domain: str, website_ids: Iterable[str]) -> DomainError:
@@ -704,7 +710,7 @@ def duplicates(domain: str, website_ids: Iterable[str]) -> DomainError:
     ids = sorted(website_ids, key=lambda one: (len(one), one))
     problem = f"{len(ids)} websites have the domain {domain!r}: ids {', '.join(ids)}."
     remedy = "Give website_id, or delete all but one of them."
-    return DomainError(problem, ids, remedy, "resolve the duplicates first")
+    return DomainError(problem, ids, remedy, permanent=True, before_retry="resolve the duplicates first")
 
 
 def _has_domain(record: Mapping[str, Any], key: str) -> bool:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_analytics import storage
 from airflow_provider_analytics.api.checks import refused
+from airflow_provider_analytics.exceptions import MissingPackageError
 from airflow_provider_analytics.storage import (
     PRIVATE,
     SHARED,
@@ -37,6 +38,15 @@ _PROVIDERS = {
 }
 
 
+def _has_file_system(scheme: str) -> bool:
+    """Return whether Airflow or an installed provider registers a file system for a scheme."""
+    try:
+        module = import_module("airflow.sdk.io.fs")
+    except ImportError:  # Airflow 2
+        module = import_module("airflow.io")
+    return bool(module.has_fs(scheme))
+
+
 def storage_path(url: str, argument: str) -> StoragePath:
     """Return the storage path of a URL or an absolute path.
 
@@ -44,8 +54,9 @@ def storage_path(url: str, argument: str) -> StoragePath:
     readers of that URL cannot use it.
 
     :param argument: name of the argument, for the message.
-    :raises ValueError: for a relative path, which would depend on the working directory of the worker. Also for a
-        scheme that no installed provider registers; the message contains the package that does.
+    :raises ValueError: for a relative path, which would depend on the working directory of the worker, and for an
+        unknown scheme.
+    :raises MissingPackageError: if no installed provider registers the scheme; the message has the package that does.
     """
     if not isinstance(url, str):
         raise refused(argument, url, _PLACES)
@@ -56,15 +67,14 @@ def storage_path(url: str, argument: str) -> StoragePath:
         raise refused(argument, url, _PLACES)
     try:
         path = StoragePath.of(ObjectStoragePath(url))
-    except ValueError as error:
-        # Airflow's messages for a scheme that no installed provider registers, with and without a connection.
-        if not re.match("No filesystem registered|Unsupported filesystem|Protocol not known", str(error)):
+    except ValueError:
+        if _has_file_system(scheme):
             raise
+        problem = f"{argument}={url!r} cannot be used: Airflow has no file system for {scheme}:// here"
         package = _PROVIDERS.get(scheme)
-        needs = f"install {package} on the workers" if package else f"allowed: file, {', '.join(_PROVIDERS)}"
-        raise ValueError(
-            f"{argument}={url!r} cannot be used: Airflow has no file system for {scheme}:// here; {needs}"
-        ) from None
+        if package:
+            raise MissingPackageError(f"{problem}; install {package} on the workers") from None
+        raise ValueError(f"{problem}; allowed: file, {', '.join(_PROVIDERS)}") from None
     return replace(path, url=f"{scheme}://{host}{slash}{inside}") if separator else path
 
 

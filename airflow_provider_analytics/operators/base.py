@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 
 #: Errors of other packages that a retry cannot fix, and what to do first. Errors of this package have
-#: :attr:`AnalyticsError.before_retry`.
+#: :attr:`AnalyticsError.permanent`.
 PERMANENT_ERRORS: Mapping[type[Exception], str] = {
     AirflowNotFoundException: "create the connection first",
     ValueError: "fix the argument first",
@@ -127,7 +127,7 @@ class FailWithoutRetry:
     ) -> None:
         """Raise ``AirflowFailException`` for a permanent error; its message contains the cause, without frames."""
         first = next((first for kind, first in PERMANENT_ERRORS.items() if isinstance(error, kind)), "")
-        if isinstance(error, AnalyticsError):
+        if isinstance(error, AnalyticsError) and error.permanent:
             first = error.before_retry
         if first:
             # The message of Airflow does not name the argument.

@@ -91,8 +91,8 @@ class _SyncExclusionsOperator(ReconcilingOperator):
                     "%s failed, %s not tried",
                     self.field,
                     *_numbers(result, "applied", "updates", "entries_added", "entries_removed", "websites_compared"),
-                    f"{len(outcome.failures) - outcome.not_tried:,}",
-                    f"{outcome.not_tried:,}",
+                    f"{len(outcome.failures) - len(outcome.not_tried):,}",
+                    f"{len(outcome.not_tried):,}",
                 )
             outcome.raise_failures()
         return result

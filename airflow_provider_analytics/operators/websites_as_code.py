@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_analytics.api.checks import flag, refused, refused_together
-from airflow_provider_analytics.exceptions import BulkError, StorageError
+from airflow_provider_analytics.exceptions import BulkError, MissingSnapshotError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
 from airflow_provider_analytics.operators.reconciling import (
@@ -272,8 +272,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
                 "Applied %s of %s changes, %s failed, %s not tried",
                 f"{outcome.applied:,}",
                 f"{len(planned.plan.changes):,}",
-                f"{len(outcome.failures) - outcome.not_tried:,}",
-                f"{outcome.not_tried:,}",
+                f"{len(outcome.failures) - len(outcome.not_tried):,}",
+                f"{len(outcome.not_tried):,}",
             )
             outcome.raise_failures()
         return result
@@ -472,7 +472,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         base = storage_path(str(self.base_path), "base_path")
         snapshot = read_snapshot(base, str(self.snapshot_date), self.snapshot_name)
         if snapshot is None:
-            raise StorageError(f"no snapshot of {self.snapshot_date} is published under {self.base_path}")
+            raise MissingSnapshotError(f"No snapshot of {self.snapshot_date} is published under {self.base_path}")
         records = [json.loads(row["record"]) for row in snapshot.rows()]
         for record in records:
             if hook.client.redact.finds(f"{record.get('id')}\n{record.get('domain')}"):

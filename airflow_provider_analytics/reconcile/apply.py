@@ -28,7 +28,7 @@ from airflow_provider_analytics.readable import counted, first_of, readable
 from airflow_provider_analytics.reconcile.canaries import Canaries, Risk, risks_of
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import Plan, website_of
-from airflow_provider_analytics.reconcile.results import Finding, Outcome, State, Update, describe
+from airflow_provider_analytics.reconcile.results import Finding, FindingKind, Outcome, State, Update, describe
 from airflow_provider_analytics.reconcile.sending import Sender
 from airflow_provider_analytics.reconcile.websites import Read, Websites
 from airflow_provider_analytics.reconcile.workers import Breaker, each
@@ -171,7 +171,7 @@ class Application:
         both = [first, canary]
         changes = "; ".join(f"{update.website}: {_differences(update)}" for update in both)
         is_restored = True
-        is_not_stored = any(finding.kind == "not applied" for finding in repeated)
+        is_not_stored = any(finding.kind is FindingKind.NOT_APPLIED for finding in repeated)
         sent = {field_change.field for field_change in canary.last.fields}
         if is_not_stored:
             problem = f"The service accepted the changes of two websites but did not store {_and(fields)}: {changes}."
@@ -466,8 +466,8 @@ def _repeated(findings: Collection[Finding], suspected: Collection[Finding]) -> 
     Two unsent changes count, even of different fields: one website may have a value to lose that the other one lacks.
     """
     repeated = {finding for finding in findings if finding in suspected}
-    unsent = [finding for finding in findings if finding.kind == "unsent"]
-    unsent_before = [finding for finding in suspected if finding.kind == "unsent"]
+    unsent = [finding for finding in findings if finding.kind is FindingKind.UNSENT]
+    unsent_before = [finding for finding in suspected if finding.kind is FindingKind.UNSENT]
     if not repeated and unsent and unsent_before:
         repeated = {*unsent, *unsent_before}
     return frozenset(repeated)

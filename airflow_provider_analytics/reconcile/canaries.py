@@ -9,7 +9,7 @@ from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
 from airflow_provider_analytics.api.verification import COMPARED, Record, has_value, omitted_value
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.reconcile.plan import Change
-from airflow_provider_analytics.reconcile.results import Finding, State, Update
+from airflow_provider_analytics.reconcile.results import Finding, FindingKind, State, Update
 
 #: Number of updates that are canaries; further ones only if they risk something that no canary had.
 UPDATES = 2
@@ -40,14 +40,14 @@ def risks_of(change: Change, record: Record) -> frozenset[Risk]:
     # A create that is followed by an update can lose values by the update.
     is_followed = change.action == "create" and not all(FIELDS[name].on_create for name in sent & FIELDS.keys())
     detail = "with an update" if is_followed else ""
-    risks = {Risk(Finding(change.action, "not applied", name), detail) for name in sent}
+    risks = {Risk(Finding(change.action, FindingKind.NOT_APPLIED, name), detail) for name in sent}
     if change.action != "update":
         whole = "domain" if change.action == "create" else "website"
-        return frozenset({Risk(Finding(change.action, "not applied", whole)), *risks})
+        return frozenset({Risk(Finding(change.action, FindingKind.NOT_APPLIED, whole)), *risks})
     for name in COMPARED:
         if not has_value(name, record):
             continue
-        finding = Finding("update", "unsent", name)
+        finding = Finding("update", FindingKind.UNSENT, name)
         value = normalise(name, record[name])
         if name in LINE_FIELDS:
             how = "sent" if name in sent else "not sent"
@@ -115,7 +115,7 @@ class Canaries:
         if not deciding:
             chosen = max(self._candidates, key=self._value)
             return chosen.update if self._is_needed(chosen) else None
-        if all(risk.finding.kind == "unsent" for risk in suspected):
+        if all(risk.finding.kind is FindingKind.UNSENT for risk in suspected):
             return RANDOM.choice(deciding).update
         fields = {risk.finding.field for risk in suspected}
         return max(deciding, key=lambda candidate: candidate.length(fields)).update

@@ -45,16 +45,25 @@ class State(StrEnum):
     NOT_TRIED = "not_tried"
 
 
+class FindingKind(StrEnum):
+    """Kind of a difference."""
+
+    #: A sent value is not in effect.
+    NOT_APPLIED = "not applied"
+    #: A value that was not sent changed.
+    UNSENT = "unsent"
+
+
 class Finding(NamedTuple):
     """A difference that can have its cause in the service; equal for websites with the same difference.
 
     :param action: ``create``, ``update`` or ``delete``.
-    :param kind: ``not applied`` for a sent value that is not in effect; ``unsent`` for an unsent change.
+    :param kind: whether a sent value is not in effect, or an unsent value changed.
     :param field: name of the field; ``website`` for the whole website.
     """
 
     action: str
-    kind: str
+    kind: FindingKind
     field: str
 
 
@@ -126,11 +135,12 @@ class Update:
         action = self.planned.action
         found = set[Finding]()
         if self.unconfirmed is None:
-            found = {Finding(action, "not applied", name) for name in self.not_applied.keys() - self.unsent.keys()}
+            fields = self.not_applied.keys() - self.unsent.keys()
+            found = {Finding(action, FindingKind.NOT_APPLIED, name) for name in fields}
         if self.comparison and self.comparison.other_domain is not None and action == "create":
-            found.add(Finding(action, "not applied", "domain"))
+            found.add(Finding(action, FindingKind.NOT_APPLIED, "domain"))
         if action == "update":
-            found |= {Finding(action, "unsent", name) for name in self.unsent}
+            found |= {Finding(action, FindingKind.UNSENT, name) for name in self.unsent}
         return frozenset(found)
 
     @property
@@ -173,9 +183,9 @@ class Outcome:
         return self.states[State.APPLIED]
 
     @property
-    def not_tried(self) -> int:
-        """Number of websites for which no request was sent."""
-        return self.states[State.NOT_TRIED]
+    def not_tried(self) -> list[str]:
+        """Websites for which no request was sent."""
+        return [update.website for update in self.updates if update.state is State.NOT_TRIED]
 
     @property
     def failures(self) -> dict[str, str]:

@@ -22,7 +22,7 @@ from typing import Any
 from airflow_provider_analytics.api.checks import MAX_DEPTH, is_too_deep, refused
 from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same_setting
 from airflow_provider_analytics.api.redaction import without_secrets
-from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.exceptions import MissingSnapshotError, StorageError
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.snapshots.catalog import Snapshot, SnapshotSeries
 from airflow_provider_analytics.snapshots.manifest import Manifest
@@ -137,12 +137,13 @@ def diff_snapshots(
     :param previous: day of the older snapshot; default: the newest published one before ``current``, if it is whole.
     :param ignored: names of documented fields that do not count; default: those of the newer snapshot.
     :return: the counts, the first changes, and the path of the file.
-    :raises ValueError: if no snapshot is published, a given day has none, or ``previous`` is not before ``current``.
+    :raises ValueError: if ``previous`` is not before ``current``.
+    :raises MissingSnapshotError: if no snapshot is published, or a given day has none.
     :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
     current_day = current or next((one.day for one in series.published()), None)
     if current_day is None:
-        raise ValueError(f"No snapshot is published in {series.data}: run SnapshotWebsitesOperator first")
+        raise MissingSnapshotError(f"No snapshot is published in {series.data}: run SnapshotWebsitesOperator first")
     after = _published(series, current_day)
     previous_day = previous or next((one.day for one in series.published(before=current_day)), None)
     result: dict[str, Any] = {
@@ -210,7 +211,7 @@ def list_difference(before: object, after: object) -> tuple[list[str], list[str]
 def _published(series: SnapshotSeries, day: date) -> Snapshot:
     snapshot = series.partition(day).read()
     if snapshot is None:
-        raise ValueError(f"No snapshot of {day} is published in {series.data}")
+        raise MissingSnapshotError(f"No snapshot of {day} is published in {series.data}")
     return snapshot
 
 

@@ -22,7 +22,7 @@ from typing import IO, Any, ClassVar, cast
 import msgspec
 
 from airflow_provider_analytics.api.checks import one_of
-from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.exceptions import MissingPackageError, StorageError
 from airflow_provider_analytics.snapshots.rows import COLUMNS, Columns, Row
 
 #: Compression to file suffix.
@@ -40,7 +40,7 @@ class Format(ABC):
     name: ClassVar[str]
 
     def check(self, compression: str | None) -> None:
-        """Raise :class:`ValueError` if a required extra is not installed."""
+        """Raise :class:`MissingPackageError` if a required extra is not installed."""
         if compression == "zstd":
             need_extra("zstandard", "zstd", "compression='zstd'")
 
@@ -156,14 +156,18 @@ FORMATS: dict[str, Format] = {found.name: found for found in (JsonLines(), Csv()
 
 
 def check_format(file_format: str, compression: str | None) -> None:
-    """Raise :class:`ValueError` if a format or compression is unknown or its extra is not installed."""
+    """Check a format and a compression.
+
+    :raises ValueError: if one is unknown.
+    :raises MissingPackageError: if its extra is not installed.
+    """
     one_of("format", file_format, FORMATS)
     one_of("compression", compression, (None, *COMPRESSIONS))
     FORMATS[file_format].check(compression)
 
 
 def need_extra(module: str, extra: str, setting: str) -> None:
-    """Raise :class:`ValueError` if a library is not installed.
+    """Raise :class:`MissingPackageError` if a library is not installed.
 
     :param module: module to import.
     :param extra: extra of this package that installs it.
@@ -172,7 +176,7 @@ def need_extra(module: str, extra: str, setting: str) -> None:
     try:
         import_module(module)
     except ImportError as error:
-        raise ValueError(f"{setting} needs: pip install 'airflow-provider-analytics[{extra}]'") from error
+        raise MissingPackageError(f"{setting} needs: pip install 'airflow-provider-analytics[{extra}]'") from error
 
 
 def file_name(token: str, file_format: str, compression: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Requests per operation, as docs/reference/performance.md has them: counted by the sandbox, with 250 websites and no changes.
+"""Requests per operation for docs/reference/performance.md, counted by the sandbox with 250 unchanged websites.
 
 ``make requests`` writes the table.
 """

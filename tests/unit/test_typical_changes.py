@@ -28,6 +28,7 @@ from airflow_provider_analytics.api import listing
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.exceptions import MissingPackageError
 from airflow_provider_analytics.get_provider_info import get_provider_info
 from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
@@ -196,7 +197,7 @@ def test_what_a_file_format_needs_is_an_extra(choice: str, monkeypatch: pytest.M
     monkeypatch.setattr(formats, "import_module", missing)
     try:
         check_format(*((choice, None) if choice in FORMATS else ("jsonl", choice)))
-    except ValueError as error:
+    except MissingPackageError as error:
         [extra] = re.findall(r"airflow-provider-analytics\[(\w+)\]", str(error))
         assert extra in EXTRAS, f"pyproject.toml: add the extra {extra} to optional-dependencies"
 

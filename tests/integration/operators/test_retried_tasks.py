@@ -34,6 +34,8 @@ PERMANENT = [
     exceptions.GuardError("no"),
     ValueError("no"),
     exceptions.BulkError({"www.example.com": "no"}, permanent=True),
+    exceptions.MissingSnapshotError("no"),
+    exceptions.MissingPackageError("no"),
 ]
 PASSING = [
     exceptions.AnalyticsApiError(403, *REQUEST, is_blocked=True),
@@ -57,6 +59,20 @@ PASSING = [
 @pytest.mark.parametrize("error", [*PERMANENT, *PASSING], ids=repr)
 def test_an_error_is_permanent_or_passing(error: Exception) -> None:
     with pytest.raises(AirflowFailException if error in PERMANENT else type(error)), FailWithoutRetry():
+        raise error
+
+
+@pytest.mark.parametrize("error", PERMANENT, ids=repr)
+def test_message_asks_to_fix_an_argument_only_if_an_argument_is_wrong(error: Exception) -> None:
+    with pytest.raises(AirflowFailException) as caught, FailWithoutRetry():
+        raise error
+    assert ("Not retried: fix the argument first." in str(caught.value)) == isinstance(error, ValueError)
+
+
+def test_text_of_an_error_does_not_decide_about_the_retry() -> None:
+    error = exceptions.AnalyticsError("no")
+    error.before_retry = "wait first"
+    with pytest.raises(exceptions.AnalyticsError), FailWithoutRetry():
         raise error
 
 

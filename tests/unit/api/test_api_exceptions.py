@@ -26,12 +26,16 @@ ERRORS: list[AnalyticsError] = [
     exceptions.UnexpectedResponseError("no JSON", 200, "GET", "/p", "<html>"),
     exceptions.IncompleteListError("total", "5 of 7", moved=True),
     exceptions.AmbiguousWriteError("unknown", "a.example"),
-    exceptions.DomainError("2 websites have it.", ["1", "2"], "Delete one.", "delete one first"),
+    exceptions.DomainError(
+        "2 websites have it.", ["1", "2"], "Delete one.", permanent=True, before_retry="delete one first"
+    ),
     exceptions.NotAppliedError("7", {"privacy": "is 'public', sent was 'private'"}),
     exceptions.GuardError("too much"),
     exceptions.StoppedError("Stopped: 3 of 7 websites changed."),
     exceptions.BulkError({"a.example": "no"}, done=3),
     exceptions.StorageError("no space"),
+    exceptions.MissingSnapshotError("No snapshot of 2026-11-20 is published."),
+    exceptions.MissingPackageError("format='parquet' needs pyarrow."),
 ]
 
 

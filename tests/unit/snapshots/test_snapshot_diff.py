@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from shelf import NIGHT, NOON, Record, Shelf, rows, websites
 
-from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.exceptions import MissingSnapshotError, StorageError
 from airflow_provider_analytics.snapshots.catalog import SnapshotSeries
 from airflow_provider_analytics.snapshots.diff import bounded, diff, diff_snapshots, write_changes
 
@@ -98,13 +98,12 @@ def test_two_published_snapshots_compare(shelf: Shelf) -> None:
     stored = taken.partition.about / "_since-2026-11-20.jsonl"
     assert result["changes_path"] == str(stored)
     assert [json.loads(line) for line in shelf.fs.cat_file(stored.path).splitlines()] == result["changes"]
-    for problem, dataset, days in (
-        ("allowed: a day before", shelf.series, {"previous": second + NIGHT}),
-        ("No snapshot of 2026-11-27", shelf.series, {"current": first + 7 * NIGHT}),
-        ("No snapshot is published", SnapshotSeries(shelf.base / "elsewhere"), {}),
-    ):
-        with pytest.raises(ValueError, match=problem):
-            diff_snapshots(dataset, **days)
+    with pytest.raises(ValueError, match="allowed: a day before"):
+        diff_snapshots(shelf.series, previous=second + NIGHT)
+    with pytest.raises(MissingSnapshotError, match="No snapshot of 2026-11-27"):
+        diff_snapshots(shelf.series, current=first + 7 * NIGHT)
+    with pytest.raises(MissingSnapshotError, match="No snapshot is published"):
+        diff_snapshots(SnapshotSeries(shelf.base / "elsewhere"))
 
 
 def test_addresses_do_not_count_where_only_one_side_has_them(shelf: Shelf) -> None:

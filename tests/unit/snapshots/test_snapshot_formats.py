@@ -9,6 +9,7 @@ import pytest
 import time_machine
 from shelf import HOUR, NOON, Shelf
 
+from airflow_provider_analytics.exceptions import MissingPackageError
 from airflow_provider_analytics.snapshots.formats import FORMATS
 
 ENDINGS = {None: "", "gzip": ".gz", "zstd": ".zst"}
@@ -60,5 +61,5 @@ def test_a_missing_extra_is_named_before_anything_is_read(
         return importlib.import_module(name)
 
     monkeypatch.setattr("airflow_provider_analytics.snapshots.formats.import_module", without)
-    with pytest.raises(ValueError, match=rf"airflow-provider-analytics\[{extra}\]"):
+    with pytest.raises(MissingPackageError, match=rf"airflow-provider-analytics\[{extra}\]"):
         shelf.take(lambda: pytest.fail("the list was read"), **options)
