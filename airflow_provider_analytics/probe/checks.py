@@ -144,12 +144,15 @@ class Probe:
         if not self._rows:
             return _NO_WEBSITES
         record = self.reader.read_website(self._rows[0]["id"])
-        in_rows = set(record).intersection(*self._rows)
-        if "domain" not in in_rows:
+        in_each_row, in_a_row = set(self._rows[0]).intersection(*self._rows), set().union(*self._rows)
+        if "domain" not in in_each_row:
             return "note", "rows lack domain, so lookups of a domain fail"
-        missing = [name for name in RECORD_FIELDS if name in record and name not in in_rows]
+        missing = [name for name in RECORD_FIELDS if name in record and name not in in_a_row]
         if missing:
             return "note", f"rows lack {', '.join(missing)}, so websites are fetched one by one"
+        omitted = [name for name in RECORD_FIELDS if name in in_a_row and name not in in_each_row]
+        if omitted:
+            return "note", f"rows omit {', '.join(omitted)} if empty, so a missing field means empty, false, or zero"
         unknown = [name for name in RECORD_FIELDS if name not in record]
         if unknown:
             return "note", f"records lack {', '.join(unknown)}, so changes of it are not verified"

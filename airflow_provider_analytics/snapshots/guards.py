@@ -63,6 +63,8 @@ def check_fields(websites: int, fields: Fields, last_good: Manifest, max_loss_fr
     if not last_good.count or not websites:
         return
     for name in RECORD_FIELDS:
+        if name in fields.missing and name in last_good.fields.partial:
+            continue  # the service omits empty values: the last favorite, or the last list, was cleared
         before, now = _unusable(name, last_good.count, last_good.fields), _unusable(name, websites, fields)
         lost_all = before < now == 1 and max_loss_fraction < 1
         if lost_all or loses_too_much(round((now - before) * websites), websites, max_loss_fraction):

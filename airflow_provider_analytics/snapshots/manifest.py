@@ -86,12 +86,14 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
 
     :param new: undocumented fields; they are stored only in ``record``.
     :param missing: documented fields that no website had.
+    :param partial: documented fields that some websites had and others not: the service omits empty values.
     :param invalid_values: documented field to the number of values that do not fit its type; these values are null.
     """
 
     new: list[str]
     missing: list[str]
     invalid_values: dict[str, int]
+    partial: list[str] = []
 
 
 class Previous(msgspec.Struct, frozen=True, kw_only=True):

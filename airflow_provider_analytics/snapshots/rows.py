@@ -61,11 +61,13 @@ class FieldReport:
 
     :param websites: number of records.
     :param seen: fields that any record had.
+    :param lacking: documented fields that any record lacked.
     :param invalid_values: documented field to the number of values that do not fit its type.
     """
 
     websites: int = 0
     seen: set[str] = field(default_factory=set)
+    lacking: set[str] = field(default_factory=set)
     invalid_values: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -77,6 +79,11 @@ class FieldReport:
     def missing(self) -> list[str]:
         """Documented fields that no website had."""
         return [name for name in RECORD_FIELDS if self.websites and name not in self.seen]
+
+    @property
+    def partial(self) -> list[str]:
+        """Documented fields that some websites had and others not."""
+        return [name for name in RECORD_FIELDS if name in self.seen and name in self.lacking]
 
 
 def typed_columns(
@@ -106,6 +113,7 @@ def typed_columns(
             block, lines = without_secrets(block, secrets), None
         report.websites += len(block)
         report.seen.update(map(_utf8, set().union(*block) - report.seen))
+        report.lacking.update(name for name in RECORD_FIELDS if not all(name in record for record in block))
         if exclude_ips_as != "keep":
             block, lines = [without_addresses(record, exclude_ips_as) for record in block], None
         columns = _columns(block, lines, report.invalid_values)

@@ -53,6 +53,9 @@ NOTHING_COMPLETE = {**NO_PAGES, **NO_SEARCH, **NO_FILTER}
 #: Options of the zoo, the marks of what is not as expected, and the extras to set; for 253 websites.
 CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
     ({}, {}, {}),
+    # Fields that are left out if they are empty.
+    ({"omits": "empty"}, {"fields": "note"}, {}),
+    ({"omits": "null"}, {"fields": "note"}, {}),
     # How the list is read.
     ({"list_key": None}, TWICE, {}),
     ({"list_key": "data.websites", "lists_beside": "groups"}, {"list": "SET"}, {"list_key": "data.websites"}),

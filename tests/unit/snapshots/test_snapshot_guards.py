@@ -187,6 +187,28 @@ def test_a_field_that_the_service_never_had_is_no_loss(shelf: Shelf) -> None:
         shelf.take(found, night * NIGHT, override_guards=override_guards)
 
 
+@pytest.mark.parametrize("number", [1, 253])
+@pytest.mark.parametrize("name", ["favorite", "exclude_params", "privacy"])
+def test_last_value_of_a_field_may_be_cleared_if_the_service_omits_empty_values(
+    shelf: Shelf, name: str, number: int
+) -> None:
+    """Go's omitempty, jbuilder's ignore_nil! and others leave a field out of the records in which it is empty."""
+    empty = without(name, 254)
+    with_values = [*empty[:-number], *websites(254, privacy=1, favorite=True)[-number:]]
+    assert shelf.take(with_values).manifest.fields.partial == [name]
+    assert shelf.take(empty, NIGHT).manifest.fields.missing == [name]
+    shelf.take(with_values, 2 * NIGHT)
+    shelf.take(empty, 3 * NIGHT)
+
+
+def test_field_that_every_website_had_may_not_vanish_if_other_fields_are_omitted(shelf: Shelf) -> None:
+    empty = without("favorite", 20)
+    shelf.take([*empty[:-1], *websites(20)[-1:]])
+    renamed = [{name: value for name, value in record.items() if name != "privacy"} for record in websites(20)]
+    with pytest.raises(GuardError, match="No website has the field privacy"):
+        shelf.take(renamed, NIGHT)
+
+
 def test_bad_options_are_refused_before_anything_is_read(shelf: Shelf) -> None:
     bad: list[tuple[str, Any]] = [
         ("max_loss_fraction", 1.1),
