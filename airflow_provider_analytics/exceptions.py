@@ -161,7 +161,7 @@ _MEANINGS: Mapping[int, _Meaning] = {
         "The API key does not have the permission for this request",
         "Use the key of an account that has it.",
         permanent=True,
-        before_retry="change the permissions of the key first",
+        before_retry="use a key with this permission first",
     ),
     407: _Meaning("The proxy requires a user name and a password", "Correct the extra proxies."),
     422: _Meaning("The service rejected {fields}", permanent=True, before_retry="correct the value first"),

@@ -355,7 +355,7 @@ class AnalyticsClient:
         except NotFoundError:
             return True
         except (AnalyticsApiError, UnexpectedResponseError) as error:
-            log.info("Whether website %s is gone is looked up in the list: %s", website_id, error.text)
+            log.info("Website %s could not be read, so the complete list is read instead: %s", website_id, error.text)
             return all(str(record["id"]) != website_id for record in self.list_websites())
         return False
 

@@ -559,7 +559,7 @@ def document(answer: Answer) -> Any:
         raise answer.unexpected("The response is empty.", is_garbled=True)
     kind = answer.headers.get("Content-Type", "").strip()
     if kind and not _JSON_TYPE.match(kind):
-        page = "The response is a web page: maintenance, login, or a wrong Base URL."
+        page = "The response is a web page: maintenance, login, or a wrong Base URL. Open the Base URL in a browser."
         other = f"The response is not JSON. Its type is '{_one_line(kind, 60)}'."
         raise answer.unexpected(page if is_html(answer) else other, is_garbled=True)
     try:

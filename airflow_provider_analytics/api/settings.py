@@ -84,7 +84,7 @@ def _is_url(text: str, hostname: str) -> bool:
 def _api_key(key: str) -> str:
     # These messages are logged and displayed, so they omit the value.
     if not key:
-        raise ValueError("The API key is missing.")
+        raise ValueError("The API key is missing. Enter it in the field API key of the connection.")
     if key == "***":
         raise ValueError(
             "The API key is '***', Airflow's mask for a secret, which was saved in place of the key. "

@@ -94,7 +94,12 @@ _CLIENT_CERT = f"{_TLS_FAILED} It may require a client certificate, or another o
 _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
     (exceptions.ProxyError, "Tunnel connection failed: 4", _PROXY, False),
     (exceptions.ProxyError, "", _PROXY, True),
-    (exceptions.NewConnectionError, "", "{host} cannot be reached: {cause}.", True),
+    (
+        exceptions.NewConnectionError,
+        "",
+        "{host} cannot be reached: {cause}. Check the host and the port of the connection, and that the service runs.",
+        True,
+    ),
     (exceptions.TimeoutError, "", _TIMED_OUT, True),
     (exceptions.SSLError, "has expired", "The certificate of {host} has expired: the service has to renew it.", True),
     (exceptions.SSLError, "mismatch", _OTHER_HOST, False),

@@ -171,5 +171,6 @@ def _unknown_extra(name: str) -> str:
     if name.lower() in ("api_key", "apikey", "key", "password", "token"):
         return f"The extra {name!r} is unknown; the key belongs in the field API key."
     near = nearest(name, EXTRAS)
-    hint = f"did you mean {near!r}?" if near else f"allowed: {', '.join(EXTRAS)}."
-    return f"The extra {name!r} is unknown; {hint}"
+    if near:
+        return f"The extra {name!r} is unknown. The name of a similar extra is {near!r}."
+    return f"The extra {name!r} is unknown. Allowed: {', '.join(EXTRAS)}."

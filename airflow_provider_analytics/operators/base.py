@@ -185,7 +185,7 @@ class Connected(FailWithoutRetry):
 
 def without_frames(error: Exception) -> Exception:
     """Return an error without its frames; they are logged at level DEBUG."""
-    log.debug("The frames of what failed", exc_info=error)
+    log.debug("Traceback of the failed call", exc_info=error)
     return error.with_traceback(None)
 
 

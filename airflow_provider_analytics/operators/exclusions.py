@@ -81,18 +81,16 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             planned, outcome = self.applied(hook, context, self.approved_digest, ignore_gone=True)
             result = result_of(planned, outcome, field=self.field, mode=planned.desired.modes[self.field])
             if self.mode is None and not planned.source.managed:
-                self.log.info("Without state_path, nothing is removed: what leaves the list stays on the websites.")
+                self.log.info("state_path is not set, so entries that you remove from the list remain on the websites.")
             if not planned.plan.changes and not outcome.failures:
                 websites = counted(result["websites_compared"], "website")
-                self.log.info("Nothing to sync: %s is as wanted on %s", self.field, websites)
+                self.log.info("%s is up to date on all of %s.", self.field, websites)
             else:
                 self.log.info(
-                    "Synced %s on %s of %s websites that differed: %s entries to add, %s to remove; %s compared, "
-                    "%s failed, %s not tried",
+                    "Updated %s on %s of %s websites: %s entries added, %s removed.%s",
                     self.field,
-                    *_numbers(result, "applied", "updates", "entries_added", "entries_removed", "websites_compared"),
-                    f"{len(outcome.failures) - len(outcome.not_tried):,}",
-                    f"{len(outcome.not_tried):,}",
+                    *_numbers(result, "applied", "updates", "entries_added", "entries_removed"),
+                    f" {counted(len(outcome.failures), 'website')} failed." if outcome.failures else "",
                 )
             outcome.raise_failures()
         return result
@@ -137,8 +135,11 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         was_empty = file is not None and file.table.run is not None and not file.table.items(self.field)
         if not everywhere.entries and not everywhere.names and not was_empty and "empty_list" not in override_guards:
             expired = list(everywhere.expired)[:3]
-            why = f"All of it has expired: {', '.join(expired)}." if expired else "Does its source exist?"
-            raise GuardError(f"{self.field} is empty. {why}", "Nothing was sent.", "empty_list")
+            if expired:
+                problem = f"{self.field} is empty, because all its entries have expired: {', '.join(expired)}."
+            else:
+                problem = f"{self.field} is empty. Check the Variable, file, or task that it comes from."
+            raise GuardError(problem, "No changes were sent.", "empty_list")
         resolved = _resolved_names([everywhere, *per_website.values()], file.table.names if file else {})
         source = replace(
             source,
@@ -220,7 +221,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             return value
         texts = read_texts(path, f"{self.field}_path")
         if not texts:
-            raise ValueError(f"{self.field}_path={path!r}: there is no such file; allowed: a text file")
+            raise ValueError(f"{self.field}_path={path!r}: there is no such file on this worker")
         return next(iter(texts.values()))
 
 

@@ -108,9 +108,11 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         from airflow_provider_analytics.reconcile.lists import Identity
 
         if folder is None:
-            raise ValueError("the mode managed needs state_path, a folder: a URL or an absolute path")
+            raise ValueError("mode='managed' requires state_path, a folder: a URL or an absolute path")
         if not self.list_name and "ti" not in context:
-            raise ValueError("list_name is missing: outside a DAG, a managed list needs it; allowed: that of the DAG")
+            raise ValueError(
+                "list_name is missing: outside a DAG run, a managed list needs it. Give the list_name of the DAG"
+            )
         return ListFile(folder, Identity(scope["service"], scope["account"], self.list_name or name))
 
     def plan(self, hook: AnalyticsHook, prepared: Prepared) -> Planned:

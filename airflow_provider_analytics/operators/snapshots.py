@@ -285,7 +285,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
             # A new field is harmless and may stay for years, so it is logged without a warning.
             harm = manifest.fields.missing or manifest.fields.invalid_values
             level = logging.WARNING if harm else logging.INFO
-            self.log.log(level, "The records differ from the documented fields; %s", differences)
+            self.log.log(level, "The records have other fields than the documented ones: %s.", differences)
         return describe(snapshot)
 
     def _options(self) -> SnapshotOptions:
@@ -458,11 +458,11 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
             )
         if result["previous"] is None:
             reason = (
-                "has no snapshot of a day before it"
+                "is the first snapshot"
                 if result["is_first"]
-                else "cannot be compared, as the one before is damaged"
+                else "cannot be compared, because the one before is damaged"
             )
-            self.log.info("Nothing to compare: %s %s, in %s", result["current"], reason, result["path"])
+            self.log.info("Nothing to compare: %s %s. Folder: %s", result["current"], reason, result["path"])
             return result
         summary = f"{in_words(result)}, from {result['previous']} to {result['current']}"
         self.log.info("Websites: %s", summary)

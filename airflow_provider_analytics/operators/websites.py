@@ -479,7 +479,7 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
         return check_website_id(website_id)
     website = hook.find_website(str(domain))
     if website is None:
-        raise DomainError(f"No website has the domain {str(domain)!r}. The complete list was read.")
+        raise DomainError(f"No website has the domain {str(domain)!r}: all websites were checked. Check its spelling.")
     found: int | str = website["id"]
     return found
 

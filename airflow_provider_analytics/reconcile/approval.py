@@ -39,7 +39,10 @@ def parse_digest(value: object) -> str | None:
     if value == ANY_PLAN:
         return None
     if value in (None, "", "None"):
-        raise GuardError("The plan was not approved: approved_digest is empty.", "Nothing was sent.")
+        raise GuardError(
+            "The plan was not approved: approved_digest is empty.",
+            "No changes were sent. Give the digest that the plan task returned, or the output of the approval task.",
+        )
     if isinstance(value, Mapping) and isinstance(value.get("chosen_options"), list):
         if value["chosen_options"] != ["Approve"]:
             raise GuardError(f"The plan was not approved. Response: {short(value['chosen_options'])}.")

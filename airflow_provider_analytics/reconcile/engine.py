@@ -160,8 +160,9 @@ class Planned:
         if found is None:
             settings = ", ".join(f"{name} {value!r}" for name, value in plan.scope.items())
             raise GuardError(
-                f"The plan is not the approved one: its digest is {plan.digest}, approved is {digest}.",
-                f"Nothing was sent. Plan again, with the file and the settings of this task: {settings}.",
+                f"The plan is not the approved one: its digest is {plan.digest}, approved is {digest}. The file or a "
+                "website changed, or the two tasks have different arguments.",
+                f"No changes were sent. Plan again, with the arguments of this task: {settings}.",
             )
         differing = [name for name, value in plan.scope.items() if found.scope.get(name) != value]
         if differing:

@@ -164,7 +164,7 @@ class _Progress:
         self._logged_at, last, self._logged = time.monotonic(), self._logged, self._done
         if self._total > 1 and self._done != last:
             numbers = (f"{one:,}" for one in (self._done, self._total, self._failed))
-            log.info("%s: %s of %s websites, %s failed", self._verb, *numbers)
+            log.info("%s: %s of %s websites done, %s failed", self._verb, *numbers)
 
 
 def reason_of(error: BaseException) -> str:

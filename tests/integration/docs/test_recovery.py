@@ -224,7 +224,7 @@ def test_the_commands_are_those_that_the_page_on_deployment_has_run(advice: Advi
     assert test in page("deployment")
     assert add in page("deployment")
     assert delete == "airflow connections delete analytics_default"
-    assert advice("is empty. Does its source exist", "console") == ["airflow variables get exclude_ips\n"]
+    assert advice("is empty. Check the Variable, file, or task", "console") == ["airflow variables get exclude_ips\n"]
 
 
 @pytest.mark.parametrize("stored", [True, False])

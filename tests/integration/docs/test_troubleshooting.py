@@ -281,7 +281,7 @@ CASES: dict[str, Callable[[World], Any]] = {
     "has no manifest of any of them": foreign_table,
     "shows a secret in an id or in a domain": named_like_the_key,
     "entries would be lost": list_cut,
-    "is empty. Does its source exist": lambda world: world.sync(""),
+    "is empty. Check the Variable, file, or task": lambda world: world.sync(""),
     "unusable entries": lambda world: world.sync("vpn.example.com"),
     "Removed, because it left the list earlier": typed_again,
     "was last run by task": lambda world: world.table(

@@ -130,7 +130,7 @@ def test_progress_is_logged_every_ten_seconds(night: Night, monkeypatch: pytest.
     with pytest.raises(AirflowFailException):
         night.sync(NEW, parallel_requests=1)
     changing = [line for line in lines if line.startswith("Changing: ")]
-    assert re.fullmatch(r"Changing: (\d+) of \1 websites, 1 failed", changing[-1])
+    assert re.fullmatch(r"Changing: (\d+) of \1 websites done, 1 failed", changing[-1])
     seconds = len(night.sandbox.requests)
     assert seconds / 20 < len(lines) <= seconds / 10 + 2
     assert len(set(lines)) == len(lines)
