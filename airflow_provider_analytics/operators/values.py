@@ -110,7 +110,7 @@ def _check_text(name: str, value: Any) -> None:
     if not is_text or is_missing_text(value) or _NOT_RENDERED.search(value):
         raise refused(name, value, _TEXTS[name])
     if _TEXTS[name] == _PLACE and not value.startswith("/") and "://" not in value:
-        raise refused(name, value, _PLACE)
+        raise refused(name, value, "a URL such as s3://bucket/path or file:///path, or /path")
 
 
 def _check_domain(name: str, value: Any) -> None:

@@ -93,18 +93,16 @@ def test_a_named_day_wins_and_is_a_template(run_dag: RunDag, analytics_sandbox: 
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(
-            {name: "wrong"}
-            for name in ("base_path", "format", "max_loss_fraction", "favorite", "on_late", "override_guards")
-        ),
+        # As templates: wrong literals fail when the DAG is parsed.
+        *({name: "{{ 'wrong' }}"} for name in ("format", "max_loss_fraction", "on_late", "override_guards")),
         *(
             {"base_path": "file://host/path"},
-            {"override_guards": 3},
-            {"ignore_fields": ["visits"]},
+            {"override_guards": "{{ 3 }}"},
+            {"ignore_fields": "{{ 'visits' }}"},
             {"snapshot_name": "_hidden"},
         ),
         {"analytics_conn_id": "nobody_made_this"},
-        {"operator": CompareSnapshotsOperator, "on_change": "shout"},
+        {"operator": CompareSnapshotsOperator, "on_change": "{{ 'shout' }}"},
         {"operator": PruneSnapshotsOperator},  # keeps none
     ],
     ids=str,
@@ -155,7 +153,8 @@ def test_what_a_guard_found_is_accepted_by_name(
     run()
     analytics_sandbox.reset()
     analytics_sandbox.seed(5)
-    overridden = [["other_source"], "fewer_websites", ["fewer_websites"], '["fewer_websites"]', "['fewer_websites']"]
+    python_list = """{{ "['fewer_websites']" }}"""  # a literal fails when the DAG is parsed
+    overridden = [["other_source"], "fewer_websites", ["fewer_websites"], '["fewer_websites"]', python_list]
     states = [run(override_guards=guards).state for guards in overridden]
     assert states == ["failed", "success", "success", "success", "failed"]
 
