@@ -296,7 +296,7 @@ class AnalyticsConnectionError(AnalyticsError):
 class UnexpectedResponseError(AnalyticsError):
     """A response that cannot be accepted as a success: a redirect, not JSON, or JSON of another structure.
 
-    :param problem: what is wrong with the response.
+    :param problem: problem of the response.
     :param status: HTTP status of the response.
     :param method: HTTP method of the request.
     :param path: path of the request below the base URL.
@@ -343,7 +343,7 @@ class IncompleteListError(AnalyticsError):
 class DomainError(AnalyticsError):
     """A domain that does not select one website: none has it, several have it, or the website has another domain.
 
-    :param problem: what was found.
+    :param problem: the finding.
     :param website_ids: ids of the websites; empty if the complete list has none of the domain.
     :param remedy: recommended action.
     :param permanent: whether a retry cannot succeed.

@@ -325,7 +325,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         numbers of ``websites_compared``, ``creates`` and ``deletes`` (0), ``updates`` planned, ``unchanged``,
         ``applied``, ``entries_added`` and ``entries_removed`` (as planned), ``guard_message`` (the message of a guard
         that trips, or None), ``override_guards``, ``verified`` (whether all changes were read again and are in effect,
-        and nothing else changed), ``unexpected_changes`` (what others changed on these websites, at most 20), the first
+        and nothing else changed), ``unexpected_changes`` (other users' changes, at most 20), the first
         20 changes as one line each (``changes``), the number of further changes (``changes_omitted``), the lines of the
         list whose last day is over (``expired``) or at most 30 days away (``expiring``), as dicts with ``entry``,
         ``until``, ``owner`` and ``reason``, and ``markdown`` (the plan of a dry run, with at most 100 changes;

@@ -216,7 +216,7 @@ class CreateWebsiteOperator(_SettingsOperator):
     :return: a dict: ``website_id``, ``domain``, ``created`` (whether this run created it), the names of the fields
         that this run ``updated``, of fields left ``differing`` (``if_exists="skip"``), and of fields that the service
         does not return (``unverified``, such as the password), ``verified`` (whether all fields are as requested, and
-        nothing else changed), ``unexpected_changes`` (what others changed at the same time), and ``website``, the
+        nothing else changed), ``unexpected_changes`` (other users' changes at the same time), and ``website``, the
         record as the service returns it, without secrets.
     :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, the
         website exists and ``if_exists="fail"``, the website was created but is not as requested, several websites have

@@ -177,7 +177,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     """Make the websites match a file, with or without an approved plan (docs/websites_as_code.md).
 
     The operator reads the list and plans again. With ``approved_digest``, it applies the approved plan completely or
-    not at all: the new plan must be the approved one, or what is left of it after a crash. Otherwise the task fails
+    not at all: the new plan must be the approved one, or the rest of it after a crash. Otherwise the task fails
     without a retry, and nothing is sent.
 
     Each website is fetched immediately before it is changed, and read again at the end. Before a delete, the domain of

@@ -119,7 +119,7 @@ STATEMENTS: tuple[Statement, ...] = (
 
 OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint("response-bodies", "Response bodies",
-        "A record may be bare, under `data` or under one other key. A list may also be below `data`, with its numbers "
+        "A record can be bare, under `data` or under one other key. A list can also be below `data`, with its numbers "
         "beside it or under `meta`. The extra `list_key` names the list."),
     OpenPoint("website-record", "Fields of a website record",
         "Only `id` is required. Other fields are passed on as they are."),
@@ -136,8 +136,8 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint("error-payload", "Shape of error bodies",
         "`message`, `error`, `detail` or `title`, and messages by field under `errors` or `details`. Otherwise, the "
         "beginning of the body."),
-    OpenPoint("error-conditions", "What causes errors", "Bad values are refused before anything is sent."),
-    OpenPoint("transitions", "Which values may follow which", "All are allowed."),
+    OpenPoint("error-conditions", "Causes of errors", "Bad values are rejected before a request is sent."),
+    OpenPoint("transitions", "Allowed changes of values", "All are allowed."),
     OpenPoint("rate-limits", "Rate limits",
         "`Retry-After` and the usual rate-limit headers are obeyed. Without them, all requests slow down after "
         "429 and 503. An extra sets a limit."),
@@ -174,11 +174,12 @@ def load() -> None:
 def render() -> str:
     """Return docs/interface.md."""
     lines = [
-        "# The interface",
+        "# Service API",
         "",
-        "The HTTP interface of the analytics service as far as it is documented, in our own words. The last section",
-        "has the gaps, and what this package does about each. Every statement is tested with the package and its",
-        f"[sandbox](reference/sandbox.md): [tests]({REPOSITORY}/docs/internals/interface_tests.md).",
+        "Check whether your service fits, and how this package fills the gaps of its documentation. The sections below",
+        "describe the documented HTTP API in our own words, and the last section lists the gaps. Every statement is",
+        "tested with the package and its [sandbox](reference/sandbox.md):",
+        f"[tests]({REPOSITORY}/docs/internals/interface_tests.md).",
         "",
     ]
     for section in _sections():

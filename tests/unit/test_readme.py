@@ -27,7 +27,11 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/guards.md": {},
     "docs/command_line.md": {},
     "docs/operating.md": {"system/test_deployment": "console", "integration/docs/test_guides": "python"},
-    "docs/connection.md": {"unit/hooks/test_connection": "console", "integration/probe/test_probe": "text"},
+    "docs/connection.md": {
+        "unit/hooks/test_connection": "console",
+        "integration/probe/test_probe": "text",
+        "integration/acceptance/test_acceptance_run": "text sh",
+    },
     "docs/operators.md": {"integration/operators/test_by_itself": "python", "system/test_quickstart": "console"},
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
     "docs/testing.md": {"integration/sandbox/test_sandbox_page": "python sh text", "system/test_quickstart": "console"},
