@@ -111,7 +111,7 @@ class ListFile:
         if not has_conditional_writes(storage_path(self._file.url, "state_path")):
             log.warning(
                 "The storage of state_path has no conditional writes. If two tasks write the list %r at the same time, "
-                "entries that left it may remain on websites. Use storage with conditional writes, or one run at a time.",
+                "entries that left it may remain on websites. Use storage that has them, or one run at a time.",
                 name,
             )
         last, run = self.table.run, lists.run
