@@ -38,6 +38,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Param, dag
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator, snapshot_asset
 
+#: Safety checks that a run can override.
+GUARDS = ["fewer_websites", "missing_fields", "other_source", "empty_list", "entries_lost"]
 #: Folder of all files, with one per instance: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
@@ -89,10 +91,8 @@ DRY_RUN = (
         "override_guards": Param(
             [],
             type=["array", "null"],
-            items={
-                "type": "string",
-                "enum": ["fewer_websites", "missing_fields", "other_source", "empty_list", "entries_lost"],
-            },
+            items={"type": "string", "enum": GUARDS},
+            examples=GUARDS,  # for a drop-down
             description="Safety checks of the selected instances to override in this run",
         ),
     },
