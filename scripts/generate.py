@@ -199,7 +199,7 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         return f"a list of {_allowed(schema['items'])}"
     types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
     names = {"array": "a list", "string": "text", "boolean": "`true` or `false`", "object": "a mapping"}
-    return " or ".join(known(names, one, "_allowed in scripts/generate.py") for one in types if one != "null")
+    return " or ".join(known(names, type_, "_allowed in scripts/generate.py") for type_ in types if type_ != "null")
 
 
 def metrics() -> Iterator[str]:

@@ -155,7 +155,7 @@ def commands_of_the_shell() -> Iterator[str]:
     for name in commands.COMMANDS:
         parser = argparse.ArgumentParser(add_help=False, epilog="")
         importlib.import_module(f"{PACKAGE}.commands.{name}").add_arguments(parser)
-        found = [(one.option_strings or [one.dest.upper()])[-1] for one in parser._actions]
+        found = [(action.option_strings or [action.dest.upper()])[-1] for action in parser._actions]
         yield f"airflow-provider-analytics {name} {' '.join(found)}"
 
 

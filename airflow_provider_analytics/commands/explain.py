@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.conn_id:
         with connected(args.conn_id) as hook:
             records = hook.list_websites()
-            tables = [one for one in tables if one.identity.service == hook.client.base_url]
+            tables = [table for table in tables if table.identity.service == hook.client.base_url]
     rows = [list(map(readable, row)) for row in find_entries(tables, args.entry, records)]
     if rows:
         _print([[name.upper() for name in COLUMNS], *rows])

@@ -39,7 +39,7 @@ def plan(
     max_loss_fraction: float,
     override_guards: Collection[str] = (),
     lists: Lists | None = None,
-) -> Planned:
+) -> PlanRun:
     """Read the websites, and plan the changes that bring them to the desired state.
 
     :param source: the desired state before the websites are known.
@@ -56,11 +56,11 @@ def plan(
 
     def is_incomplete(record: Record) -> bool:
         # The plan contains all fields of deleted websites.
-        fields = set(SETTABLE_FIELDS) if str(record["id"]) in desired.doomed else named
+        fields = set(SETTABLE_FIELDS) if str(record["id"]) in desired.deleted_ids else named
         return not record.keys() >= fields or bool(lists and lists.doubts(record))
 
     compared, unread = complete_records(client, list(filter(desired.is_compared, websites.records)), is_incomplete)
-    unread |= {website_name(*website_of(one)): why for one in compared if (why := desired.unreadable(one))}
+    unread |= {website_name(*website_of(record)): why for record in compared if (why := desired.unreadable(record))}
     compared = [record for record in compared if not desired.unreadable(record)]
     made = guarded(
         desired.plan(compared, scope),
@@ -72,7 +72,7 @@ def plan(
     )
     if lists:
         made = replace(made, warnings=(*made.warnings, *_warnings(lists, desired, compared)))
-    return Planned(made, websites, compared, source, desired, unread)
+    return PlanRun(made, websites, compared, source, desired, unread)
 
 
 def _warnings(lists: Lists, desired: Desired, compared: Sequence[Record]) -> list[str]:
@@ -106,7 +106,7 @@ def _warnings(lists: Lists, desired: Desired, compared: Sequence[Record]) -> lis
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlanRun:
     """A plan, and the data that is needed to apply it.
 
     :param plan: the plan.
@@ -143,7 +143,7 @@ class Planned:
         if self.unread:
             raise BulkError(self.unread)
 
-    def only(self, digest: str | None, find: Callable[[str], Plan | None]) -> Planned:
+    def only(self, digest: str | None, find: Callable[[str], Plan | None]) -> PlanRun:
         """Return this plan if it may be applied: it is the approved one, or what is left of it, or no guard trips.
 
         :param digest: digest of the approved plan; None if no approval is needed.

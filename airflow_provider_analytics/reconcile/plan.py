@@ -295,7 +295,7 @@ def _without(entries: Any, others: Any) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=1 << 8)
 def _difference(entries: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     known = set(others)
-    return tuple(dict.fromkeys(one for one in entries if one not in known and not one.startswith("#")))
+    return tuple(dict.fromkeys(entry for entry in entries if entry not in known and not entry.startswith("#")))
 
 
 def _listed(value: Any) -> Any:

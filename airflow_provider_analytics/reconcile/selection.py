@@ -106,7 +106,7 @@ def raise_unless_found(records: Sequence[Record], text: str) -> None:
     """
     for record in records:
         domain, website_id = website_of(record)
-        if not any(text.casefold() in one.casefold() for one in spellings(domain)):
+        if not any(text.casefold() in spelling.casefold() for spelling in spellings(domain)):
             raise ValueError(
                 f"search={text!r} found {short_repr(domain)} (id {website_id}), whose domain does not contain it: "
                 f"the service may ignore the search. Use a pattern instead: websites=['*{text}*']"

@@ -238,7 +238,7 @@ BREAKS = [
 @pytest.mark.repository
 @pytest.mark.slow
 @pytest.mark.chosen(6)
-@pytest.mark.parametrize("broken", BREAKS, ids=lambda one: f"{one.promise}: {one.module}")
+@pytest.mark.parametrize("broken", BREAKS, ids=lambda item: f"{item.promise}: {item.module}")
 def test_a_break_is_noticed(broken: Break) -> None:
     path, name = broken.test
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "breaking"]

@@ -214,7 +214,7 @@ class Draw:
             rival = {"do": "add", "domain": self.choice(asked), "settings": self.website()}
             meanwhile.append([self.chance.randint(1, 12), "hand", rival])
         if (do == "delete" or step.get("prune")) and self.maybe(0.5):  # a website gets another domain before its delete
-            unwanted = [one for one in self.domains if (one in asked) == (do == "delete")] or self.domains
+            unwanted = [domain for domain in self.domains if (domain in asked) == (do == "delete")] or self.domains
             rename = {"do": "rename", "domain": self.choice(unwanted), "value": _RENAMED}
             meanwhile.append([self.chance.randint(3, 9), "hand", rename])
         return {**step, "meanwhile": meanwhile, "heal": self.maybe(0.4)}

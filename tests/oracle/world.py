@@ -84,7 +84,7 @@ class Goal:
 
 
 @dataclass
-class Wanted:
+class DesiredWebsite:
     """What a task wants of the world.
 
     :param goals: id of a website that is there to what is wanted of it.
@@ -226,11 +226,11 @@ class World:
         self._served: list[RecordedRequest] = []
 
     def _websites(self) -> dict[int, Record]:
-        return {one["id"]: one for one in self.sandbox.websites()}
+        return {website["id"]: website for website in self.sandbox.websites()}
 
     def _edits_of(self, website_id: int, *names: str) -> list[Edit]:
         """Return the edits of a website; of some fields only, if any is named."""
-        return [one for one in self.edits if one.website_id == website_id and (not names or one.field in names)]
+        return [edit for edit in self.edits if edit.website_id == website_id and (not names or edit.field in names)]
 
     # Two tasks at once
 
@@ -238,7 +238,7 @@ class World:
         """Run two tasks at the same time, and compare the world before and after them with what both say."""
         tasks: list[Step] = [step["first"], step["second"]]
         self._begin()
-        wanted = [self._wanted(one) for one in tasks]
+        wanted = [self._wanted(task) for task in tasks]
         outcomes = self._run(tasks, step)
         if self._is_faithful:
             self._kept_by_both(wanted)
@@ -252,7 +252,7 @@ class World:
         """Whether the service stores what is sent, and shows what is stored."""
         return self.dialect.keys().isdisjoint(("updates", "lists_stored", "ignored_fields", "lists_as"))
 
-    def _is_contradictory(self, tasks: Sequence[Step], wanted: Sequence[Wanted]) -> bool:
+    def _is_contradictory(self, tasks: Sequence[Step], wanted: Sequence[DesiredWebsite]) -> bool:
         """Whether no service could please both tasks, and the person who edits: then red is right."""
         first, second = wanted
         domains = [_key(one["domain"]) for one in self.before.values()]
@@ -275,7 +275,7 @@ class World:
                     return True
         return False
 
-    def _kept_by_both(self, wanted: Sequence[Wanted]) -> None:
+    def _kept_by_both(self, wanted: Sequence[DesiredWebsite]) -> None:
         """Nothing is lost that neither task asks to remove, and nothing is there that nobody wants."""
         for website_id, record in self.before.items():
             wanting = [one.goals[website_id] for one in wanted if website_id in one.goals]
@@ -295,7 +295,9 @@ class World:
                 asking = [goal for goal in wanting if name in goal.fields]
                 may_go = {line for line in was for goal in asking if self._may_remove(record, name, goal, line)}
                 lost = set(was) - untyped - may_go - set(lines(now[name]))
-                known = {entry(one) for value in (was, *values) for one in value} | {entry(one.value) for one in edits}
+                known = {entry(one) for value in (was, *values) for one in value} | {
+                    entry(edit.value) for edit in edits
+                }
                 is_kept = not lost and entries(now[name]) <= known
                 assert is_kept, f"{domain}: {name} was {record[name]!r}, is {now[name]!r}, wanted {values}"
 
@@ -309,7 +311,7 @@ class World:
         is_owned = goal.mode(name) == "managed" and "#" not in line
         return goal.mode(name) == "replace" or (is_owned and entry(line) in self._owned(name, goal, record)[1])
 
-    def _both_are_calm(self, wanted: Sequence[Wanted], outcomes: Sequence[Outcome]) -> None:
+    def _both_are_calm(self, wanted: Sequence[DesiredWebsite], outcomes: Sequence[Outcome]) -> None:
         """Both are green, and what they say is true, but for what the other one overwrote after they had looked."""
         for number, outcome in enumerate(outcomes):
             goals, others = wanted[number].goals, wanted[1 - number].goals
@@ -364,7 +366,7 @@ class World:
 
     # What a task wants
 
-    def _wanted(self, step: Step) -> Wanted:
+    def _wanted(self, step: Step) -> DesiredWebsite:
         """Return what a task wants of each website and of new ones."""
         do, modes = step["do"], _modes(step)
         domains = {number: _key(one["domain"]) for number, one in self.before.items()}
@@ -378,7 +380,7 @@ class World:
             unwanted = [one for one, domain in domains.items() if domain == self.before[one]["domain"]]
             goals = dict.fromkeys(unwanted, Goal(delete=True)) | goals
         new = {domain: goal for domain, goal in wanted.items() if domain not in domains.values()}
-        return Wanted(goals, new if do in ("create", "apply") else {}, self._must_be_refused(step, goals))
+        return DesiredWebsite(goals, new if do in ("create", "apply") else {}, self._must_be_refused(step, goals))
 
     def _must_be_refused(self, step: Step, goals: Mapping[int, Goal]) -> str:
         if step.get("force") or step["do"] not in ("sync", "apply"):
@@ -388,7 +390,7 @@ class World:
         counts = [(deleted, websites, f"{deleted} of {websites} websites deleted")]
         # Lists in another form show fewer entries than they have.
         for name in LISTS if self.dialect.get("lists_as", "lines") in ("lines", "CR LF", "array") else ():
-            replaced = [one for one in compared if name in one[1].fields and one[1].mode(name) == "replace"]
+            replaced = [record for record in compared if name in record[1].fields and record[1].mode(name) == "replace"]
             shorter = [len(entries(one[name])) - len(goal.fields[name]) for one, goal in replaced]
             lost, total = sum(max(0, one) for one in shorter), sum(len(entries(one[name])) for one, _ in compared)
             counts.append((lost, total, f"{lost} of {total} entries of {name} lost"))
@@ -445,8 +447,8 @@ class World:
             elif what == "fault":
                 return ZooFault(**details[0])
             elif what == "stop":
-                for one in operators[0]:
-                    one.on_kill()
+                for operator in operators[0]:
+                    operator.on_kill()
             elif what == "kill":
                 self._is_forked.wait(10)
                 is_killed = True
@@ -503,10 +505,10 @@ class World:
         allow_execute_in_this_thread()
         results: list[Any] = []
         try:
-            for one in operators:
+            for operator in operators:
                 if results and step.get("approved"):
-                    one.approved_digest = results[0]["digest"]
-                results.append(one.execute(context))
+                    operator.approved_digest = results[0]["digest"]
+                results.append(operator.execute(context))
         except Exception as error:  # every kind of error is red
             named = getattr(error, "failures", ())
             return Outcome(False, results, " ".join([*traceback.format_exception(error), *named]))
@@ -564,7 +566,7 @@ class World:
         """Do what somebody else does by hand: ``{"do": ..., "domain": ..., "field": ..., "value": ...}``."""
         do, domain, name, value = edit["do"], edit["domain"], edit.get("field", ""), edit.get("value")
         store = self.sandbox.store
-        edited = [one["id"] for one in self.sandbox.websites() if one["domain"] == domain][:1]
+        edited = [website["id"] for website in self.sandbox.websites() if website["domain"] == domain][:1]
         if do == "add":
             is_free = edit.get("twice") or not store.find(domain)
             edited = [self.sandbox.add_website(domain, **edit.get("settings", {}))["id"]] if is_free else []
@@ -588,13 +590,13 @@ class World:
 
     # The oracle
 
-    def _nothing_lost(self, step: Step, wanted: Wanted, outcome: Outcome) -> None:
+    def _nothing_lost(self, step: Step, wanted: DesiredWebsite, outcome: Outcome) -> None:
         """Green is true, and nothing of others is lost; red is safe."""
         ruined: list[str] = []
         for website_id, record in self.before.items():
             goal, now, name = wanted.goals.get(website_id, Goal()), self.after.get(website_id), record["domain"]
             edits = self._edits_of(website_id)
-            renamed = [one for one in edits if one.do == "rename"]
+            renamed = [edit for edit in edits if edit.do == "rename"]
             if now is None:
                 # A prune also deletes a website whose new domain the list showed.
                 listed = max(self._numbers("list"), default=0)
@@ -607,7 +609,7 @@ class World:
             is_kept = not goal.delete or not outcome.is_green or edits or self._says_gone(step)
             assert is_kept, f"{name} is still there after a green delete"
             # What was away for a moment may not have been in the list.
-            was_away = any(one.do in _COMING for one in edits)
+            was_away = any(edit.do in _COMING for edit in edits)
             wrong = []
             for one in FIELDS:
                 if one in LISTS and self.dialect.get("lists_as") == "null" and "updates" in self.dialect:
@@ -657,8 +659,8 @@ class World:
 
     def _typed(self, edits: Sequence[Edit]) -> tuple[set[str], set[str], set[str]]:
         """Return the lines that others typed, those that they removed, and those that have to be kept."""
-        typed, untyped = ({one.value for one in edits if one.do == do} for do in ("type", "untype"))
-        kept = {one.value for one in edits if one.do == "type" and not self._may_be_overwritten(one)} - untyped
+        typed, untyped = ({edit.value for edit in edits if edit.do == do} for do in ("type", "untype"))
+        kept = {edit.value for edit in edits if edit.do == "type" and not self._may_be_overwritten(edit)} - untyped
         return typed, untyped, kept
 
     def _not_found(self, step: Step) -> int:
@@ -704,7 +706,7 @@ class World:
         following = [one.operation for one in self._served[edit.at - 1 :] if one.path.endswith(f"/{edit.website_id}")]
         return following[:1] in (["update"], ["delete"])
 
-    def _new_ones(self, step: Step, wanted: Wanted, outcome: Outcome) -> None:
+    def _new_ones(self, step: Step, wanted: DesiredWebsite, outcome: Outcome) -> None:
         """No duplicates, and each new website is one that was asked for."""
         by_others = {edit.website_id for edit in self.edits if edit.do in ("add", "rename")}
         new = [record for one, record in self.after.items() if one not in self.before and one not in by_others]
@@ -717,7 +719,7 @@ class World:
             same = [one for one in self.after.values() if _key(one["domain"]) == domain]
             # Whatever is there when it is created has to be seen.
             seen = max([*self._numbers("list"), *self._numbers("create", domain)], default=0)
-            late = [one.website_id for one in self.edits if one.do in _COMING and one.at > seen]
+            late = [edit.website_id for edit in self.edits if edit.do in _COMING and edit.at > seen]
             assert len(same) <= 1 or any(one["id"] in late for one in same), (
                 f"green, and two websites of {domain}: {same}"
             )
@@ -796,8 +798,8 @@ class World:
         table = self.tables[goal.do, name]
         scopes = {"*", _key(record["domain"])}
         others = [one for (do, field), one in self.tables.items() if field == name and do != goal.do]
-        spared = {key for one in others for scope, key in one.has if scope in scopes}
-        maybe_spared = {key for one in others for scope, key in one.maybe_has if scope in scopes}
+        spared = {key for other in others for scope, key in other.has if scope in scopes}
+        maybe_spared = {key for other in others for scope, key in other.maybe_has if scope in scopes}
         must = {key for scope, key in table.known if scope in scopes} - maybe_spared
         may = {key for scope, key in table.maybe_known if scope in scopes} - spared
         return must, may

@@ -26,7 +26,7 @@ def test_every_pin_of_a_tool_has_hashes(tools: str) -> None:
         requirement, *hashes = pin.split("--hash=")
         assert re.fullmatch(r"==[^*]+", str(Requirement(requirement.replace("\\", "").strip()).specifier))
         assert hashes
-        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}[\s\\]*", one) for one in hashes)
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}[\s\\]*", hashe) for hashe in hashes)
 
 
 def test_no_tool_is_installed_without_its_hash() -> None:

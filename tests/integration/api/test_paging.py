@@ -389,7 +389,7 @@ NOT_DELETED: list[Record] = [
 
 
 def records(size: int, deleted: Iterable[int], mark: Record, **fields: Any) -> list[Record]:
-    return [{**one, **(mark if one["id"] in deleted else {})} for one in rows(*range(1, size + 1), **fields)]
+    return [{**row, **(mark if row["id"] in deleted else {})} for row in rows(*range(1, size + 1), **fields)]
 
 
 def stored_service(stored: list[Record], **meta: Any) -> Callable[..., bytes]:

@@ -158,7 +158,7 @@ def applied(run_dag: RunDag, blocks: Callable[[str, str], list[str]]) -> Callabl
     """Run the DAG of the page with what the workflow has sent to Airflow."""
 
     def run(repository: Repository) -> DagOutcome:
-        [code] = [one for one in blocks("websites_in_git", "python") if "DAG(" in one]
+        [code] = [block for block in blocks("websites_in_git", "python") if "DAG(" in block]
         file = repository.state / "websites_in_git.py"
         file.write_text(code.replace("s3://analytics-state", str(repository.state)))
         dag: DAG = runpy.run_path(str(file))["dag"]

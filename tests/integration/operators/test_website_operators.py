@@ -126,7 +126,7 @@ def test_update(sandbox: SandboxServer, page_password: str, monkeypatch: pytest.
         {"favorite": False},
         {"favorite": False, "exclude_ips": []},
     ]
-    done = [run(UpdateWebsiteOperator, **{"website_id": 1, **one}) for one in changes]
+    done = [run(UpdateWebsiteOperator, **{"website_id": 1, **change}) for change in changes]
     assert sent(sandbox, "update") == [
         {"email": "1"},
         {"privacy": "2", "password": page_password},

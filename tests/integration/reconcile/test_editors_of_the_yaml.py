@@ -17,7 +17,7 @@ from reconciling import Night
 from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.reconcile import yaml_values
-from airflow_provider_analytics.reconcile.maintained import Listed, read_list, together
+from airflow_provider_analytics.reconcile.maintained import EntryList, read_list, together
 from airflow_provider_analytics.reconcile.websites_file import parse_websites, parse_websites_files
 from airflow_provider_analytics.storage import MAX_TEXT_BYTES
 
@@ -121,7 +121,7 @@ def wrong_names(number: int) -> Any:
         pytest.param(wrong_names, id="wrong names"),
         pytest.param(lambda number: parse(groups(1_500 * number, 1, "10.0.{}.{}")), id="groups of a website"),
         pytest.param(
-            lambda number: together([Listed(lines={"": ("# a",)})] * 20_000 * number), id="lists with comments"
+            lambda number: together([EntryList(lines={"": ("# a",)})] * 20_000 * number), id="lists with comments"
         ),
         pytest.param(
             lambda number: read_list("x", [{"comment": "a"}] * 20_000 * number, Addresses(), managed=False),

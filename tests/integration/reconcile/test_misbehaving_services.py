@@ -395,4 +395,4 @@ def test_first_create_and_first_delete_are_verified_before_the_others(night: Nig
     for operation in ("create", "delete"):
         first, second, *_ = [number for number, one in enumerate(requests) if one.operation == operation]
         reads = requests[first + 1 : second]
-        assert any(one.operation == "list" or one.path == requests[first].path for one in reads)
+        assert any(read.operation == "list" or read.path == requests[first].path for read in reads)

@@ -21,7 +21,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow_provider_analytics.operators import state
 from airflow_provider_analytics.reconcile.exclusions import ExclusionList
 from airflow_provider_analytics.reconcile.lists import KEPT_DAYS, Identity
-from airflow_provider_analytics.reconcile.maintained import Listed
+from airflow_provider_analytics.reconcile.maintained import EntryList
 
 DOMAINS = ("a.example", "b.example", "c.example")
 #: Both lists share all of these; people type them, too.
@@ -59,13 +59,13 @@ class World:
         self.runs += 1
         self.now += timedelta(seconds=1)
         wanted = self.wanted[name]
-        per_website = {domain: Listed.of(tuple(entries)) for domain, entries in wanted.items() if domain != "*"}
+        per_website = {domain: EntryList.of(tuple(entries)) for domain, entries in wanted.items() if domain != "*"}
         source = ExclusionList(
-            "exclude_ips", "managed", Listed.of(tuple(wanted["*"])), per_website=per_website, allow_no_match=True
+            "exclude_ips", "managed", EntryList.of(tuple(wanted["*"])), per_website=per_website, allow_no_match=True
         )
         file = state.ListFile(self.folder, Identity("https://stats.example.com", "1", name))
         context: Any = {"ti": SimpleNamespace(dag_id="dag", run_id=f"run {self.runs}", task_id=name)}
-        tables = file.noting(source.scopes, {}, context)
+        tables = file.with_run(source.scopes, {}, context)
         yield None
         try:
             file.write(tables)

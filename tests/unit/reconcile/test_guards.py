@@ -22,8 +22,8 @@ def lists_after(sources: dict[str, EntrySource], remaining: list[str]) -> Lists:
     rows = {"exclude_ips": {EVERYWHERE: sources}}
     now = {"exclude_ips": {EVERYWHERE: {entry: sources[entry] for entry in remaining}}}
     yesterday = NOW - timedelta(days=1)
-    before = Table(Identity("https://stats.example.com", "1", "office")).noting(rows, {}, RUN, yesterday.date())
-    return Lists(before, before.noting(now, {}, RUN, NOW.date()), (), NOW.date(), now, RUN)
+    before = Table(Identity("https://stats.example.com", "1", "office")).with_run(rows, {}, RUN, yesterday.date())
+    return Lists(before, before.with_run(now, {}, RUN, NOW.date()), (), NOW.date(), now, RUN)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Identity, Lists, Run, Table
-from airflow_provider_analytics.reconcile.maintained import EntrySource, Resolved
+from airflow_provider_analytics.reconcile.maintained import EntrySource, Resolution
 
 OFFICE = Identity("https://stats.example.com", "1", "office")
 VPN = replace(OFFICE, list="vpn")
@@ -33,14 +33,14 @@ def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE
     before = table = Table(identity)
     for number, scopes in enumerate(nights, 1 - len(nights)):
         at = TODAY + number * timedelta(days=days)
-        before, table = table, table.noting(scopes, {}, replace(RUN, began=at), at.date())
+        before, table = table, table.with_run(scopes, {}, replace(RUN, began=at), at.date())
     return Lists(before, table, (), TODAY.date(), nights[-1], RUN)
 
 
 @pytest.mark.parametrize(("days", "is_there"), [(90, True), (91, False)])
 def test_what_left_is_forgotten_after_90_days(days: int, is_there: bool) -> None:
     left = after(ips(everywhere="1.1.1.1"), ips(everywhere=""))
-    later = left.table.noting(ips(everywhere=""), {}, RUN, TODAY.date() + timedelta(days=days))
+    later = left.table.with_run(ips(everywhere=""), {}, RUN, TODAY.date() + timedelta(days=days))
     assert ("1.1.1.1" in later.rows["exclude_ips"][EVERYWHERE]) is is_there
 
 
@@ -118,7 +118,7 @@ ROWS = st.dictionaries(
 )
 
 
-@given(rows=ROWS, names=st.dictionaries(TEXTS, st.builds(Resolved, st.tuples(TEXTS), st.just(TODAY))))
+@given(rows=ROWS, names=st.dictionaries(TEXTS, st.builds(Resolution, st.tuples(TEXTS), st.just(TODAY))))
 def test_a_table_is_read_as_it_was_written(rows: Any, names: Any) -> None:
     table = Table(OFFICE, rows, names, RUN)
     assert Table.parse(table.render(), "x").checked(OFFICE, "x") == table
