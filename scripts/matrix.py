@@ -197,7 +197,7 @@ def read(report: Path) -> Result:
             how = "failed"
         result.counts[case.get("classname", "").removeprefix("tests.").partition(".")[0]][how] += 1
         if how == "passed":
-            result.samples |= {one.get("value", "") for one in case.iter("property") if one.get("name") == "sample"}
+            result.samples |= {item.get("value", "") for item in case.iter("property") if item.get("name") == "sample"}
     return result
 
 

@@ -327,7 +327,7 @@ def _is_json_list(text: str) -> bool:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, list) and all(isinstance(one, str) for one in found)
+    return isinstance(found, list) and all(isinstance(item, str) for item in found)
 
 
 @functools.lru_cache(maxsize=1 << 16)

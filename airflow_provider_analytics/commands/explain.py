@@ -77,7 +77,7 @@ def find_entries(
 
     present: Counter[tuple[str, str]] = Counter()
     for record in records or ():
-        present.update((name, one) for name in LINE_FIELDS for one in entries_of(name, record))
+        present.update((name, item) for name in LINE_FIELDS for item in entries_of(name, record))
     known = set()
     services = {table.identity.service for table in tables}
     for table in tables:

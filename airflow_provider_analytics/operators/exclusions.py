@@ -50,7 +50,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if isinstance(per_website, Mapping) and any("{{" in str(one) or "{%" in str(one) for one in per_website):
+        if isinstance(per_website, Mapping) and any("{{" in str(item) or "{%" in str(item) for item in per_website):
             # Airflow renders the values of a dict, but not its keys.
             raise ValueError(
                 f"per_website={per_website!r} is not allowed: a template cannot be a key; allowed: a dict without "
@@ -260,7 +260,7 @@ def _resolved_names(lists: Sequence[EntryList], before: Mapping[str, Resolution]
     from airflow_provider_analytics.hooks.host_names import look_up_all
     from airflow_provider_analytics.reconcile.maintained import now, resolve
 
-    names = list(dict.fromkeys(name for one in lists for name in one.names))
+    names = list(dict.fromkeys(name for item in lists for name in item.names))
     if not names:
         return {}
     found, warnings = resolve(look_up_all(names), before, now())

@@ -228,7 +228,7 @@ def _report_expiry(parts: Mapping[str, Sequence[EntryList]]) -> dict[str, Any]:
     """
     from airflow_provider_analytics.reconcile.maintained import now
 
-    lists = [one for listed in parts.values() for one in listed]
+    lists = [item for listed in parts.values() for item in listed]
     expired = [item for listed in lists for item in listed.expired.items()]
     expiring = [item for listed in lists for item in listed.expiring(now().date()).items()]
     report: dict[str, Any] = {}

@@ -439,7 +439,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
             records, origin = self._read_snapshot(hook) if self.base_path else self._read_current(hook)
             if selectors is not None:
                 chosen, unmatched = select(records, selectors)
-                raise_unmatched([f"websites: {one!r}" for one in unmatched])
+                raise_unmatched([f"websites: {item!r}" for item in unmatched])
                 records = [record for record in records if str(record["id"]) in chosen]
             text, omitted = export_websites(records, origin=origin, restore=bool(self.base_path))
             write_text(self.output_path, "output_path", text, PRIVATE)

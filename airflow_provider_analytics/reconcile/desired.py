@@ -32,7 +32,7 @@ MODES = ("merge", "replace", "managed")
 #: Characters of a line in an error.
 _MAX_LINE = 60
 #: Fields that can be set and that a record can contain.
-SETTABLE_FIELDS = tuple(one.name for one in WEBSITE_FIELDS if one.on_update and one.column)
+SETTABLE_FIELDS = tuple(item.name for item in WEBSITE_FIELDS if item.on_update and item.column)
 
 #: Returns the change of a website from its record, and from its record before the first update of this run, which is
 #: empty until then. None if nothing is to be changed.

@@ -85,8 +85,8 @@ def _warnings(lists: Lists, desired: Desired, compared: Sequence[Record]) -> lis
             before = {entry: row for entry, row in lists.before.entries_of(name, record).items() if entry in there}
             taken.update(there & listed if lists.before.run is None else ())
             plain, others = entries_of(name, record, plain=True), lists.kept(name, record)
-            gone = (one for one in lists.owned(name, record) if one in plain - listed and one in before)
-            again.update(one for one in gone if before[one].left)
+            gone = (item for item in lists.owned(name, record) if item in plain - listed and item in before)
+            again.update(item for item in gone if before[item].left)
             # Said once, when the entry leaves: the command why tells it later.
             leaving = {entry for entry in before if entry not in listed and not before[entry].left}
             kept.update(f"{entry} (list {others[entry]!r})" for entry in leaving if entry in others)
@@ -131,11 +131,11 @@ class PlanRun:
         record = {"id": change.website_id, "domain": change.domain}
         found: dict[str, dict[str, str]] = {}
         lists = self.desired.tables
-        for one in change.fields if lists else ():
-            rows = lists.table.entries_of(one.field, record) if lists else {}
-            keys = {line: LINE_FIELDS[one.field].key(line) for line in (*one.added, *one.removed)}
+        for item in change.fields if lists else ():
+            rows = lists.table.entries_of(item.field, record) if lists else {}
+            keys = {line: LINE_FIELDS[item.field].key(line) for line in (*item.added, *item.removed)}
             texts = {line: rows[key].text for line, key in keys.items() if key in rows and rows[key].text}
-            found |= {one.field: texts} if texts else {}
+            found |= {item.field: texts} if texts else {}
         return found
 
     def raise_unread(self) -> None:

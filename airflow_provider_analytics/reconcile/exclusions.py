@@ -61,10 +61,10 @@ class ExclusionList:
         Mapped tasks share a scope, and so do websites that are selected by id: all websites.
         """
         selected = self.websites or (EVERYWHERE,)
-        if self.is_part or any(one.isdigit() for one in selected):
+        if self.is_part or any(item.isdigit() for item in selected):
             selected = (EVERYWHERE,)
         exceptions = (*self.except_websites, *self.unmanage_websites)
-        scopes: dict[str, EntryList] = {scope_of(one, exceptions): self.entries for one in selected}
+        scopes: dict[str, EntryList] = {scope_of(item, exceptions): self.entries for item in selected}
         for selector, listed in self.per_website.items():
             scope = scope_of(selector, exceptions)
             scopes[scope] = together([scopes[scope], listed]) if scope in scopes else listed
@@ -98,7 +98,7 @@ class ExclusionList:
 
         def find(argument: str, selectors: Selectors, among: Sequence[Record]) -> set[str]:
             found, missing = select(among, selectors)
-            unmatched.extend(f"{argument}: {one!r}" for one in missing)
+            unmatched.extend(f"{argument}: {item!r}" for item in missing)
             selected.setdefault(argument, set()).update(found)
             return found
 

@@ -85,7 +85,7 @@ def _finding(lost: int, total: int, limit: float, what: str, worst: Sequence[str
     if not loses_too_much(lost, total, limit):
         return []
     problem = f"{lost:,} of {total:,} {what} ({lost / total:.0%}, allowed {limit:.0%})."
-    return [problem, *(f"- {one}" for one in worst[:_MAX_WORST])]
+    return [problem, *(f"- {item}" for item in worst[:_MAX_WORST])]
 
 
 def _deleted(plan: Plan, compared: Sequence[Record], limit: float) -> dict[str, list[str]]:
@@ -96,7 +96,7 @@ def _deleted(plan: Plan, compared: Sequence[Record], limit: float) -> dict[str, 
     if not deleted or limit == 1:
         return {}
     those = "The only website" if len(deleted) == 1 else f"All {len(deleted):,} websites"
-    return {"empty_list": [f"{those} would be deleted.", *(f"- {one}" for one in deleted[:_MAX_WORST])]}
+    return {"empty_list": [f"{those} would be deleted.", *(f"- {item}" for item in deleted[:_MAX_WORST])]}
 
 
 def _made_public(plan: Plan, kept: Sequence[Record], limit: float) -> list[str]:

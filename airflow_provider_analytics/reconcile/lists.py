@@ -240,8 +240,8 @@ class Table:
     def scopes_of(self, name: str, record: Record) -> tuple[str, ...]:
         """Return the scopes of a list field that a website is in."""
         scopes, (domain, website_id) = self.rows.get(name, {}), website_of(record)
-        exact = (one for one in (EVERYWHERE, domain_key(domain), website_id) if one in scopes)
-        others = (one for one in self._not_exact.get(name, ()) if _is_in(one, domain, website_id))
+        exact = (item for item in (EVERYWHERE, domain_key(domain), website_id) if item in scopes)
+        others = (item for item in self._not_exact.get(name, ()) if _is_in(item, domain, website_id))
         return tuple(dict.fromkeys((*exact, *others)))
 
     @cached_property

@@ -141,11 +141,11 @@ def together(lists: Sequence[EntryList]) -> EntryList:
     parts: dict[str, dict[str, EntrySource]] = {"sources": {}, "names": {}, "expired": {}}
     lines: dict[str, Entries] = {}
     last: list[str] = []
-    for one in lists:
-        lines |= one.lines
-        last += one.lines.get("", ())
+    for item in lists:
+        lines |= item.lines
+        last += item.lines.get("", ())
         for part, found in parts.items():
-            for key, source in getattr(one, part).items():
+            for key, source in getattr(item, part).items():
                 found[key] = source.beside(found.get(key))
     sources, names, expired = parts.values()
     gone = {one: source for one, source in expired.items() if one not in sources and one not in names}

@@ -32,10 +32,10 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selec
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
         raise refused(field, value, "a list of domains, globs and ids")
     selectors = []
-    for one in value:
-        if isinstance(one, bool) or not isinstance(one, (str, int)) or not str(one).strip():
-            raise refused(field, one, "a domain, a glob such as *.example.com, an id")
-        selectors.append(str(one).strip())
+    for item in value:
+        if isinstance(item, bool) or not isinstance(item, (str, int)) or not str(item).strip():
+            raise refused(field, item, "a domain, a glob such as *.example.com, an id")
+        selectors.append(str(item).strip())
     return tuple(selectors)
 
 

@@ -85,9 +85,9 @@ def _show_each(
             return None
 
     done = list(each(client, ids, work, verb, Breaker()))
-    failures = {one.item: reason_of(one.error) for one in done if one.error}
-    failures |= dict.fromkeys(set(ids) - {one.item for one in done}, NOT_TRIED)
-    return ReadResult({one.item: one.result for one in done if one.result is not None}, failures)
+    failures = {item.item: reason_of(item.error) for item in done if item.error}
+    failures |= dict.fromkeys(set(ids) - {item.item for item in done}, NOT_TRIED)
+    return ReadResult({item.item: item.result for item in done if item.result is not None}, failures)
 
 
 def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None) -> Websites:

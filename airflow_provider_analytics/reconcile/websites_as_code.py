@@ -101,8 +101,8 @@ class WebsitesAsCode:
                 else:
                     deleted_ids.add(website_id)
         names = [website_of(record)[0] for record in records]
-        idle = [one for one in self.protected if not any(matches(one, name) for name in names)]
-        warnings = [f"{one} is protected, but no website matches it" for one in idle]
+        idle = [item for item in self.protected if not any(matches(item, name) for name in names)]
+        warnings = [f"{item} is protected, but no website matches it" for item in idle]
         unlisted = [record for record in records if domain_key(website_of(record)[0]) not in self.by_domain]
         warnings += near_equals(unlisted, [website.domain for website in self.websites], ())
         return Desired(
@@ -137,8 +137,8 @@ class WebsitesAsCode:
                     f"{website.domain} does not exist, but {other} (id {found[other][0]}) does: the service may write "
                     f"the domain in this way. {advice}",
                 )
-            for one in found.get("", ()):
-                yield website.place, f"the record of website {one} has no domain: it may be {website.domain}"
+            for item in found.get("", ()):
+                yield website.place, f"the record of website {item} has no domain: it may be {website.domain}"
 
     def _protected(self, domain: str) -> str | None:
         """Return why a website that is not in the file is not deleted; None if it may be deleted."""
@@ -146,5 +146,5 @@ class WebsitesAsCode:
             check_key(domain)
         except ValueError:
             return "its domain is not allowed in a file"
-        found = next((one for one in self.protected if matches(one, domain)), None)
+        found = next((item for item in self.protected if matches(item, domain)), None)
         return f"{found} is protected" if found else None

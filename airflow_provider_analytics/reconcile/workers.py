@@ -163,7 +163,7 @@ class _Progress:
         """Log a line if there is more than one website, and the last line was another one."""
         self._logged_at, last, self._logged = time.monotonic(), self._logged, self._done
         if self._total > 1 and self._done != last:
-            numbers = (f"{one:,}" for one in (self._done, self._total, self._failed))
+            numbers = (f"{item:,}" for item in (self._done, self._total, self._failed))
             log.info("%s: %s of %s websites done, %s failed", self._verb, *numbers)
 
 

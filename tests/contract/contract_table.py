@@ -216,9 +216,9 @@ def render_tests() -> str:
     }
     for section, found in (ids | {"Not documented": [point.id for point in OPEN_POINTS]}).items():
         lines += [f"## {section}", "", "| Statement | Tests |", "|---|---|"]
-        for one in found:
-            tests = ", ".join(f"`{name}`" for name in TESTS[one])
-            lines.append(f"| {one} | {tests} |")
+        for item in found:
+            tests = ", ".join(f"`{name}`" for name in TESTS[item])
+            lines.append(f"| {item} | {tests} |")
         lines.append("")
     return "\n".join(lines)
 

@@ -118,7 +118,7 @@ NO_LINES: list[Any] = [
     "None",
     "a,b",
     7,
-    *([one] for one in ("a\nb", "", 7, "a\u2028b", "a b")),
+    *([item] for item in ("a\nb", "", 7, "a\u2028b", "a b")),
 ]
 #: Field to the message, and values that are refused.
 REFUSED: dict[str, tuple[str, list[Any]]] = {

@@ -503,7 +503,7 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _as_text(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_as_text(one) for one in value]
+        return [_as_text(item) for item in value]
     return str(value) if type(value) is int else value
 
 

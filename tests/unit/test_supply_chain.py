@@ -45,7 +45,7 @@ def floors() -> dict[str, str]:
     found = {}
     for text in project["dependencies"]:
         requirement = Requirement(text)
-        [lowest] = [one.version for one in requirement.specifier if one.operator == ">="]
+        [lowest] = [item.version for item in requirement.specifier if item.operator == ">="]
         found[str(canonicalize_name(requirement.name))] = lowest
     return found
 

@@ -275,7 +275,7 @@ def test_ids_of_any_kind_are_told_apart(ids: list[int | str], data: st.DataObjec
     def fetch(query: Query) -> Page:
         at, size = int(query.get("page", "1")) - 1, int(query["per_page"])
         found = shown if query["sort"] == "desc" else shown[::-1]
-        return Page([{"id": one} for one in found[at * size : (at + 1) * size]], len(shown), at + 1)
+        return Page([{"id": item} for item in found[at * size : (at + 1) * size]], len(shown), at + 1)
 
     shown = ids
     assert [row["id"] for row in Listing(fetch, {"per_page": "10"})] == ids

@@ -37,7 +37,7 @@ FORGED = "a\nERROR forged\r\x1b[31m\u202egpj\u200b\u2066\xad\x00\u2028b"
 
 def shows_as_it_is(text: str) -> list[str]:
     """Return the characters that would change what a log, a terminal or a page shows."""
-    return sorted({one for one in text if one != "\n" and not one.isprintable()})
+    return sorted({item for item in text if item != "\n" and not item.isprintable()})
 
 
 RECORD = {

@@ -243,7 +243,7 @@ def test_packages_are_installed_by_hashes_from_your_index_where_there_is_no_key(
     calls = [json.loads(line) for line in (repository.state / "calls").read_text().splitlines()]
     [install] = [call for call in calls if call[0] == "pip-of-the-test"]
     assert {"--require-hashes", "--only-binary=:all:", "--index-url=https://pypi.example.com/simple"} <= set(install)
-    assert [one for one in install[1:] if not one.startswith("--")] == ["install"]
+    assert [item for item in install[1:] if not item.startswith("--")] == ["install"]
     assert "--requirement=ci/requirements.txt" in install
     environment = (repository.state / "environment of pip").read_text().splitlines()
     assert "PATH" in environment

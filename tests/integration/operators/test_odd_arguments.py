@@ -83,7 +83,7 @@ ODD: dict[str, Callable[[], Any]] = {
     "path": lambda: PurePosixPath("a/b"),
     "class": lambda: Anything,
     "object": Anything,
-    "generator": lambda: (one for one in (None, 1)),
+    "generator": lambda: (item for item in (None, 1)),
 }
 
 

@@ -106,5 +106,5 @@ def test_a_full_disk_is_named_and_the_log_has_what_the_audit_trail_has_not(
     said = [
         record.getMessage() for record in caplog.records if record.getMessage().startswith("Not in the audit trail: ")
     ]
-    named = {str(json.loads(one.partition(": ")[2])["website_id"]) for one in said}
+    named = {str(json.loads(item.partition(": ")[2])["website_id"]) for item in said}
     assert named >= set(changed(night))

@@ -140,9 +140,9 @@ class World:
                 one = chance.choice(self.running)
                 if chance.random() < 0.05 or not self.advance(one[1]):
                     self.running.remove(one)
-        for one in hung:  # what it read is of last night
-            if self.advance(one[1]):
-                self.running.append(one)
+        for item in hung:  # what it read is of last night
+            if self.advance(item[1]):
+                self.running.append(item)
         if chance.random() < 0.4:
             domain, entry = chance.choice(DOMAINS), chance.choice(ENTRIES)
             there = [line for line in self.service[domain].splitlines() if line.partition(" ")[0] != entry]
@@ -153,8 +153,8 @@ class World:
             self.service[domain] = lines
         self.now += timedelta(days=chance.choice((1, 1, 1, 3)))
         limit = self.now - timedelta(days=ORPHAN_DAYS)
-        self.running = [one for one in self.running if one[0] >= limit]
-        self.late = [one for one in self.late if one[0] >= limit]
+        self.running = [item for item in self.running if item[0] >= limit]
+        self.late = [item for item in self.late if item[0] >= limit]
 
     def check(self) -> list[str]:
         """Return what is wrong after two whole runs of each list."""

@@ -297,8 +297,8 @@ def test_a_part_is_synced_with_the_fewest_requests_and_its_own_list(night: Night
     # Shown to plan, right before the update, and to check; two that are changed alone are checked twice.
     assert night.operations == {"account": 1, "list": 1, "show": 11, "update": 3}
     night.managed("198.18.7.2", websites=[1, 2, 3])
-    assert ["198.18.7.2" in (one or "") for one in night.lists()] == [True] * 3 + [False] * 937
-    assert not [one for one in night.lists() if PART in (one or "")]
+    assert ["198.18.7.2" in (item or "") for item in night.lists()] == [True] * 3 + [False] * 937
+    assert not [item for item in night.lists() if PART in (item or "")]
 
 
 @pytest.mark.parametrize("then", [None, 429, 409, 422, 503], ids=lambda status: f"then {status}")

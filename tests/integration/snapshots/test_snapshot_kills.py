@@ -71,7 +71,7 @@ def read_as_documented(base: Path) -> str | None:
         except FileNotFoundError:
             continue  # replaced meanwhile: read the manifest again
         assert [hashlib.sha256(content).hexdigest() for content in contents] == [
-            one["sha256"] for one in manifest["files"]
+            item["sha256"] for item in manifest["files"]
         ]
         rows = [json.loads(line) for content in contents for line in content.splitlines()]
         assert len(rows) == len({row["id"] for row in rows}) == manifest["count"]

@@ -128,7 +128,7 @@ def test_equal_rows_of_a_thousand_websites_stand_once() -> None:
     source = EntrySource("it@example.com", date(2027, 1, 31), "office Berlin")
     scopes = {f"{number}.example": {"1.1.1.1": source, "2.2.2.2": source} for number in range(1000)}
     text = after({"exclude_ips": scopes}).table.render()
-    assert [text.count(one) for one in ("it@example.com", '"1.1.1.1"', '"7.example"')] == [1, 1, 1]
+    assert [text.count(item) for item in ("it@example.com", '"1.1.1.1"', '"7.example"')] == [1, 1, 1]
 
 
 TABLE = json.loads(after(ips(everywhere="1.1.1.1")).table.render())

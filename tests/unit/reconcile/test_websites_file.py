@@ -71,7 +71,7 @@ def test_websites_override_groups_and_groups_override_defaults() -> None:
             "exclude_ips": (),
         },
     }
-    assert next(one.compared for one in parse(FILE).websites) == ["privacy", "exclude_ips"]
+    assert next(item.compared for item in parse(FILE).websites) == ["privacy", "exclude_ips"]
 
 
 def test_every_problem_is_reported_with_its_line() -> None:
@@ -129,7 +129,7 @@ def website(settings: str) -> str:
         (website("exclude_ips: [{entry: 1.1.1.1, until: 2027-01-31}]"), '"until": "2027-01-31"} has a last day'),
         (website("exclude_ips: [1:2:3:4:5:6:7:8]"), r"exclude_ips=\d+ is not allowed; allowed: text, in quotes if"),
         (website("exclude_ips: [10.0.0.0/24]"), "is a network"),
-        *((website(f"exclude_ips: {one}"), r"write \[\] to clear the list") for one in ("['']", "''", "['# c']")),
+        *((website(f"exclude_ips: {item}"), r"write \[\] to clear the list") for item in ("['']", "''", "['# c']")),
     ],
 )
 def test_files_that_cannot_be_read(text: str, message: str) -> None:
