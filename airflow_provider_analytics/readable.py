@@ -156,7 +156,7 @@ def _forms(secret: str) -> set[str]:
         quote_plus(secret, errors="replace"),
         *(quote(secret, safe=safe, errors="replace") for safe in ("", "/", "!'()*~")),
         *in_json,
-        *(one.replace("/", "\\/") for one in in_json),  # as PHP does
+        *(item.replace("/", "\\/") for item in in_json),  # as PHP does
         in_html,
         in_html.replace("&#x27;", "&#039;"),  # as PHP does
         *(base64.b64encode(pair.encode("utf-8", "replace")).decode().rstrip("=") for pair in pairs),

@@ -170,7 +170,7 @@ def make_directory(directory: StoragePath, mode: int = SHARED) -> None:
     """
     if mode == PRIVATE and is_local(directory):
         folder = Path(directory.path)
-        for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+        for missing in reversed([item for item in (folder, *folder.parents) if not item.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
     elif not OBJECT_STORES.intersection(_protocols(directory)):
         directory.fs.makedirs(directory.path, exist_ok=True)
@@ -188,7 +188,7 @@ def _entries(directory: StoragePath) -> dict[str, Mapping[str, Any]]:
         found = directory.fs.ls(directory.path, detail=True)
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    return {str(one["name"]).rstrip("/").rsplit("/", 1)[-1]: one for one in found}
+    return {str(item["name"]).rstrip("/").rsplit("/", 1)[-1]: item for item in found}
 
 
 def names_below(directory: StoragePath, *, with_subfolders: bool = True) -> list[str]:

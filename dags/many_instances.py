@@ -38,6 +38,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Param, dag
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator, snapshot_asset
 
+#: Safety checks that a run can override.
+GUARDS = ["fewer_websites", "missing_fields", "other_source", "empty_list", "entries_lost"]
 #: Folder of all files, with one per instance: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
@@ -89,10 +91,8 @@ DRY_RUN = (
         "override_guards": Param(
             [],
             type=["array", "null"],
-            items={
-                "type": "string",
-                "enum": ["fewer_websites", "missing_fields", "other_source", "empty_list", "entries_lost"],
-            },
+            items={"type": "string", "enum": GUARDS},
+            examples=GUARDS,  # for a drop-down
             description="Safety checks of the selected instances to override in this run",
         ),
     },
@@ -107,14 +107,14 @@ def many_instances():
             conn_ids = json.loads(listed)
         except json.JSONDecodeError:
             conn_ids = listed
-        is_array = isinstance(conn_ids, list) and all(isinstance(one, str) for one in conn_ids)
+        is_array = isinstance(conn_ids, list) and all(isinstance(website_id, str) for website_id in conn_ids)
         if not is_array or not conn_ids:
             raise AirflowFailException(
                 f"The Variable analytics_instances is {listed!r}; allowed: a JSON array of the ids of connections, "
                 'such as ["client_a", "client_b"]'
             )
-        wrong = [one for one in conn_ids if not re.fullmatch(CONNECTION_ID, one)]
-        twice = [one for one, number in Counter(one.lower() for one in conn_ids).items() if number > 1]
+        wrong = [website_id for website_id in conn_ids if not re.fullmatch(CONNECTION_ID, website_id)]
+        twice = [one for one, number in Counter(website_id.lower() for website_id in conn_ids).items() if number > 1]
         if wrong or twice:
             raise AirflowFailException(
                 f"The ids of connections {', '.join(wrong + twice)} are not allowed; allowed: each once, whatever its "

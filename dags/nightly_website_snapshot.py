@@ -21,6 +21,8 @@ from airflow_provider_analytics.operators.snapshots import (
     SnapshotWebsitesOperator,
 )
 
+#: Safety checks that a run can override.
+GUARDS = ["fewer_websites", "other_source", "missing_fields", "clock_skew", "newer_version"]
 #: Folder of the snapshots: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
@@ -42,8 +44,8 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
         "override_guards": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
-            items={"type": "string"},
-            examples=["fewer_websites", "other_source", "missing_fields", "clock_skew", "newer_version"],
+            items={"type": "string", "enum": GUARDS},
+            examples=GUARDS,  # for a drop-down
             description="Safety checks to override in this run",
         ),
         "prune": Param(False, type="boolean", description="Remove old snapshots"),

@@ -19,6 +19,8 @@ from airflow.providers.common.compat.sdk import Param, dag, task
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
+#: Safety checks that a run can override.
+GUARDS = ["empty_list", "entries_lost"]
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
@@ -49,7 +51,8 @@ DRY_RUN = (
         "override_guards": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
-            items={"type": "string", "enum": ["empty_list", "entries_lost"]},
+            items={"type": "string", "enum": GUARDS},
+            examples=GUARDS,  # for a drop-down
             description="Safety checks to override in this run",
         ),
     },

@@ -22,6 +22,8 @@ from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureEx
 
 from airflow_provider_analytics.operators import task_groups
 
+#: Safety checks that a run can override.
+GUARDS = ["many_deleted", "empty_list", "entries_lost", "made_public"]
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
@@ -37,7 +39,8 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
         "override_guards": Param(
             [],
             type=["array", "null"],
-            items={"type": "string", "enum": ["many_deleted", "empty_list", "entries_lost", "made_public"]},
+            items={"type": "string", "enum": GUARDS},
+            examples=GUARDS,  # for a drop-down
             description="Safety checks to override in this run; the approver decides",
         ),
     },

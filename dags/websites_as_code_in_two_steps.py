@@ -23,14 +23,17 @@ from airflow.providers.common.compat.sdk import Param, dag
 
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
 
+#: Safety checks that a run can override.
+GUARDS = ["many_deleted", "empty_list", "entries_lost", "made_public"]
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
-ACCEPT = Param(
+OVERRIDE_GUARDS = Param(
     [],
     type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
-    items={"type": "string", "enum": ["many_deleted", "empty_list", "entries_lost", "made_public"]},
+    items={"type": "string", "enum": GUARDS},
+    examples=GUARDS,  # for a drop-down
     description="Safety checks to override in this run; the approver decides",
 )
 FILES = {
@@ -51,7 +54,7 @@ SETTINGS = {
 @dag(
     **SETTINGS,
     description="Plan the changes that make the websites match a file; send nothing",
-    params={"override_guards": ACCEPT},
+    params={"override_guards": OVERRIDE_GUARDS},
 )
 def plan_websites():
     PlanWebsitesOperator(task_id="plan", **FILES)
@@ -61,7 +64,7 @@ def plan_websites():
     **SETTINGS,
     description="Apply the approved plan of plan_websites",
     params={
-        "override_guards": ACCEPT,
+        "override_guards": OVERRIDE_GUARDS,
         "approved_digest": Param(
             type="string", pattern="^[0-9a-f]{64}$", description="Digest of the plan, from the log of plan_websites"
         ),

@@ -181,7 +181,7 @@ def policy() -> Iterator[str]:
 
 def _type(schema: Mapping[str, Any]) -> str:
     if "anyOf" in schema:
-        return " or ".join(_type(one) for one in schema["anyOf"])
+        return " or ".join(_type(item) for item in schema["anyOf"])
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -192,14 +192,14 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 def _allowed(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
-        return ", ".join(f"`{one}`" for one in schema["enum"])
+        return ", ".join(f"`{item}`" for item in schema["enum"])
     if "const" in schema:
         return f"`{_text(schema['const'])}`"
     if "items" in schema and "enum" in schema["items"]:
         return f"a list of {_allowed(schema['items'])}"
     types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
     names = {"array": "a list", "string": "text", "boolean": "`true` or `false`", "object": "a mapping"}
-    return " or ".join(known(names, one, "_allowed in scripts/generate.py") for one in types if one != "null")
+    return " or ".join(known(names, type_, "_allowed in scripts/generate.py") for type_ in types if type_ != "null")
 
 
 def metrics() -> Iterator[str]:

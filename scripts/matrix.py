@@ -197,7 +197,7 @@ def read(report: Path) -> Result:
             how = "failed"
         result.counts[case.get("classname", "").removeprefix("tests.").partition(".")[0]][how] += 1
         if how == "passed":
-            result.samples |= {one.get("value", "") for one in case.iter("property") if one.get("name") == "sample"}
+            result.samples |= {item.get("value", "") for item in case.iter("property") if item.get("name") == "sample"}
     return result
 
 
@@ -241,7 +241,7 @@ def render(results: Mapping[Cell, Result]) -> Iterator[str]:
         if result.problem:
             yield f"| {name} | {cell.python} | not run: {result.problem} | | | | |"
             continue
-        for sample in (one for one in SAMPLES if one not in result.samples):
+        for sample in (sample for sample in SAMPLES if sample not in result.samples):
             not_run.setdefault(sample, {})[cell.airflow] = None
         columns = [in_words(result.counts[suite]) for suite in SUITES]
         ran = f"{len(result.samples)} of {len(SAMPLES)}"

@@ -105,7 +105,7 @@ def _keys(value: Any) -> Iterator[str]:
     for key, inner in value.items():
         yield key
         if isinstance(inner, Mapping) and key not in ("website", "account"):
-            yield from (f"{key}.{one}" for one in inner if not str(one).isdigit())
+            yield from (f"{key}.{item}" for item in inner if not str(item).isdigit())
 
 
 def names() -> Iterator[str]:
@@ -155,7 +155,7 @@ def commands_of_the_shell() -> Iterator[str]:
     for name in commands.COMMANDS:
         parser = argparse.ArgumentParser(add_help=False, epilog="")
         importlib.import_module(f"{PACKAGE}.commands.{name}").add_arguments(parser)
-        found = [(one.option_strings or [one.dest.upper()])[-1] for one in parser._actions]
+        found = [(action.option_strings or [action.dest.upper()])[-1] for action in parser._actions]
         yield f"airflow-provider-analytics {name} {' '.join(found)}"
 
 
@@ -177,11 +177,11 @@ def _operators() -> Iterator[type[Any]]:
 def _arguments(kind: type[Any]) -> Iterator[str]:
     """Yield the arguments of an operator that are not those of every Airflow task, sorted."""
     found: dict[str, inspect.Parameter] = {}
-    for one in reversed(kind.__mro__):
-        if one.__module__.startswith(PACKAGE) and "__init__" in vars(one):
+    for item in reversed(kind.__mro__):
+        if item.__module__.startswith(PACKAGE) and "__init__" in vars(item):
             found |= {
                 name: parameter
-                for name, parameter in inspect.signature(vars(one)["__init__"]).parameters.items()
+                for name, parameter in inspect.signature(vars(item)["__init__"]).parameters.items()
                 if parameter.kind is inspect.Parameter.KEYWORD_ONLY
             }
     for name, parameter in sorted(found.items()):

@@ -166,10 +166,12 @@ def _arguments(arguments: Mapping[str, str], defaults: Mapping[str, Any]) -> Ite
 def _defaults(found: Any) -> dict[str, Any]:
     """Return the default of each parameter that has one, also of those that a base class declares."""
     classes = reversed(found.__mro__) if inspect.isclass(found) else ()
-    functions = [vars(one)["__init__"] for one in classes if "__init__" in vars(one)] or [found]
-    parameters = [one for function in functions for one in signature_of(function).parameters.values()]
+    functions = [vars(class_)["__init__"] for class_ in classes if "__init__" in vars(class_)] or [found]
+    parameters = [parameter for function in functions for parameter in signature_of(function).parameters.values()]
     # Without classes and factories, which the description has; "no default" is a class, too.
-    return {one.name: one.default for one in parameters if not repr(one.default).startswith("<")}
+    return {
+        parameter.name: parameter.default for parameter in parameters if not repr(parameter.default).startswith("<")
+    }
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -189,7 +191,11 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 def _signature(function: Callable[..., Any]) -> list[str]:
     """Return a function's signature without types, and the type that it returns."""
     signature = signature_of(function)
-    parameters = [one.replace(annotation=one.empty) for one in signature.parameters.values() if one.name != "self"]
+    parameters = [
+        parameter.replace(annotation=parameter.empty)
+        for parameter in signature.parameters.values()
+        if parameter.name != "self"
+    ]
     arguments = str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
     arguments = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", arguments)
     whole = f"{function.__name__}{arguments} -> {signature.return_annotation}"

@@ -203,7 +203,7 @@ def sbom(release: Release) -> str:
     )
     document = json.loads(SBOM.read_text())
     components = document["components"]
-    unhashed = [one["name"] for one in components if '"SHA-256"' not in json.dumps(one)]
+    unhashed = [component["name"] for component in components if '"SHA-256"' not in json.dumps(component)]
     if unhashed or "file:" in SBOM.read_text():
         raise ReleaseError(f"the SBOM has a path of this machine, or no hash of {', '.join(unhashed)}")
     return f"{SBOM.relative_to(CHECKOUT)} is valid: {len(components)} components with hashes, by {PINS}"

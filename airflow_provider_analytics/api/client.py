@@ -104,7 +104,7 @@ class LookUp:
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteResult:
     """A website after a verified write.
 
     :param record: record that the service returns.
@@ -362,7 +362,7 @@ class AnalyticsClient:
     # Creating
 
     @_with_location
-    def ensure_website(self, domain: str, **settings: Unpack[CreateSettings]) -> Written:
+    def ensure_website(self, domain: str, **settings: Unpack[CreateSettings]) -> WriteResult:
         """Return the website of a domain; create it with these settings if it does not exist.
 
         The client reads the complete list before the create, and the newest websites after it. So it detects a second
@@ -386,10 +386,10 @@ class AnalyticsClient:
                 existing = self._find_new(domain, None, before.newest)  # another task created it
                 if existing is None:
                     raise
-        return Written(existing if _has_all_fields(existing) else self.get_website(existing["id"]), sent=False)
+        return WriteResult(existing if _has_all_fields(existing) else self.get_website(existing["id"]), sent=False)
 
     @_with_location
-    def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> Written:
+    def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> WriteResult:
         """Create a website, and verify it. The request is never sent twice.
 
         :raises AmbiguousWriteError: if the website may or may not have been created.
@@ -399,7 +399,7 @@ class AnalyticsClient:
         return self._create(check_domain(domain), fields.check_create(**settings), None)
 
     @_counted
-    def _create(self, domain: str, settings: Mapping[str, Any], before: LookUp | None) -> Written:
+    def _create(self, domain: str, settings: Mapping[str, Any], before: LookUp | None) -> WriteResult:
         """Create a website, and verify it. With ``before``, also verify that it is the only one of its domain."""
         expected = Expected.of_new(domain, settings)
         created = self.send_create(domain, settings)
@@ -416,7 +416,7 @@ class AnalyticsClient:
             comparison = expected.compare(row or {})
             if row is None or not _has_all_fields(row) or not comparison.is_as_expected:
                 comparison = self.verify(str(website_id), expected)
-            return Written(dict(comparison.record), comparison.unverified, comparison.unsent, created=True)
+            return WriteResult(dict(comparison.record), comparison.unverified, comparison.unsent, created=True)
         except AnalyticsError as error:
             error.created = website_id or ""
             raise
@@ -477,7 +477,7 @@ class AnalyticsClient:
     @_counted
     def update_website(
         self, website_id: int | str, *, expected_domain: str | None = None, **settings: Unpack[UpdateSettings]
-    ) -> Written:
+    ) -> WriteResult:
         """Change the given settings of a website, and verify that only these changed.
 
         If the website already has all settings, no update is sent.
@@ -514,7 +514,7 @@ class AnalyticsClient:
         if is_sent and comparison.unsent and comparison.other_domain is None:
             self._raise_unsent(comparison, attempts[-1].before)
         self._check(attempts[-1], comparison)
-        return Written(dict(comparison.record), comparison.unverified, comparison.unsent, sent=is_sent)
+        return WriteResult(dict(comparison.record), comparison.unverified, comparison.unsent, sent=is_sent)
 
     def change_website(
         self,
@@ -707,7 +707,7 @@ def other_domain(domain: str, record: Mapping[str, Any], advice: str = "") -> Do
 
 def duplicates(domain: str, website_ids: Iterable[str]) -> DomainError:
     """Return the error for several websites of a domain, of which none can be chosen."""
-    ids = sorted(website_ids, key=lambda one: (len(one), one))
+    ids = sorted(website_ids, key=lambda item: (len(item), item))
     problem = f"{len(ids)} websites have the domain {domain!r}: ids {', '.join(ids)}."
     remedy = "Give website_id, or delete all but one of them."
     return DomainError(problem, ids, remedy, permanent=True, before_retry="resolve the duplicates first")

@@ -33,7 +33,7 @@ def check_domain(domain: object) -> str:
     """
     if not isinstance(domain, str) or is_missing_text(domain):
         raise refused("domain", domain, _ALLOWED)
-    typographic = next((one for one in domain if _is_typographic(one)), None)
+    typographic = next((item for item in domain if _is_typographic(item)), None)
     if typographic is not None:
         raise refused("domain", domain, f"{_ALLOWED}; it has {typographic!r}, a typographic quote, dash or bracket")
     # UTS 46 maps other forms of a character, such as a full-width colon, to the one that services compare.

@@ -18,7 +18,7 @@ from airflow_provider_analytics.api.checks import one_of, refused, short_repr, t
 from airflow_provider_analytics.readable import is_plain, readable
 
 Entries = tuple[str, ...]
-Read = TypeVar("Read")
+Parsed = TypeVar("Parsed")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 #: Ways to handle a network: the interface documents single addresses only. With the last one, other texts are allowed.
@@ -204,7 +204,7 @@ class Addresses(EntryType):
         return match[1] + line[match.end() :]
 
 
-def each_line(argument: str, value: Any, read: Callable[[Any], Read], allowed: str) -> list[Read]:
+def each_line(argument: str, value: Any, read: Callable[[Any], Parsed], allowed: str) -> list[Parsed]:
     """Return the result of a function for each line of a list, or of a text with one entry per line.
 
     :param argument: name of the argument, for messages.
@@ -327,7 +327,7 @@ def _is_json_list(text: str) -> bool:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, list) and all(isinstance(one, str) for one in found)
+    return isinstance(found, list) and all(isinstance(item, str) for item in found)
 
 
 @functools.lru_cache(maxsize=1 << 16)

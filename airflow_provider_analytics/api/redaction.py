@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 def is_secret_key(name: str) -> bool:
     """Return whether Airflow would mask the value of a key: its name contains one of :data:`SENSITIVE_NAMES`."""
     normalized = _SEPARATORS.sub("_", name.strip().lower())
-    return any(one in normalized for one in SENSITIVE_NAMES)
+    return any(name in normalized for name in SENSITIVE_NAMES)
 
 
 def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:

@@ -225,7 +225,7 @@ class Settings:
         try:
             settings: Self = validate(given)
         except ValidationError as error:
-            problems = [_problem(one) for one in error.errors(include_url=False)]
+            problems = [_problem(item) for item in error.errors(include_url=False)]
             raise AnalyticsConfigError(problems, given.kwargs.get("source", "the connection")) from None
         return settings
 

@@ -575,7 +575,7 @@ def _may_be_repeated(error: AnalyticsError, method: str) -> bool:
 
 def _cause(error: BaseException) -> BaseException:
     """Return the innermost exception that urllib3 wrapped."""
-    while (inner := next((one for one in error.args if isinstance(one, BaseException)), error.__cause__)) is not None:
+    while (inner := next((arg for arg in error.args if isinstance(arg, BaseException)), error.__cause__)) is not None:
         error = inner
     return error
 

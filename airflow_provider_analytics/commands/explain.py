@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.conn_id:
         with connected(args.conn_id) as hook:
             records = hook.list_websites()
-            tables = [one for one in tables if one.identity.service == hook.client.base_url]
+            tables = [table for table in tables if table.identity.service == hook.client.base_url]
     rows = [list(map(readable, row)) for row in find_entries(tables, args.entry, records)]
     if rows:
         _print([[name.upper() for name in COLUMNS], *rows])
@@ -77,7 +77,7 @@ def find_entries(
 
     present: Counter[tuple[str, str]] = Counter()
     for record in records or ():
-        present.update((name, one) for name in LINE_FIELDS for one in entries_of(name, record))
+        present.update((name, item) for name in LINE_FIELDS for item in entries_of(name, record))
     known = set()
     services = {table.identity.service for table in tables}
     for table in tables:

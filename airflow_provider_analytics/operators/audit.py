@@ -132,8 +132,8 @@ class AuditTrail:
         head = {"action": change.action, "website_id": change.website_id, "domain": change.domain}
         sources = {name: {"sources": found} for name, found in self._sources_of(change).items()}
         lines = [
-            {**head, "field": one.field, "before": one.before, "after": one.after, **sources.get(one.field, {})}
-            for one in change.fields
+            {**head, "field": field.field, "before": field.before, "after": field.after, **sources.get(field.field, {})}
+            for field in change.fields
         ]
         self._write(lines or [head])
 

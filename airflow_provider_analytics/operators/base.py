@@ -72,7 +72,7 @@ class AnalyticsBaseOperator(ShortErrorsOperator):
     """
 
     #: The hook of the running try, and whether the try was killed before it had one.
-    _connected: Connected | None = None
+    _connected: HookSession | None = None
     _is_killed = False
 
     def __init__(
@@ -84,7 +84,7 @@ class AnalyticsBaseOperator(ShortErrorsOperator):
         super().__init__(**kwargs)
         self.analytics_conn_id = analytics_conn_id
 
-    def connected(self, context: Context) -> Connected:
+    def connected(self, context: Context) -> HookSession:
         """Return a context manager that provides a hook, and fails the task without a retry on a permanent error.
 
         :param context: context of the task, for the error of a guard, which says how to override the guard in this
@@ -92,7 +92,7 @@ class AnalyticsBaseOperator(ShortErrorsOperator):
         """
         with FailWithoutRetry():
             check_rendered_arguments(self)
-        self._connected = Connected(self.analytics_conn_id, context, getattr(self, "override_guards", ()))
+        self._connected = HookSession(self.analytics_conn_id, context, getattr(self, "override_guards", ()))
         if self._is_killed:
             self._is_killed = False
             self._connected.stop()
@@ -137,7 +137,7 @@ class FailWithoutRetry:
             raise without_frames(error) from None
 
 
-class Connected(FailWithoutRetry):
+class HookSession(FailWithoutRetry):
     """Context manager that provides a hook and closes it. After a stop, it always raises an error.
 
     :param analytics_conn_id: id of a connection of type ``analytics``.

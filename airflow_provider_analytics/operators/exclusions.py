@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_analytics.api.checks import flag, is_missing_text, one_of, refused, refused_together
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
-from airflow_provider_analytics.operators.reconciling import Prepared, ReconcilingOperator, account_of, result_of
+from airflow_provider_analytics.operators.reconciling import PlanInput, ReconcilingOperator, account_of, result_of
 from airflow_provider_analytics.readable import counted
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.reconcile.exclusions import ExclusionList
-    from airflow_provider_analytics.reconcile.maintained import Listed, Resolved
+    from airflow_provider_analytics.reconcile.maintained import EntryList, Resolution
 
 _FILTERS = ("search", "search_by", "favorite")
 
@@ -50,7 +50,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if isinstance(per_website, Mapping) and any("{{" in str(one) or "{%" in str(one) for one in per_website):
+        if isinstance(per_website, Mapping) and any("{{" in str(item) or "{%" in str(item) for item in per_website):
             # Airflow renders the values of a dict, but not its keys.
             raise ValueError(
                 f"per_website={per_website!r} is not allowed: a template cannot be a key; allowed: a dict without "
@@ -111,7 +111,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             self.log.warning("A guard refuses this plan: %s", result["guard_message"])
         return result
 
-    def prepare(self, hook: AnalyticsHook, context: Context) -> Prepared:
+    def prepare(self, hook: AnalyticsHook, context: Context) -> PlanInput:
         """Read the arguments and the tables."""
         override_guards = parse_guards(self.override_guards)
         source = self._source(allow_no_match="no_match" in override_guards)
@@ -147,14 +147,14 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             per_website={one: found.with_answers(resolved) for one, found in per_website.items()},
             is_part=getattr(ti, "map_index", -1) >= 0,
         )
-        lists = file.noting(source.scopes, resolved, context) if file else None
-        return Prepared(source, scope, folder, file, lists)
+        lists = file.with_run(source.scopes, resolved, context) if file else None
+        return PlanInput(source, scope, folder, file, lists)
 
     def _source(self, *, allow_no_match: bool) -> ExclusionList:
         """Return the websites that get the list, without its entries."""
         from airflow_provider_analytics.reconcile.desired import MODES
         from airflow_provider_analytics.reconcile.exclusions import ExclusionList
-        from airflow_provider_analytics.reconcile.maintained import Listed
+        from airflow_provider_analytics.reconcile.maintained import EntryList
         from airflow_provider_analytics.reconcile.selection import parse_selectors
 
         filters, selected = ({}, self.websites) if not isinstance(self.websites, Mapping) else (self.websites, None)
@@ -172,7 +172,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         return ExclusionList(
             self.field,
             self.default_mode if self.mode is None else one_of("mode", self.mode, MODES),
-            Listed(),
+            EntryList(),
             None if selected is None else parse_selectors("websites", selected),
             parse_selectors("except_websites", self.except_websites),
             unmanage_websites=parse_selectors("unmanage_websites", self.unmanage_websites),
@@ -180,7 +180,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             allow_no_match=allow_no_match,
         )
 
-    def _parse_lists(self, mode: str) -> tuple[Listed, dict[str, Listed]]:
+    def _parse_lists(self, mode: str) -> tuple[EntryList, dict[str, EntryList]]:
         """Return the list for all websites, and the lists per selector; raise all problems at once."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS
         from airflow_provider_analytics.reconcile.maintained import read_list
@@ -188,7 +188,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         per_website = _mapping("per_website", self.per_website)
         arguments = {self.field: self._list_value()}
         arguments |= {f"per_website[{one!r}]": entries for one, entries in per_website.items()}
-        parsed: list[Listed] = []
+        parsed: list[EntryList] = []
         problems = []
         for argument, value in arguments.items():
             try:
@@ -251,7 +251,7 @@ def _mapping(argument: str, value: Any) -> Mapping[str, Any]:
     return found
 
 
-def _resolved_names(lists: Sequence[Listed], before: Mapping[str, Resolved]) -> dict[str, Resolved]:
+def _resolved_names(lists: Sequence[EntryList], before: Mapping[str, Resolution]) -> dict[str, Resolution]:
     """Resolve the host names of lists.
 
     :param before: host name to its last resolution.
@@ -260,7 +260,7 @@ def _resolved_names(lists: Sequence[Listed], before: Mapping[str, Resolved]) -> 
     from airflow_provider_analytics.hooks.host_names import look_up_all
     from airflow_provider_analytics.reconcile.maintained import now, resolve
 
-    names = list(dict.fromkeys(name for one in lists for name in one.names))
+    names = list(dict.fromkeys(name for item in lists for name in item.names))
     if not names:
         return {}
     found, warnings = resolve(look_up_all(names), before, now())

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.state import ListFile
-    from airflow_provider_analytics.reconcile.engine import Planned
+    from airflow_provider_analytics.reconcile.engine import PlanRun
     from airflow_provider_analytics.reconcile.exclusions import ExclusionList
     from airflow_provider_analytics.reconcile.lists import Lists
-    from airflow_provider_analytics.reconcile.maintained import Listed
+    from airflow_provider_analytics.reconcile.maintained import EntryList
     from airflow_provider_analytics.reconcile.results import Outcome
     from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PlanInput:
     """The desired state before the websites are read.
 
     :param source: the list, or the file.
@@ -79,7 +79,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         self.override_guards = override_guards
         self.max_loss_fraction = max_loss_fraction
 
-    def prepare(self, hook: AnalyticsHook, context: Context) -> Prepared:
+    def prepare(self, hook: AnalyticsHook, context: Context) -> PlanInput:
         """Return the desired state before the websites are read."""
         raise NotImplementedError
 
@@ -115,7 +115,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             )
         return ListFile(folder, Identity(scope["service"], scope["account"], self.list_name or name))
 
-    def plan(self, hook: AnalyticsHook, prepared: Prepared) -> Planned:
+    def plan(self, hook: AnalyticsHook, prepared: PlanInput) -> PlanRun:
         """Read the websites, and plan the changes."""
         from airflow_provider_analytics.reconcile.engine import plan
 
@@ -132,7 +132,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             self.log.warning("%s", warning)
         return planned
 
-    def planned(self, hook: AnalyticsHook, context: Context, **more: Any) -> tuple[Planned, dict[str, Any]]:
+    def planned(self, hook: AnalyticsHook, context: Context, **more: Any) -> tuple[PlanRun, dict[str, Any]]:
         """Write the plan to the state folder, and return it and the result of the task.
 
         :param more: further values of the result.
@@ -147,7 +147,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
 
     def applied(
         self, hook: AnalyticsHook, context: Context, approved_digest: object, *, ignore_gone: bool = False
-    ) -> tuple[Planned, Outcome]:
+    ) -> tuple[PlanRun, Outcome]:
         """Plan the changes, check the approval or the guards, and apply them.
 
         Without an approval, the list is announced before the websites are read. What another list removes before it
@@ -174,15 +174,15 @@ class ReconcilingOperator(AnalyticsBaseOperator):
                 raise GuardError("\n".join(left), "Nothing was sent.", "entries_lost")
             file.write(lists, only_announced=True)
 
-        def plan() -> Planned:
+        def plan() -> PlanRun:
             return self.plan(hook, prepared).only(digest, lambda digest: read_plan(folder, digest))
 
         planned = plan()
         if file and lists:
-            others = [one.rows for one in lists.others]
+            others = [other.rows for other in lists.others]
             file.read()
             file.write(lists)
-            if others != [one.rows for one in lists.others]:  # another list changed while the websites were read
+            if others != [other.rows for other in lists.others]:  # another list changed while the websites were read
                 planned = plan()
         passwords = passwords_of(planned.plan.password_sources, hook.client.redact)
         url = folder if planned.plan.changes else None
@@ -193,7 +193,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
 
         with audit_trail(url, context, hook.client.redact, planned.sources_of) as trail:
 
-            def apply(planned: Planned) -> Outcome:
+            def apply(planned: PlanRun) -> Outcome:
                 return planned.apply(trail.sent, passwords=passwords, ignore_gone=ignore_gone, read_tables=read_tables)
 
             outcome = apply(planned)
@@ -221,16 +221,16 @@ def account_of(hook: AnalyticsHook) -> str | None:
     return account_id(hook.get_account())
 
 
-def _report_expiry(parts: Mapping[str, Sequence[Listed]]) -> dict[str, Any]:
+def _report_expiry(parts: Mapping[str, Sequence[EntryList]]) -> dict[str, Any]:
     """Return the expired and expiring entries for a result, and log them.
 
     :param parts: list field to the lists of this run.
     """
     from airflow_provider_analytics.reconcile.maintained import now
 
-    lists = [one for listed in parts.values() for one in listed]
-    expired = [one for listed in lists for one in listed.expired.items()]
-    expiring = [one for listed in lists for one in listed.expiring(now().date()).items()]
+    lists = [item for listed in parts.values() for item in listed]
+    expired = [item for listed in lists for item in listed.expired.items()]
+    expiring = [item for listed in lists for item in listed.expiring(now().date()).items()]
     report: dict[str, Any] = {}
     for name, what, entries in (("expired", "Expired", expired), ("expiring", "Will expire soon", expiring)):
         found = list(dict.fromkeys(entries))
@@ -245,7 +245,7 @@ def _report_expiry(parts: Mapping[str, Sequence[Listed]]) -> dict[str, Any]:
     return report
 
 
-def result_of(planned: Planned, outcome: Outcome | None, whole: str | None = None, **more: Any) -> dict[str, Any]:
+def result_of(planned: PlanRun, outcome: Outcome | None, whole: str | None = None, **more: Any) -> dict[str, Any]:
     """Return the result of the operators that plan and apply, bounded in size.
 
     :param outcome: outcome of the plan; None if it was not applied.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.readable import Redactor
     from airflow_provider_analytics.reconcile.lists import Rows
-    from airflow_provider_analytics.reconcile.maintained import Resolved
+    from airflow_provider_analytics.reconcile.maintained import Resolution
 
 #: Seconds to wait, at most, before a table that another task has just written is written again.
 WRITE_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
@@ -70,7 +70,7 @@ class ListFile:
         self.table = self._parse()
         self._others = self._read_others()
 
-    def noting(self, scopes: Rows, names: Mapping[str, Resolved], context: Context) -> Lists:
+    def with_run(self, scopes: Rows, names: Mapping[str, Resolution], context: Context) -> Lists:
         """Return the tables with this run; the file is written later.
 
         :param scopes: list field to scope to the entries of this run.
@@ -84,7 +84,7 @@ class ListFile:
             map_index = getattr(ti, "map_index", -1)
             run = Run(f"{ti.dag_id}/{ti.run_id}", ti.task_id, began, map_index, digest_of(scopes))
         self._raise_if_other_part(run)
-        table = self.table.noting(scopes, names, run, at.date())
+        table = self.table.with_run(scopes, names, run, at.date())
         return Lists(self.table, table, self._others, at.date(), scopes, run)
 
     def read(self) -> None:
@@ -172,7 +172,7 @@ class ListFile:
             )
         self._raise_if_other_part(run)
         both = lists.before.with_rows_of(self.table)
-        table = both.noting(lists.scopes, lists.table.names, run, lists.today, only_announced=only_announced)
+        table = both.with_run(lists.scopes, lists.table.names, run, lists.today, only_announced=only_announced)
         return None if is_same_run and replace(self.table, run=run) == table else table
 
     def _raise_if_other_part(self, run: Run) -> None:
@@ -226,7 +226,9 @@ def write_plan(folder: str, plan: Plan, secrets: Redactor) -> str:
     :raises GuardError: if any value of the plan contains a secret.
     """
     if secrets.may_be_in(_as_json(plan.to_dict())):
-        has_it = (f"website {one.website}" for one in plan.changes if secrets.may_be_in(_as_json(one.to_dict())))
+        has_it = (
+            f"website {change.website}" for change in plan.changes if secrets.may_be_in(_as_json(change.to_dict()))
+        )
         raise GuardError(
             f"The plan contains a secret of the connection, in {next(has_it, 'its settings')}. It was not written.",
             "Remove the value there, and replace the secret.",

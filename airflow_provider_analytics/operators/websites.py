@@ -16,10 +16,10 @@ from airflow_provider_analytics.readable import readable
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_analytics.api.client import Written
+    from airflow_provider_analytics.api.client import WriteResult
     from airflow_provider_analytics.api.fields import Privacy
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.reconcile.maintained import Listed
+    from airflow_provider_analytics.reconcile.maintained import EntryList
 
 #: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
 ARGUMENTS = {"email": "email_reports", "password": "password_from"}
@@ -498,7 +498,7 @@ def _lines(name: str, value: Any) -> tuple[str, ...]:
     return listed.new_lines(listed.entries)
 
 
-def _parse_list(name: str, value: Any) -> Listed:
+def _parse_list(name: str, value: Any) -> EntryList:
     """Return the entries of a list for a single website.
 
     :raises ValueError: if lines cannot be read.
@@ -516,7 +516,7 @@ def _name(website: Mapping[str, Any]) -> str:
 
 def _result(
     hook: AnalyticsHook,
-    written: Written,
+    written: WriteResult,
     *,
     created: bool = False,
     updated: Iterable[str] = (),

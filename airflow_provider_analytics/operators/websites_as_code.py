@@ -15,7 +15,7 @@ from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
 from airflow_provider_analytics.operators.reconciling import (
     SHOWN_CHANGES,
-    Prepared,
+    PlanInput,
     ReconcilingOperator,
     account_of,
     result_of,
@@ -50,7 +50,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         self.prune = prune
         self.create_only = create_only
 
-    def prepare(self, hook: AnalyticsHook, context: Context) -> Prepared:
+    def prepare(self, hook: AnalyticsHook, context: Context) -> PlanInput:
         """Read the file and the tables."""
         prune, create_only = flag("prune", self.prune), flag("create_only", self.create_only)
         source = replace(self._file(), prune=prune, create_only=create_only)
@@ -64,8 +64,8 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
             scope["list"] = file.table.identity.list
         elif file and file.table.run is None:  # no list has left this file
             file = None
-        lists = file.noting(source.scopes, {}, context) if file else None
-        return Prepared(source, scope, folder, file, lists)
+        lists = file.with_run(source.scopes, {}, context) if file else None
+        return PlanInput(source, scope, folder, file, lists)
 
     def _file(self) -> WebsitesAsCode:
         from airflow_provider_analytics.hooks.object_storage import read_texts
@@ -439,7 +439,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
             records, origin = self._read_snapshot(hook) if self.base_path else self._read_current(hook)
             if selectors is not None:
                 chosen, unmatched = select(records, selectors)
-                raise_unmatched([f"websites: {one!r}" for one in unmatched])
+                raise_unmatched([f"websites: {item!r}" for item in unmatched])
                 records = [record for record in records if str(record["id"]) in chosen]
             text, omitted = export_websites(records, origin=origin, restore=bool(self.base_path))
             write_text(self.output_path, "output_path", text, PRIVATE)

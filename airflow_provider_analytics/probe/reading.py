@@ -315,7 +315,7 @@ def _linked_parameters(answer: Answer) -> tuple[str, ...]:
     links = re.findall(r"<([^>]*)>", answer.headers.get("Link", ""))
     links += _addresses(dialect.document(answer))
     selections = [dialect.selection(link, answer.path) for link in links]
-    names = [one.parameter for one in selections if one.parameter]
+    names = [selection.parameter for selection in selections if selection.parameter]
     return tuple(dict.fromkeys(names))
 
 

@@ -26,7 +26,7 @@ def status(probe: Probe) -> int:
     """Return the exit status."""
     if probe.extras:
         return SET_EXTRAS
-    fails = any(one.mark == "FAILS" for one in probe.findings)
+    fails = any(finding.mark == "FAILS" for finding in probe.findings)
     return FAILED if fails else OK
 
 
@@ -38,11 +38,11 @@ def as_json(probe: Probe) -> str:
         "requests": probe.reader.transport.stats.requests,
         "extras": probe.extras,
         "findings": {
-            one.name: {
-                "mark": one.mark,
-                "text": one.text,
+            finding.name: {
+                "mark": finding.mark,
+                "text": finding.text,
             }
-            for one in probe.findings
+            for finding in probe.findings
         },
     }
     return json.dumps(report, indent=2)
@@ -52,7 +52,7 @@ def as_text(probe: Probe) -> str:
     """Return the report as lines: what fails first, what reads cannot tell last."""
     requests = counted(probe.reader.transport.stats.requests, "request")
     lines = [f"{probe.reader.settings.base_url}: {requests}.", ""]
-    lines += map(_line, sorted(probe.findings, key=lambda one: _ORDER.index(one.mark)))
+    lines += map(_line, sorted(probe.findings, key=lambda item: _ORDER.index(item.mark)))
     lines += ["", _UNTOLD, "", _conclusion(probe)]
     return "\n".join(lines) + "\n"
 

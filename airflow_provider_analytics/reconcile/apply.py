@@ -30,7 +30,7 @@ from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import Plan, website_of
 from airflow_provider_analytics.reconcile.results import Finding, FindingKind, Outcome, State, Update, describe
 from airflow_provider_analytics.reconcile.sending import Sender
-from airflow_provider_analytics.reconcile.websites import Read, Websites
+from airflow_provider_analytics.reconcile.websites import ReadResult, Websites
 from airflow_provider_analytics.reconcile.workers import Breaker, each
 
 #: Seconds to wait before the changed websites are read back. An update that another process computed earlier may still
@@ -357,7 +357,7 @@ class Application:
         except (AuthenticationError, StoppedError):
             raise
         except AnalyticsError as error:  # the sent changes must still be reported
-            read, rows = Read({}, dict.fromkeys(ids, error.text)), None
+            read, rows = ReadResult({}, dict.fromkeys(ids, error.text)), None
         if self._canary is None or len(self._updates) == 1:  # canaries are read again at the end
             # After the websites: a list that is written later reads them after the last request that was sent here.
             self._sender.read_tables()
@@ -374,7 +374,7 @@ class Application:
                 left.append(update)
         return left
 
-    def _settle_new(self, update: Update, rows: Sequence[Record] | None, read: Read) -> bool:
+    def _settle_new(self, update: Update, rows: Sequence[Record] | None, read: ReadResult) -> bool:
         """Set the state of a new website; return whether a later read may return it otherwise."""
         own_id, domain = update.website_id, update.planned.domain
         if rows is None:  # the list could not be read
@@ -398,7 +398,7 @@ class Application:
         self._accept(update)
         return self._settle(update, found[own_id])
 
-    def _settle_read(self, update: Update, read: Read) -> bool:
+    def _settle_read(self, update: Update, read: ReadResult) -> bool:
         """Set the state of a website that was read; return whether a later read may return it otherwise."""
         website_id, action = str(update.website_id), update.planned.action
         record, reason = read.found.get(website_id), read.failures.get(website_id)

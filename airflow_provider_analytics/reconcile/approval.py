@@ -116,8 +116,10 @@ class ApprovedPlan:
         known = set(approved.effects)
         # What a new website has before was not known. Any other value than the displayed one is another change.
         is_new = approved.action == "create"
-        more = [one for one in change.effects if (one._replace(before=None) if is_new else one) not in known]
-        return f"{change.website}: {', '.join(f'{one.field} {one.text()}' for one in more)}" if more else None
+        more = [
+            effect for effect in change.effects if (effect._replace(before=None) if is_new else effect) not in known
+        ]
+        return f"{change.website}: {', '.join(f'{item.field} {item.text()}' for item in more)}" if more else None
 
 
 def _website(change: Change) -> _Website:
@@ -134,9 +136,9 @@ def _is_settled(change: Change, again: Change | None, record: Record | None) -> 
         return record is None or again is not None
     if record is None and again is None:
         return False
-    final = {**(record or {}), **{one.field: one.after for one in (again.fields if again else ())}}
-    before = {one.field: one.before for one in change.fields}
-    wanted = {one.field: one.after for one in change.fields if one.field in COMPARED}
+    final = {**(record or {}), **{item.field: item.after for item in (again.fields if again else ())}}
+    before = {field.field: field.before for field in change.fields}
+    wanted = {field.field: field.after for field in change.fields if field.field in COMPARED}
     return not Expected(before, wanted, shared=frozenset(LINE_FIELDS)).compare(final).not_applied
 
 

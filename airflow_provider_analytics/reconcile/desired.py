@@ -24,7 +24,7 @@ from airflow_provider_analytics.api.fields import (
 from airflow_provider_analytics.api.verification import Record, has_value, omitted_value
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.lists import Lists
-from airflow_provider_analytics.reconcile.maintained import Listed
+from airflow_provider_analytics.reconcile.maintained import EntryList
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_name, website_of
 from airflow_provider_analytics.reconcile.yaml_values import Place, Problem, ProblemsError
 
@@ -32,7 +32,7 @@ MODES = ("merge", "replace", "managed")
 #: Characters of a line in an error.
 _MAX_LINE = 60
 #: Fields that can be set and that a record can contain.
-SETTABLE_FIELDS = tuple(one.name for one in WEBSITE_FIELDS if one.on_update and one.column)
+SETTABLE_FIELDS = tuple(item.name for item in WEBSITE_FIELDS if item.on_update and item.column)
 
 #: Returns the change of a website from its record, and from its record before the first update of this run, which is
 #: empty until then. None if nothing is to be changed.
@@ -42,7 +42,7 @@ _NOWHERE = Place("")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredWebsite:
     """The desired state of one website.
 
     :param settings: field to normalized value; only the fields that are given.
@@ -56,7 +56,7 @@ class Wanted:
     domain: str = ""
     place: Place = _NOWHERE
     ignored: frozenset[str] = frozenset()
-    listed: Mapping[str, Listed] = field(default_factory=dict)
+    listed: Mapping[str, EntryList] = field(default_factory=dict)
 
     @property
     def compared(self) -> list[str]:
@@ -143,32 +143,32 @@ class Desired:
     :param by_id: website id to desired state.
     :param by_domain: domain key (:func:`domains.domain_key`) to desired state; used if the id is not in ``by_id``.
     :param created: websites to create.
-    :param doomed: ids of websites to delete.
-    :param spared: websites that are not deleted because they are protected, as text for people.
+    :param deleted_ids: ids of websites to delete.
+    :param protected: websites that are not deleted because they are protected, as text for people.
     :param warnings: information for the approver, one sentence each.
     :param problems: websites that cannot be planned, found while the list was compared.
     :param modes: list field to its mode (:func:`reconcile`).
     :param tables: the tables of managed lists.
     """
 
-    by_id: Mapping[str, Wanted] = field(default_factory=dict)
-    by_domain: Mapping[str, Wanted] = field(default_factory=dict)
-    created: Sequence[Wanted] = ()
-    doomed: frozenset[str] = frozenset()
-    spared: Sequence[str] = ()
+    by_id: Mapping[str, DesiredWebsite] = field(default_factory=dict)
+    by_domain: Mapping[str, DesiredWebsite] = field(default_factory=dict)
+    created: Sequence[DesiredWebsite] = ()
+    deleted_ids: frozenset[str] = frozenset()
+    protected: Sequence[str] = ()
     warnings: Sequence[str] = ()
     problems: Sequence[Problem] = ()
     modes: Mapping[str, str] = field(default_factory=dict)
     tables: Lists | None = None
 
-    def of(self, record: Record) -> Wanted | None:
+    def of(self, record: Record) -> DesiredWebsite | None:
         """Return the desired state of a website; None if it is left unchanged, or deleted."""
         domain, website_id = website_of(record)
         return self.by_id.get(website_id) or self.by_domain.get(domain_key(domain))
 
     def is_compared(self, record: Record) -> bool:
         """Return whether a website has a desired state, or is to be deleted."""
-        return str(record["id"]) in self.doomed or self.of(record) is not None
+        return str(record["id"]) in self.deleted_ids or self.of(record) is not None
 
     @property
     def shared(self) -> frozenset[str]:
@@ -229,11 +229,11 @@ class Desired:
             is_omitted = before is None and after == normalise(name, omitted_value(name))
             if before != after and not is_omitted:
                 changes.append(FieldChange(name, before, after))
-        if any(one.field == "privacy" and one.after == "password" for one in changes):
+        if any(change.field == "privacy" and change.after == "password" for change in changes):
             changes.append(wanted.password_change(domain))
         return Change("update", domain, website_id, tuple(changes)) if changes else None
 
-    def _lines_after(self, name: str, before: Entries | None, wanted: Wanted, record: Record) -> Entries:
+    def _lines_after(self, name: str, before: Entries | None, wanted: DesiredWebsite, record: Record) -> Entries:
         entries: Entries = wanted.settings[name]
         owned = self.tables.owned(name, record) if self.tables and self.modes[name] == "managed" else ()
         after = entries if before is None else reconcile(name, before, entries, self.modes[name], owned)
@@ -265,7 +265,7 @@ class Desired:
         changes: list[Change] = []
         for record in compared:
             try:
-                change = deletion(record) if str(record["id"]) in self.doomed else self.change(record)
+                change = deletion(record) if str(record["id"]) in self.deleted_ids else self.change(record)
                 changes += [change] if change else []
             except ValueError as error:
                 wanted = self.of(record)
@@ -279,4 +279,4 @@ class Desired:
                 problems.append((wanted.place, str(error)))
         if problems:
             raise ProblemsError(problems)
-        return Plan(tuple(changes), len(compared), tuple(self.spared), tuple(self.warnings), scope or {})
+        return Plan(tuple(changes), len(compared), tuple(self.protected), tuple(self.warnings), scope or {})

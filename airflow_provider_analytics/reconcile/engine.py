@@ -39,7 +39,7 @@ def plan(
     max_loss_fraction: float,
     override_guards: Collection[str] = (),
     lists: Lists | None = None,
-) -> Planned:
+) -> PlanRun:
     """Read the websites, and plan the changes that bring them to the desired state.
 
     :param source: the desired state before the websites are known.
@@ -56,11 +56,11 @@ def plan(
 
     def is_incomplete(record: Record) -> bool:
         # The plan contains all fields of deleted websites.
-        fields = set(SETTABLE_FIELDS) if str(record["id"]) in desired.doomed else named
+        fields = set(SETTABLE_FIELDS) if str(record["id"]) in desired.deleted_ids else named
         return not record.keys() >= fields or bool(lists and lists.doubts(record))
 
     compared, unread = complete_records(client, list(filter(desired.is_compared, websites.records)), is_incomplete)
-    unread |= {website_name(*website_of(one)): why for one in compared if (why := desired.unreadable(one))}
+    unread |= {website_name(*website_of(record)): why for record in compared if (why := desired.unreadable(record))}
     compared = [record for record in compared if not desired.unreadable(record)]
     made = guarded(
         desired.plan(compared, scope),
@@ -72,7 +72,7 @@ def plan(
     )
     if lists:
         made = replace(made, warnings=(*made.warnings, *_warnings(lists, desired, compared)))
-    return Planned(made, websites, compared, source, desired, unread)
+    return PlanRun(made, websites, compared, source, desired, unread)
 
 
 def _warnings(lists: Lists, desired: Desired, compared: Sequence[Record]) -> list[str]:
@@ -85,8 +85,8 @@ def _warnings(lists: Lists, desired: Desired, compared: Sequence[Record]) -> lis
             before = {entry: row for entry, row in lists.before.entries_of(name, record).items() if entry in there}
             taken.update(there & listed if lists.before.run is None else ())
             plain, others = entries_of(name, record, plain=True), lists.kept(name, record)
-            gone = (one for one in lists.owned(name, record) if one in plain - listed and one in before)
-            again.update(one for one in gone if before[one].left)
+            gone = (item for item in lists.owned(name, record) if item in plain - listed and item in before)
+            again.update(item for item in gone if before[item].left)
             # Said once, when the entry leaves: the command why tells it later.
             leaving = {entry for entry in before if entry not in listed and not before[entry].left}
             kept.update(f"{entry} (list {others[entry]!r})" for entry in leaving if entry in others)
@@ -106,7 +106,7 @@ def _warnings(lists: Lists, desired: Desired, compared: Sequence[Record]) -> lis
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlanRun:
     """A plan, and the data that is needed to apply it.
 
     :param plan: the plan.
@@ -131,11 +131,11 @@ class Planned:
         record = {"id": change.website_id, "domain": change.domain}
         found: dict[str, dict[str, str]] = {}
         lists = self.desired.tables
-        for one in change.fields if lists else ():
-            rows = lists.table.entries_of(one.field, record) if lists else {}
-            keys = {line: LINE_FIELDS[one.field].key(line) for line in (*one.added, *one.removed)}
+        for item in change.fields if lists else ():
+            rows = lists.table.entries_of(item.field, record) if lists else {}
+            keys = {line: LINE_FIELDS[item.field].key(line) for line in (*item.added, *item.removed)}
             texts = {line: rows[key].text for line, key in keys.items() if key in rows and rows[key].text}
-            found |= {one.field: texts} if texts else {}
+            found |= {item.field: texts} if texts else {}
         return found
 
     def raise_unread(self) -> None:
@@ -143,7 +143,7 @@ class Planned:
         if self.unread:
             raise BulkError(self.unread)
 
-    def only(self, digest: str | None, find: Callable[[str], Plan | None]) -> Planned:
+    def only(self, digest: str | None, find: Callable[[str], Plan | None]) -> PlanRun:
         """Return this plan if it may be applied: it is the approved one, or what is left of it, or no guard trips.
 
         :param digest: digest of the approved plan; None if no approval is needed.

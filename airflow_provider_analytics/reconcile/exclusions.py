@@ -9,9 +9,9 @@ from typing import Any
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import is_pattern
 from airflow_provider_analytics.api.verification import Record
-from airflow_provider_analytics.reconcile.desired import Desired, Wanted
+from airflow_provider_analytics.reconcile.desired import Desired, DesiredWebsite
 from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Rows, scope_of
-from airflow_provider_analytics.reconcile.maintained import Listed, together
+from airflow_provider_analytics.reconcile.maintained import EntryList, together
 from airflow_provider_analytics.reconcile.selection import (
     Selectors,
     near_equals,
@@ -40,10 +40,10 @@ class ExclusionList:
 
     name: str
     mode: str
-    entries: Listed
+    entries: EntryList
     websites: Selectors | None = None
     except_websites: Selectors = ()
-    per_website: Mapping[str, Listed] = field(default_factory=dict)
+    per_website: Mapping[str, EntryList] = field(default_factory=dict)
     unmanage_websites: Selectors = ()
     filters: Mapping[str, Any] = field(default_factory=dict)
     allow_no_match: bool = False
@@ -61,17 +61,17 @@ class ExclusionList:
         Mapped tasks share a scope, and so do websites that are selected by id: all websites.
         """
         selected = self.websites or (EVERYWHERE,)
-        if self.is_part or any(one.isdigit() for one in selected):
+        if self.is_part or any(item.isdigit() for item in selected):
             selected = (EVERYWHERE,)
         exceptions = (*self.except_websites, *self.unmanage_websites)
-        scopes: dict[str, Listed] = {scope_of(one, exceptions): self.entries for one in selected}
+        scopes: dict[str, EntryList] = {scope_of(item, exceptions): self.entries for item in selected}
         for selector, listed in self.per_website.items():
             scope = scope_of(selector, exceptions)
             scopes[scope] = together([scopes[scope], listed]) if scope in scopes else listed
         return {self.name: {scope: listed.sources for scope, listed in scopes.items()}}
 
     @property
-    def parts(self) -> Mapping[str, Sequence[Listed]]:
+    def parts(self) -> Mapping[str, Sequence[EntryList]]:
         """The list for all websites, and those for some of them."""
         return {self.name: [self.entries, *self.per_website.values()]}
 
@@ -98,7 +98,7 @@ class ExclusionList:
 
         def find(argument: str, selectors: Selectors, among: Sequence[Record]) -> set[str]:
             found, missing = select(among, selectors)
-            unmatched.extend(f"{argument}: {one!r}" for one in missing)
+            unmatched.extend(f"{argument}: {item!r}" for item in missing)
             selected.setdefault(argument, set()).update(found)
             return found
 
@@ -108,7 +108,7 @@ class ExclusionList:
         released = find("unmanage_websites", self.unmanage_websites, records)
         chosen -= find("except_websites", self.except_websites, records) | released
         remaining = [record for record in records if str(record["id"]) in chosen]
-        extra: dict[str, list[Listed]] = {}
+        extra: dict[str, list[EntryList]] = {}
         for selector, listed in self.per_website.items():
             for website_id in find("per_website", (selector.strip(),), remaining):
                 extra.setdefault(website_id, []).append(listed)
@@ -124,6 +124,6 @@ class ExclusionList:
         wanted |= dict.fromkeys(released, self._wanted([]))
         return Desired(by_id=wanted, modes={self.name: self.mode}, warnings=warnings)
 
-    def _wanted(self, lists: Sequence[Listed]) -> Wanted:
+    def _wanted(self, lists: Sequence[EntryList]) -> DesiredWebsite:
         listed = together(lists)
-        return Wanted({self.name: listed.entries}, listed={self.name: listed})
+        return DesiredWebsite({self.name: listed.entries}, listed={self.name: listed})

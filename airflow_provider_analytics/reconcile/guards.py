@@ -85,7 +85,7 @@ def _finding(lost: int, total: int, limit: float, what: str, worst: Sequence[str
     if not loses_too_much(lost, total, limit):
         return []
     problem = f"{lost:,} of {total:,} {what} ({lost / total:.0%}, allowed {limit:.0%})."
-    return [problem, *(f"- {one}" for one in worst[:_MAX_WORST])]
+    return [problem, *(f"- {item}" for item in worst[:_MAX_WORST])]
 
 
 def _deleted(plan: Plan, compared: Sequence[Record], limit: float) -> dict[str, list[str]]:
@@ -96,12 +96,12 @@ def _deleted(plan: Plan, compared: Sequence[Record], limit: float) -> dict[str, 
     if not deleted or limit == 1:
         return {}
     those = "The only website" if len(deleted) == 1 else f"All {len(deleted):,} websites"
-    return {"empty_list": [f"{those} would be deleted.", *(f"- {one}" for one in deleted[:_MAX_WORST])]}
+    return {"empty_list": [f"{those} would be deleted.", *(f"- {item}" for item in deleted[:_MAX_WORST])]}
 
 
 def _made_public(plan: Plan, kept: Sequence[Record], limit: float) -> list[str]:
     """Return the finding if too many statistics pages would become public."""
-    closed = sum(normalise("privacy", one.get("privacy")) != Privacy.PUBLIC.label for one in kept)
+    closed = sum(normalise("privacy", record.get("privacy")) != Privacy.PUBLIC.label for record in kept)
     opened = [change.website for change in plan.made_public if change.action == "update"]
     what = "statistics pages that are not public would become public"
     return _finding(len(opened), closed, limit, what, opened)
@@ -149,7 +149,7 @@ def _removed(plan: Plan, name: str, kept: Sequence[Record], limit: float, lists:
         return []
     there = sum(count_entries(name, raw_lines(name, record.get(name))) for record in kept)
     what = f"{name} entries would be removed from websites, although they did not leave the list in this run"
-    worst = [_describe_loss(change, name) for _, change in sorted(shorter, key=lambda one: -one[0])[:_MAX_WORST]]
+    worst = [_describe_loss(change, name) for _, change in sorted(shorter, key=lambda item: -item[0])[:_MAX_WORST]]
     return _finding(sum(lost for lost, _ in shorter), there, limit, what, worst)
 
 
@@ -159,12 +159,12 @@ def _lost(plan: Plan, name: str, kept: Sequence[Record], limit: float) -> list[s
     shorter: list[tuple[int, Change]] = []
     for change in plan.changes:
         if change.action != "delete":
-            shorter += [(one.fewer, change) for one in change.fields if one.field == name and one.fewer > 0]
-    shorter.sort(key=lambda one: -one[0])
+            shorter += [(field.fewer, change) for field in change.fields if field.field == name and field.fewer > 0]
+    shorter.sort(key=lambda item: -item[0])
     worst = [_describe_loss(change, name) for _, change in shorter[:_MAX_WORST]]
     return _finding(sum(fewer for fewer, _ in shorter), there, limit, f"{name} entries would be lost", worst)
 
 
 def _describe_loss(change: Change, name: str) -> str:
-    removed = [entry for one in change.fields if one.field == name for entry in one.removed]
+    removed = [entry for field in change.fields if field.field == name for entry in field.removed]
     return f"{change.website} loses {first_of(removed, _MAX_WORST, show=short)}"

@@ -27,7 +27,7 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import readable
-from airflow_provider_analytics.reconcile.maintained import EntrySource, Resolved
+from airflow_provider_analytics.reconcile.maintained import EntrySource, Resolution
 from airflow_provider_analytics.reconcile.plan import website_of
 
 VERSION = 2
@@ -126,7 +126,7 @@ class _StoredTable:
     account: str | None
     list: str
     run: Run | None
-    names: Mapping[str, Resolved]
+    names: Mapping[str, Resolution]
     sources: tuple[EntrySource, ...]
     rows: Mapping[str, tuple[_Group, ...]]
 
@@ -146,7 +146,7 @@ class Table:
 
     identity: Identity
     rows: Rows = field(default_factory=dict)
-    names: Mapping[str, Resolved] = field(default_factory=dict)
+    names: Mapping[str, Resolution] = field(default_factory=dict)
     run: Run | None = None
 
     @classmethod
@@ -206,8 +206,8 @@ class Table:
         )
         return _FILE.dump_json(file, indent=1, exclude_defaults=True).decode() + "\n"
 
-    def noting(
-        self, scopes: Rows, names: Mapping[str, Resolved], run: Run, today: date, *, only_announced: bool = False
+    def with_run(
+        self, scopes: Rows, names: Mapping[str, Resolution], run: Run, today: date, *, only_announced: bool = False
     ) -> Self:
         """Return the table to write before changes are sent.
 
@@ -240,15 +240,16 @@ class Table:
     def scopes_of(self, name: str, record: Record) -> tuple[str, ...]:
         """Return the scopes of a list field that a website is in."""
         scopes, (domain, website_id) = self.rows.get(name, {}), website_of(record)
-        exact = (one for one in (EVERYWHERE, domain_key(domain), website_id) if one in scopes)
-        others = (one for one in self._not_exact.get(name, ()) if _is_in(one, domain, website_id))
+        exact = (item for item in (EVERYWHERE, domain_key(domain), website_id) if item in scopes)
+        others = (item for item in self._not_exact.get(name, ()) if _is_in(item, domain, website_id))
         return tuple(dict.fromkeys((*exact, *others)))
 
     @cached_property
     def _not_exact(self) -> dict[str, list[str]]:
         """Scopes that a website is looked for in one by one: there may be thousands of others."""
         return {
-            name: [one for one in scopes if is_pattern(one) or _EXCEPT in one] for name, scopes in self.rows.items()
+            name: [scope for scope in scopes if is_pattern(scope) or _EXCEPT in scope]
+            for name, scopes in self.rows.items()
         }
 
     def entries_in(self, name: str, scopes: Iterable[str]) -> dict[str, EntrySource]:
@@ -312,7 +313,7 @@ class Lists:
 
     def _settle(self, name: str, record: Record) -> tuple[Entries, Mapping[str, str]]:
         scopes = self.table.scopes_of(name, record)
-        sparing = [one for one in self.others if one.protects(self.today)]
+        sparing = [other for other in self.others if other.protects(self.today)]
         theirs = tuple(other.scopes_of(name, record) for other in sparing)
         if (name, scopes, theirs) not in self._settled:
             kept = {
@@ -322,8 +323,8 @@ class Lists:
                 if not source.left
             }
             rows = self.table.entries_in(name, scopes)
-            owned = tuple(one for one in rows if one not in kept)
-            self._settled[name, scopes, theirs] = owned, {one: kept[one] for one in rows if one in kept}
+            owned = tuple(row for row in rows if row not in kept)
+            self._settled[name, scopes, theirs] = owned, {row: kept[row] for row in rows if row in kept}
         return self._settled[name, scopes, theirs]
 
     def doubts(self, record: Record) -> bool:

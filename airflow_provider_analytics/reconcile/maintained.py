@@ -71,7 +71,7 @@ class EntrySource:
 
 
 @dataclass(frozen=True)
-class Resolved:
+class Resolution:
     """The last resolution of a host name.
 
     :param addresses: its addresses.
@@ -83,7 +83,7 @@ class Resolved:
 
 
 @dataclass(frozen=True)
-class Listed:
+class EntryList:
     """A list without its expired entries.
 
     :param sources: normalized entry to its source, in the order of the list.
@@ -109,10 +109,10 @@ class Listed:
         """The entries, normalized and without duplicates."""
         return tuple(self.sources)
 
-    def with_answers(self, resolved: Mapping[str, Resolved]) -> Listed:
+    def with_answers(self, resolved: Mapping[str, Resolution]) -> EntryList:
         """Return the list with the addresses of its host names."""
         answers = [
-            Listed(dict.fromkeys(resolved[name].addresses, replace(source, names=(name,))))
+            EntryList(dict.fromkeys(resolved[name].addresses, replace(source, names=(name,))))
             for name, source in self.names.items()
         ]
         return together([self, *answers])
@@ -134,22 +134,22 @@ class Listed:
         return {one: source for one, source in {**own, **self.names}.items() if source.until and source.until <= last}
 
 
-def together(lists: Sequence[Listed]) -> Listed:
+def together(lists: Sequence[EntryList]) -> EntryList:
     """Merge several lists; an entry has expired only if it has expired in all of them."""
     if len(lists) == 1:
         return lists[0]  # shared by many websites
     parts: dict[str, dict[str, EntrySource]] = {"sources": {}, "names": {}, "expired": {}}
     lines: dict[str, Entries] = {}
     last: list[str] = []
-    for one in lists:
-        lines |= one.lines
-        last += one.lines.get("", ())
+    for item in lists:
+        lines |= item.lines
+        last += item.lines.get("", ())
         for part, found in parts.items():
-            for key, source in getattr(one, part).items():
+            for key, source in getattr(item, part).items():
                 found[key] = source.beside(found.get(key))
     sources, names, expired = parts.values()
     gone = {one: source for one, source in expired.items() if one not in sources and one not in names}
-    return Listed(sources, names, gone, {**lines, "": tuple(last)} if last else lines)
+    return EntryList(sources, names, gone, {**lines, "": tuple(last)} if last else lines)
 
 
 def now() -> datetime:
@@ -166,7 +166,7 @@ def read_list(
     managed: bool = True,
     host_names: bool = False,
     is_for_one: bool = False,
-) -> Listed:
+) -> EntryList:
     """Parse a list, and separate its expired entries.
 
     A line is an entry or a host name. A comment may follow after ``#``. Its parts are separated by commas; the parts
@@ -187,7 +187,7 @@ def read_list(
     parse = entry_type.entries_of if is_for_one else entry_type.parser(networks)
     today = now().date()
 
-    def read(line: object) -> tuple[Listed, str, str]:
+    def read(line: object) -> tuple[EntryList, str, str]:
         text, source, comment = _line(line)
         if source.until and not managed and not is_for_one:
             raise ValueError("has a last day: until needs mode='managed', which records the entries that it adds")
@@ -196,11 +196,11 @@ def read_list(
         entries, is_name = _entries(text, parse, host_names=host_names)
         found = dict.fromkeys(entries, source)
         if source.until is not None and source.until < today:
-            return Listed(expired=found), comment, text
-        return Listed(names=found) if is_name else Listed(found), comment, text
+            return EntryList(expired=found), comment, text
+        return EntryList(names=found) if is_name else EntryList(found), comment, text
 
     allowed = f"{entry_type.allowed}, or one host name" if host_names else entry_type.allowed
-    found: list[Listed] = []
+    found: list[EntryList] = []
     above: list[str] = []
     for one, comment, text in each_line(argument, value, read, allowed):
         written = f"#{'' if comment.startswith('#') else ' '}{comment}" if comment else ""
@@ -213,7 +213,7 @@ def read_list(
                 lines[entry] = (*above, f"{sent} {written}".strip())
             above.clear()
         found.append(replace(one, lines=lines))
-    listed = together([*found, Listed(lines={"": tuple(above)} if above else {})])
+    listed = together([*found, EntryList(lines={"": tuple(above)} if above else {})])
     if len(listed.names) > MAX_NAMES:
         raise ValueError(f"{argument} has {len(listed.names):,} host names; allowed: at most {MAX_NAMES}")
     return listed
@@ -235,8 +235,8 @@ def _entries(text: str, parse: Callable[[str], Entries], *, host_names: bool) ->
 
 
 def resolve(
-    names: Mapping[str, object], last: Mapping[str, Resolved], at: datetime
-) -> tuple[dict[str, Resolved], list[str]]:
+    names: Mapping[str, object], last: Mapping[str, Resolution], at: datetime
+) -> tuple[dict[str, Resolution], list[str]]:
     """Return the resolutions to use for host names, and warnings.
 
     A name that does not resolve to usable addresses keeps its last resolution for :data:`KEEP_UNRESOLVED_DAYS`.
@@ -246,11 +246,11 @@ def resolve(
     :param at: the current time.
     :raises AnalyticsError: if a name does not resolve and its last resolution is missing or too old.
     """
-    found: dict[str, Resolved] = {}
+    found: dict[str, Resolution] = {}
     unresolved, warnings = [], []
     for name, result in names.items():
         try:
-            found[name] = Resolved(_addresses(result), at)
+            found[name] = Resolution(_addresses(result), at)
             continue
         except ValueError as error:
             why = f"{name} {error}"

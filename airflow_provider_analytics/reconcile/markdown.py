@@ -73,11 +73,11 @@ def effect_lines(plan: Plan, action: Action, *, is_whole: bool = False) -> list[
             for effect in change.effects:
                 websites.setdefault(effect, []).append(change.website)
     # If each website has its own list, there are as many effects as websites.
-    shown = sorted(websites, key=lambda one: (_rank(one), -len(websites[one]), _text(one)))
+    shown = sorted(websites, key=lambda item: (_rank(item), -len(websites[item]), _text(item)))
     cut = len(shown) if is_whole else _MAX_EFFECTS
     lines = [
-        f"{_text(one)} on {counted(len(websites[one]), 'website')}: {_names(websites[one], is_whole=is_whole)}"
-        for one in shown[:cut]
+        f"{_text(item)} on {counted(len(websites[item]), 'website')}: {_names(websites[item], is_whole=is_whole)}"
+        for item in shown[:cut]
     ]
     rest: dict[str, list[str]] = {}
     for one in shown[cut:]:

@@ -124,14 +124,14 @@ class Change:
         """What happens to the website and to its fields."""
         if self.action != "update":
             yield Effect("", self.action)
-        for one in self.fields if self.action != "delete" else ():
-            if one.field not in LINE_FIELDS:
-                yield Effect(one.field, "", one.after, one.before)
+        for item in self.fields if self.action != "delete" else ():
+            if item.field not in LINE_FIELDS:
+                yield Effect(item.field, "", item.after, item.before)
                 continue
-            yield from (Effect(one.field, "add", entry) for entry in one.added)
-            yield from (Effect(one.field, "remove", entry) for entry in one.removed)
-            if not one.added and not one.removed:
-                yield Effect(one.field, "comments only")
+            yield from (Effect(item.field, "add", entry) for entry in item.added)
+            yield from (Effect(item.field, "remove", entry) for entry in item.removed)
+            if not item.added and not item.removed:
+                yield Effect(item.field, "comments only")
 
     @property
     def summary(self) -> str:
@@ -224,7 +224,7 @@ class Plan:
         :param limit: maximum number of changes, one line each. Deletions and pages that become public come first.
         """
         shown = sorted(self.changes, key=lambda change: (change.action != "delete", not change.opens))[:limit]
-        fields = [one for change in self.changes if change.action != "delete" for one in change.fields]
+        fields = [item for change in self.changes if change.action != "delete" for item in change.fields]
         return {
             "digest": self.digest,
             "scope": dict(self.scope),
@@ -237,8 +237,8 @@ class Plan:
             "deletes": self.count("delete"),
             "made_public": len(self.made_public),
             "protected": len(self.protected),
-            "entries_added": sum(len(one.added) for one in fields),
-            "entries_removed": sum(len(one.removed) for one in fields),
+            "entries_added": sum(len(item.added) for item in fields),
+            "entries_removed": sum(len(item.removed) for item in fields),
             "changes": [change.summary for change in shown],
             "changes_omitted": len(self.changes) - len(shown),
         }
@@ -295,7 +295,7 @@ def _without(entries: Any, others: Any) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=1 << 8)
 def _difference(entries: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     known = set(others)
-    return tuple(dict.fromkeys(one for one in entries if one not in known and not one.startswith("#")))
+    return tuple(dict.fromkeys(entry for entry in entries if entry not in known and not entry.startswith("#")))
 
 
 def _listed(value: Any) -> Any:

@@ -32,10 +32,10 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selec
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
         raise refused(field, value, "a list of domains, globs and ids")
     selectors = []
-    for one in value:
-        if isinstance(one, bool) or not isinstance(one, (str, int)) or not str(one).strip():
-            raise refused(field, one, "a domain, a glob such as *.example.com, an id")
-        selectors.append(str(one).strip())
+    for item in value:
+        if isinstance(item, bool) or not isinstance(item, (str, int)) or not str(item).strip():
+            raise refused(field, item, "a domain, a glob such as *.example.com, an id")
+        selectors.append(str(item).strip())
     return tuple(selectors)
 
 
@@ -106,7 +106,7 @@ def raise_unless_found(records: Sequence[Record], text: str) -> None:
     """
     for record in records:
         domain, website_id = website_of(record)
-        if not any(text.casefold() in one.casefold() for one in spellings(domain)):
+        if not any(text.casefold() in spelling.casefold() for spelling in spellings(domain)):
             raise ValueError(
                 f"search={text!r} found {short_repr(domain)} (id {website_id}), whose domain does not contain it: "
                 f"the service may ignore the search. Use a pattern instead: websites=['*{text}*']"

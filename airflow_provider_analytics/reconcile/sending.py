@@ -115,8 +115,8 @@ class Sender:
 
     def _missing(self, update: Update) -> str:
         """Return the fields of a new website that were not set yet, as the beginning of a text."""
-        fields = {one.field for change in update.sent for one in change.fields}
-        missing = [one.field for one in update.planned.fields if one.field not in fields]
+        fields = {item.field for change in update.sent for item in change.fields}
+        missing = [item.field for item in update.planned.fields if item.field not in fields]
         return f"Created, but not set yet: {', '.join(missing)}. " if update.sent and missing else ""
 
     def _create(self, update: Update) -> None:
@@ -137,7 +137,7 @@ class Sender:
             update.set(State.UNCLEAR, "The service reported success without the id of the website.")
             update.unconfirmed = change
             return
-        fields = tuple(one for one in change.fields if one.field not in later)
+        fields = tuple(item for item in change.fields if item.field not in later)
         self.note(update, replace(change, website_id=str(created["id"]), fields=fields))
         domain = created.get("domain")
         if isinstance(domain, str) and not same_domain(domain, change.domain):

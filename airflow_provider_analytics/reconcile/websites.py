@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadResult:
     """Websites that were read one by one, or with the list.
 
     :param found: id, or selector, to current record, without websites that no longer exist.
@@ -49,7 +49,7 @@ class Websites:
         numbers = [website_id for record in self.records if (website_id := str(record["id"])).isdecimal()]
         return max(numbers, key=int, default=None)
 
-    def read_again(self, ids: Sequence[str], fields: Collection[str], *, one_by_one: bool = False) -> Read:
+    def read_again(self, ids: Sequence[str], fields: Collection[str], *, one_by_one: bool = False) -> ReadResult:
         """Return current records of these websites.
 
         The list is read if its rows contain the fields and it takes fewer requests than reading one by one.
@@ -61,14 +61,18 @@ class Websites:
         if not one_by_one and self.complete and rows_show and len(ids) > requests_of_a_list(len(self.records)):
             listed = self.client.complete_rows(self.client.list_websites())
             by_id = {str(record["id"]): record for record in listed}
-            return Read({one: by_id[one] for one in ids if one in by_id}, listed=listed)
+            return ReadResult(
+                {website_id: by_id[website_id] for website_id in ids if website_id in by_id}, listed=listed
+            )
         read = _show_each(self.client, ids, "Checking", self.client.read_website)
         if len(read.found) + len(read.failures) < len(ids):
             self.client.get_account()  # with a wrong base URL, everything is "not found"
         return read
 
 
-def _show_each(client: AnalyticsClient, ids: Sequence[str], verb: str, show: Callable[[str], Record | None]) -> Read:
+def _show_each(
+    client: AnalyticsClient, ids: Sequence[str], verb: str, show: Callable[[str], Record | None]
+) -> ReadResult:
     """Read websites one by one.
 
     :param show: returns the record of an id or selector; None, or :class:`NotFoundError`, if there is none.
@@ -81,9 +85,9 @@ def _show_each(client: AnalyticsClient, ids: Sequence[str], verb: str, show: Cal
             return None
 
     done = list(each(client, ids, work, verb, Breaker()))
-    failures = {one.item: reason_of(one.error) for one in done if one.error}
-    failures |= dict.fromkeys(set(ids) - {one.item for one in done}, NOT_TRIED)
-    return Read({one.item: one.result for one in done if one.result is not None}, failures)
+    failures = {item.item: reason_of(item.error) for item in done if item.error}
+    failures |= dict.fromkeys(set(ids) - {item.item for item in done}, NOT_TRIED)
+    return ReadResult({item.item: item.result for item in done if item.result is not None}, failures)
 
 
 def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None) -> Websites:
@@ -98,7 +102,7 @@ def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None) -> W
     listed: Sequence[Record] | None = None
     if selectors is not None:
         selectors = list(dict.fromkeys(selectors))
-        requests = sum(1 if _is_an_id(one) else len(spellings(one)) + 1 for one in selectors)
+        requests = sum(1 if _is_an_id(selector) else len(spellings(selector)) + 1 for selector in selectors)
         if len(selectors) > 1:
             listed = client.list_websites_within(requests)
         if listed is None:
@@ -117,7 +121,7 @@ def _look_up(client: AnalyticsClient, selectors: Sequence[str]) -> list[Record] 
         return client.website_or_none(selector) if _is_an_id(selector) else client.search_website(selector)
 
     read = _show_each(client, selectors, "Looking up", show)
-    missing = [one for one in selectors if one not in read.found]
+    missing = [selector for selector in selectors if selector not in read.found]
     if read.failures or not all(map(_is_an_id, missing)):
         return None
     if missing:

@@ -10,9 +10,9 @@ from airflow_provider_analytics.api.checks import refused_together
 from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, matches, may_become
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import Record
-from airflow_provider_analytics.reconcile.desired import Desired, Wanted
+from airflow_provider_analytics.reconcile.desired import Desired, DesiredWebsite
 from airflow_provider_analytics.reconcile.lists import Rows
-from airflow_provider_analytics.reconcile.maintained import Listed
+from airflow_provider_analytics.reconcile.maintained import EntryList
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
 from airflow_provider_analytics.reconcile.selection import near_equals
 from airflow_provider_analytics.reconcile.yaml_values import Problem
@@ -46,10 +46,10 @@ class WebsitesAsCode:
     :param create_only: only create websites, and leave existing ones unchanged.
     """
 
-    by_domain: dict[str, Wanted] = field(default_factory=dict)
+    by_domain: dict[str, DesiredWebsite] = field(default_factory=dict)
     modes: Mapping[str, str] = field(default_factory=dict)
     protected: list[str] = field(default_factory=list)
-    parts: dict[str, list[Listed]] = field(default_factory=dict)
+    parts: dict[str, list[EntryList]] = field(default_factory=dict)
     prune: bool = False
     create_only: bool = False
 
@@ -58,7 +58,7 @@ class WebsitesAsCode:
             raise refused_together("one of the two", prune=True, create_only=True)
 
     @property
-    def websites(self) -> list[Wanted]:
+    def websites(self) -> list[DesiredWebsite]:
         """The websites, in the order of the files."""
         return list(self.by_domain.values())
 
@@ -92,24 +92,24 @@ class WebsitesAsCode:
             domain, website_id = website_of(record)
             found.setdefault(domain_key(domain), []).append(website_id)
         created = {key: website for key, website in self.by_domain.items() if key not in found}
-        doomed, spared = set(), []
+        deleted_ids, protected = set(), []
         for record in records if self.prune else ():
             domain, website_id = website_of(record)
             if domain_key(domain) not in self.by_domain:
                 if why := self._protected(domain):
-                    spared.append(f"{website_name(domain, website_id)}: {why}")
+                    protected.append(f"{website_name(domain, website_id)}: {why}")
                 else:
-                    doomed.add(website_id)
+                    deleted_ids.add(website_id)
         names = [website_of(record)[0] for record in records]
-        idle = [one for one in self.protected if not any(matches(one, name) for name in names)]
-        warnings = [f"{one} is protected, but no website matches it" for one in idle]
+        idle = [item for item in self.protected if not any(matches(item, name) for name in names)]
+        warnings = [f"{item} is protected, but no website matches it" for item in idle]
         unlisted = [record for record in records if domain_key(website_of(record)[0]) not in self.by_domain]
         warnings += near_equals(unlisted, [website.domain for website in self.websites], ())
         return Desired(
             by_domain=created if self.create_only else self.by_domain,
             created=list(created.values()),
-            doomed=frozenset(doomed),
-            spared=spared,
+            deleted_ids=frozenset(deleted_ids),
+            protected=protected,
             warnings=warnings,
             problems=list(self._problems(found)),
             modes=self.modes,
@@ -137,8 +137,8 @@ class WebsitesAsCode:
                     f"{website.domain} does not exist, but {other} (id {found[other][0]}) does: the service may write "
                     f"the domain in this way. {advice}",
                 )
-            for one in found.get("", ()):
-                yield website.place, f"the record of website {one} has no domain: it may be {website.domain}"
+            for item in found.get("", ()):
+                yield website.place, f"the record of website {item} has no domain: it may be {website.domain}"
 
     def _protected(self, domain: str) -> str | None:
         """Return why a website that is not in the file is not deleted; None if it may be deleted."""
@@ -146,5 +146,5 @@ class WebsitesAsCode:
             check_key(domain)
         except ValueError:
             return "its domain is not allowed in a file"
-        found = next((one for one in self.protected if matches(one, domain)), None)
+        found = next((item for item in self.protected if matches(item, domain)), None)
         return f"{found} is protected" if found else None

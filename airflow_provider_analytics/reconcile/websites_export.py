@@ -48,7 +48,7 @@ def export_websites(records: Iterable[Record], *, origin: str, restore: bool = F
             omitted.append(f"id {website_id}: omitted, and never deleted by a plan, {error}")
             continue
         websites[domain], lost = _settings(record, restore=restore)
-        omitted += [f"{domain}: {one}" for one in lost]
+        omitted += [f"{domain}: {item}" for item in lost]
     passwords = [domain for domain, settings in websites.items() if settings.get("privacy") == "password"]
     notes = list(omitted)
     if passwords:
@@ -91,7 +91,7 @@ def _settings(record: Record, *, restore: bool) -> tuple[dict[str, Any], list[st
             items, lost = _items(LINE_FIELDS[field], lines)
             if not lost or (restore and items):
                 settings[field] = items
-                omitted += [f"{field}: {one}" for one in lost]
+                omitted += [f"{field}: {item}" for item in lost]
             else:
                 problem = f"{len(lost):,} of its {len(lines):,} lines are not usable: {lost[0]}"
                 omitted.append(f"{field} omitted, {problem}")

@@ -22,8 +22,8 @@ from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM
 from airflow_provider_analytics.readable import first_of, readable
-from airflow_provider_analytics.reconcile.desired import Wanted
-from airflow_provider_analytics.reconcile.maintained import Listed, read_list, together
+from airflow_provider_analytics.reconcile.desired import DesiredWebsite
+from airflow_provider_analytics.reconcile.maintained import EntryList, read_list, together
 from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode, check_key, is_pattern
 from airflow_provider_analytics.reconcile.yaml_values import Path, Problem, ProblemsError, Values, is_over
 
@@ -59,7 +59,7 @@ def parse_websites_files(texts: Mapping[str, str | ValueError], default_mode: st
     counts = Counter[str]()
     problems: list[Problem] = []
     parsed = WebsitesAsCode()
-    for source, text in sorted(texts.items(), key=lambda one: one[0]):
+    for source, text in sorted(texts.items(), key=lambda item: item[0]):
         if is_over(counts):
             break  # each further file would be one more problem
         values = Values(source, counts)
@@ -282,7 +282,7 @@ class _YamlFile:
         ignored = frozenset().union(*(layer.get(_IGNORE, ()) for layer in layers))
         listed = {name: together(parts) for name in LINE_FIELDS if (parts := self._parts(name, layers, path))}
         settings |= {name: one.entries for name, one in listed.items()}
-        website = Wanted(settings, domain, self._values.place(path), ignored, listed)
+        website = DesiredWebsite(settings, domain, self._values.place(path), ignored, listed)
         same = self._parsed.by_domain.setdefault(domain_key(domain), website)
         if same is not website:
             self._values.problem(path, f"{domain} is a duplicate of {same.place.text}")
@@ -297,14 +297,14 @@ class _YamlFile:
                 hint = f"; did you mean {near}?" if near else ""
                 self._values.problem((*path, _GROUPS, number), f"there is no group {name}{hint}")
 
-    def _parts(self, name: str, layers: Sequence[Mapping[str, Any]], path: Path) -> list[Listed]:
+    def _parts(self, name: str, layers: Sequence[Mapping[str, Any]], path: Path) -> list[EntryList]:
         """Return the lists that make up a list of a website: the last one that overrides, and those added to it."""
-        parts: list[Listed] = []
+        parts: list[EntryList] = []
         for layer in layers:
             parts = [layer[name]] if name in layer else parts
             parts += [layer[f"{_ALSO}{name}"]] if f"{_ALSO}{name}" in layer else []
         # Counted before duplicates are removed, because removing them takes the time.
-        self._values.count("entries", sum(one.size for one in parts), path)
+        self._values.count("entries", sum(part.size for part in parts), path)
         return parts
 
     def _layer(self, layer: Mapping[str, Any] | None, path: Path) -> dict[str, Any]:
@@ -315,17 +315,17 @@ class _YamlFile:
             if value is not None and name not in (_GROUPS, _PROTECT)
         }
 
-    def _list(self, name: str, value: Any, path: Path) -> Listed:
+    def _list(self, name: str, value: Any, path: Path) -> EntryList:
         list_field = name.removeprefix(_ALSO)
         is_managed = self._modes[list_field] == "managed"
         if self._values.has_problem("networks") or self._values.has_problem("modes", below=True):
-            return Listed()  # what is allowed in it is unknown
+            return EntryList()  # what is allowed in it is unknown
         try:
             listed = read_list(name, value, LINE_FIELDS[list_field], networks=self._networks, managed=is_managed)
         except UnusableEntriesError as error:
             for number, problem in error.problems:
                 self._values.problem((*path, number - 1), f"{name}: {problem}")
-            return Listed()
+            return EntryList()
         is_empty = not (listed.sources or listed.expired or listed.lines)
         if is_empty and value != [] and not self._values.has_problem(*path, below=True):
             self._values.problem(path, f"{name} has no entries: write [] to clear the list, or leave it out")

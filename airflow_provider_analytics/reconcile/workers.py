@@ -75,7 +75,7 @@ def _is_down(error: BaseException | None) -> bool:
     return isinstance(error, (AnalyticsConnectionError, UnexpectedResponseError))
 
 
-class Done(NamedTuple, Generic[Item, Returned]):
+class WorkResult(NamedTuple, Generic[Item, Returned]):
     """An item that was processed.
 
     :param item: the item.
@@ -94,7 +94,7 @@ def each(
     work: Callable[[Item], Returned],
     verb: str,
     breaker: Breaker,
-) -> Iterator[Done[Item, Returned]]:
+) -> Iterator[WorkResult[Item, Returned]]:
     """Do the work for each item, several at the same time; yield the items in order of completion.
 
     Items that are skipped because the service is down are not yielded.
@@ -111,7 +111,7 @@ def each(
     under_way: dict[Future[Returned], Item] = {}
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="analytics")
 
-    def ended(seconds: float) -> Iterator[Done[Item, Returned]]:
+    def ended(seconds: float) -> Iterator[WorkResult[Item, Returned]]:
         for future in wait(under_way, seconds, FIRST_COMPLETED).done:
             item, error = under_way.pop(future), future.exception()
             if isinstance(error, StoppedError):
@@ -119,7 +119,7 @@ def each(
                 continue
             breaker.note(error)
             progress.step(error)
-            yield Done(item, None if error else future.result(), error)
+            yield WorkResult(item, None if error else future.result(), error)
 
     try:
         while not client.stopped:
@@ -163,7 +163,7 @@ class _Progress:
         """Log a line if there is more than one website, and the last line was another one."""
         self._logged_at, last, self._logged = time.monotonic(), self._logged, self._done
         if self._total > 1 and self._done != last:
-            numbers = (f"{one:,}" for one in (self._done, self._total, self._failed))
+            numbers = (f"{item:,}" for item in (self._done, self._total, self._failed))
             log.info("%s: %s of %s websites done, %s failed", self._verb, *numbers)
 
 

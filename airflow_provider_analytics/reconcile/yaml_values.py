@@ -135,7 +135,7 @@ class Values:
         """
         if path in self._refused:
             return True
-        return below and any(one[: len(path)] == path for one in self._refused)
+        return below and any(item[: len(path)] == path for item in self._refused)
 
     def count(self, what: str, number: int, path: Path) -> None:
         """Count values or entries, and raise an error if all files together have too many."""

@@ -66,7 +66,7 @@ def create_control(app: App) -> Starlette:
         if request.method == "DELETE":
             app.requests.clear()
             return _done()
-        return JSONResponse([_without_secrets(one) for one in app.requests])
+        return JSONResponse([_without_secrets(request) for request in app.requests])
 
     endpoints = {
         reset: ["POST"],

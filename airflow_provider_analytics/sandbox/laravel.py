@@ -230,10 +230,10 @@ def _numbered_links(
 
     found = [labeled("&laquo; Previous", page.previous)]
     before = 0
-    for one in shown:
-        if one > before + 1:
+    for item in shown:
+        if item > before + 1:
             found.append({"url": None, "label": "...", "active": False})
-        before = one
-        found.append(labeled(str(one), one))
+        before = item
+        found.append(labeled(str(item), item))
     found.append(labeled("Next &raquo;", page.following))
     return found

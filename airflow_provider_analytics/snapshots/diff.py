@@ -141,11 +141,11 @@ def diff_snapshots(
     :raises MissingSnapshotError: if no snapshot is published, or a given day has none.
     :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
-    current_day = current or next((one.day for one in series.published()), None)
+    current_day = current or next((item.day for item in series.published()), None)
     if current_day is None:
         raise MissingSnapshotError(f"No snapshot is published in {series.data}: run SnapshotWebsitesOperator first")
     after = _published(series, current_day)
-    previous_day = previous or next((one.day for one in series.published(before=current_day)), None)
+    previous_day = previous or next((item.day for item in series.published(before=current_day)), None)
     result: dict[str, Any] = {
         "path": str(after.partition.data),
         "current": current_day.isoformat(),

@@ -199,7 +199,7 @@ def look_back(series: SnapshotSeries, day: date, now: datetime, options: Snapsho
     newest = next(older, None)
     replaced = _read_or_warn(series.partition(day), options)
     previous = _read_or_warn(newest, options) if newest else None
-    other_day = previous or next(filter(None, (_read_or_warn(one, options) for one in older)), None)
+    other_day = previous or next(filter(None, (_read_or_warn(item, options) for item in older)), None)
     last_good = replaced or other_day
     if "clock_skew" not in options.override_guards:
         guards.check_clock(now, [found.manifest for found in (replaced, previous) if found])

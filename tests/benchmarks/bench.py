@@ -137,7 +137,7 @@ class Bench:
             orders = ({"url": full}, {"url": full, "sort": "asc"})
             newest, other = self.turns("requests", *(("hook_list", order) for order in orders))
         for work, found, goal in (("newest first", newest, 2), ("oldest first", other, 2)):
-            more = [float(one["returned"] - pages) for one in found]
+            more = [float(item["returned"] - pages) for item in found]
             self.add(f"complete list of n pages, {work}: requests besides n", "", more, goal, unit=" more than n")
         theirs: Work = ("http_operator_list", {"url": url, "pages": pages})
         ours, http = self.alone("memory", ("hook_list", {"url": url}), theirs)
@@ -264,8 +264,8 @@ def table(results: list[Result]) -> list[str]:
 def scale(measured: Mapping[str, Any], websites: int) -> list[str]:
     """Return the table of what ten million websites take, by arithmetic from what a snapshot was measured to take."""
     many = 10_000_000
-    cpu = statistics.median(one["cpu"] for one in measured["growth"][-1])
-    grown = statistics.median(one["memory"] for one in measured["growth"][-1]) / 1024
+    cpu = statistics.median(item["cpu"] for item in measured["growth"][-1])
+    grown = statistics.median(item["memory"] for item in measured["growth"][-1]) / 1024
     rows = [
         ["requests", *(f"{size // 100:,}" for size in (websites, many))],
         [f"waiting, {LATENCY} ms per answer, 4 in flight", *_seconds(websites / 100 * LATENCY / 4000, many / websites)],

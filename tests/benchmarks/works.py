@@ -41,13 +41,13 @@ LIST = {"per_page": str(PAGE), "sort_by": "id", "sort": "desc"}
 def session_gets(url: str, number: int) -> Iterator[Work]:
     """``requests.Session.get().json()``, with the same headers."""
     with plain_session(url) as session:
-        yield lambda: [session.get(f"{url}/api/v1/websites/{one}").json() for one in range(1, number + 1)] and None
+        yield lambda: [session.get(f"{url}/api/v1/websites/{item}").json() for item in range(1, number + 1)] and None
 
 
 def hook_gets(url: str, number: int) -> Iterator[Work]:
     with hook(url) as ours:
         ours.get_account()
-        yield lambda: [ours.get_website(one) for one in range(1, number + 1)] and None
+        yield lambda: [ours.get_website(item) for item in range(1, number + 1)] and None
 
 
 def http_hook_gets(url: str, number: int) -> Iterator[Work]:
@@ -58,7 +58,9 @@ def http_hook_gets(url: str, number: int) -> Iterator[Work]:
     theirs = HttpHook(method="GET")
     theirs.run("api/v1/account", headers=HEADERS).json()
     yield (
-        lambda: [theirs.run(f"api/v1/websites/{one}", headers=HEADERS).json() for one in range(1, number + 1)] and None
+        lambda: (
+            [theirs.run(f"api/v1/websites/{item}", headers=HEADERS).json() for item in range(1, number + 1)] and None
+        )
     )
 
 

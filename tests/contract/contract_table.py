@@ -211,12 +211,14 @@ def render_tests() -> str:
         "[the interface](../interface.md), and their tests in `tests/contract/`. Written by `make generate`.",
         "",
     ]
-    ids = {section: [one.id for one in STATEMENTS if one.section == section] for section in _sections()}
+    ids = {
+        section: [statement.id for statement in STATEMENTS if statement.section == section] for section in _sections()
+    }
     for section, found in (ids | {"Not documented": [point.id for point in OPEN_POINTS]}).items():
         lines += [f"## {section}", "", "| Statement | Tests |", "|---|---|"]
-        for one in found:
-            tests = ", ".join(f"`{name}`" for name in TESTS[one])
-            lines.append(f"| {one} | {tests} |")
+        for item in found:
+            tests = ", ".join(f"`{name}`" for name in TESTS[item])
+            lines.append(f"| {item} | {tests} |")
         lines.append("")
     return "\n".join(lines)
 

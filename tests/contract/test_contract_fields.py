@@ -43,7 +43,7 @@ def _others(settings: dict[str, Any]) -> dict[str, Any]:
     lists = dict.fromkeys(("exclude_ips", "exclude_params"), ("203.0.113.99", "other"))
     flags = dict.fromkeys(("privacy", "email", "exclude_bots", "favorite"), (0, 1))
     return {
-        name: next(one for one in others if not fields.same_setting(name, one, settings[name]))
+        name: next(other for other in others if not fields.same_setting(name, other, settings[name]))
         for name, others in (lists | flags).items()
         if name in settings
     }
@@ -118,7 +118,7 @@ NO_LINES: list[Any] = [
     "None",
     "a,b",
     7,
-    *([one] for one in ("a\nb", "", 7, "a\u2028b", "a b")),
+    *([item] for item in ("a\nb", "", 7, "a\u2028b", "a b")),
 ]
 #: Field to the message, and values that are refused.
 REFUSED: dict[str, tuple[str, list[Any]]] = {

@@ -179,6 +179,6 @@ def test_another_list_parameter_is_refused_unsent(
 
 def test_every_statement_has_a_test_and_every_test_names_statements_that_exist() -> None:
     load()
-    ids = [one.id for one in STATEMENTS] + [one.id for one in OPEN_POINTS]
+    ids = [statement.id for statement in STATEMENTS] + [point.id for point in OPEN_POINTS]
     assert len(set(ids)) == len(ids)
     assert {name for name, tests in TESTS.items() if tests} == set(ids)

@@ -63,7 +63,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str | None]]
                 sleep(seconds)
                 return
             with create_session() as session:
-                waiting = [one for one in session.query(HITLDetail) if one.responded_at is None]
+                waiting = [item for item in session.query(HITLDetail) if item.responded_at is None]
                 if not waiting:
                     return
                 (detail,) = waiting

@@ -45,6 +45,6 @@ def dags(folder: Path) -> Iterator[tuple[Any, ...]]:
 
 def test_the_dags_with_http_operators_have_the_tasks_of_the_samples() -> None:
     pytest.importorskip("airflow.providers.http")
-    ours, theirs = ({one[0]: one for one in dags(folder)} for folder in (CHECKOUT / "dags", BENCHMARKS / "http_dags"))
+    ours, theirs = ({dag[0]: dag for dag in dags(folder)} for folder in (CHECKOUT / "dags", BENCHMARKS / "http_dags"))
     assert theirs == {name: ours[name] for name in theirs}
     assert len(theirs) == 4

@@ -238,7 +238,7 @@ BREAKS = [
 @pytest.mark.repository
 @pytest.mark.slow
 @pytest.mark.chosen(6)
-@pytest.mark.parametrize("broken", BREAKS, ids=lambda one: f"{one.promise}: {one.module}")
+@pytest.mark.parametrize("broken", BREAKS, ids=lambda item: f"{item.promise}: {item.module}")
 def test_a_break_is_noticed(broken: Break) -> None:
     path, name = broken.test
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "breaking"]
@@ -253,7 +253,7 @@ def test_a_break_is_noticed(broken: Break) -> None:
 @pytest.mark.repository
 def test_each_break_still_fits() -> None:
     """So that whoever changes the code sees it at once, and not with the slow tests."""
-    sources = {one: (ROOT / PACKAGE / f"{one.module.replace('.', '/')}.py").read_text("utf-8") for one in BREAKS}
+    sources = {item: (ROOT / PACKAGE / f"{item.module.replace('.', '/')}.py").read_text("utf-8") for item in BREAKS}
     missing = [f"{one.module}: {one.old}" for one, source in sources.items() if source.count(one.old) != 1]
     assert not missing, "write these breaks anew for the code as it is now"
 
@@ -261,4 +261,4 @@ def test_each_break_still_fits() -> None:
 def test_each_promise_is_broken_once() -> None:
     document = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
     promises = set(re.findall(r"^## (.+)$", document.partition("\n## Conditions")[0], re.MULTILINE))
-    assert promises == {one.promise for one in BREAKS}
+    assert promises == {item.promise for item in BREAKS}

@@ -19,6 +19,7 @@ from airflow.models import DagBag
 from raw_server import RawServer, http
 from samples import SAMPLES, sample_dag
 
+from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -65,6 +66,17 @@ def test_no_param_chooses_a_folder_a_file_or_a_connection(samples: dict[str, Any
     """They are constants of the file: who may trigger a DAG chooses among what its author allows."""
     allowed = {"override_guards", "approved_digest", "domain", "dry_run", "only", "privacy", "prune"}
     assert {name for dag in samples.values() for name in dag.params} == allowed
+
+
+def test_guards_of_each_sample_are_a_multi_select_drop_down_with_their_names(samples: dict[str, Any]) -> None:
+    """Airflow shows an array as a drop-down if its Param has examples."""
+    found = [dag.params.get_param("override_guards") for dag in samples.values() if "override_guards" in dag.params]
+    assert len(found) >= 6
+    for param in found:
+        names = param.schema["examples"]
+        assert "array" in param.schema["type"]
+        assert names == param.schema["items"]["enum"]
+        assert set(names) <= GUARDS.keys()
 
 
 @pytest.mark.parametrize("forged", ["path", "changes_path", "snapshot_date"])

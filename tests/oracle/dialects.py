@@ -73,8 +73,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 
 #: What ordinary services do: the worlds in which two tasks run at once draw most of their dialects from these.
 CALM: list[dict[str, Any]] = [
-    *(dict(PRESETS[one]) for one in ("length", "simple", "cursor", "boolean-rule")),
-    *(dict(PRESETS[f"{one}-untrusted-proxy"]) for one in ("length", "simple", "cursor")),
+    *(dict(PRESETS[item]) for item in ("length", "simple", "cursor", "boolean-rule")),
+    *(dict(PRESETS[f"{item}-untrusted-proxy"]) for item in ("length", "simple", "cursor")),
     # Counted, not timed: the worlds wait for nothing.
     {"reads_behind": 1},
     {"reads_behind": 2},

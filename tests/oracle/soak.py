@@ -88,7 +88,7 @@ class Draw:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.choice = self.chance.choice
-        self.domains = [*_DOMAINS, *(f"{one}.many.example" for one in range(40))]
+        self.domains = [*_DOMAINS, *(f"{item}.many.example" for item in range(40))]
 
     def script(self) -> Script:
         dialect = self.choice(dialects.CALM) if self.maybe(0.5) else dialects.draw(self.chance)
@@ -105,7 +105,7 @@ class Draw:
         is_killed = any(what == "kill" for _, what, *_ in step.get("meanwhile", ()))
         if step["do"] != "sync" or not is_killed or self.maybe(0.3):
             return [step]
-        shorter = [one for one in step["entries"] if self.maybe(0.5)]
+        shorter = [item for item in step["entries"] if self.maybe(0.5)]
         return [step, {**step, "entries": shorter, "meanwhile": [], "heal": False, "force": True}]
 
     def maybe(self, probability: float) -> bool:
@@ -167,7 +167,7 @@ class Draw:
         first, second = step["first"], step["second"]
         second["list"] = "second"  # else both write one ledger
         if first.get("field", "") == second.get("field") and self.maybe(0.7):
-            second["entries"] = [one for one in second["entries"] if one not in first["entries"]]
+            second["entries"] = [item for item in second["entries"] if item not in first["entries"]]
         turns = {self.chance.randint(1, 30): self.choice((1, 2, 3, 5, 1000)) for _ in range(5)}
         events = [[self.chance.randint(1, 30), "hand", self.hand()]] if self.maybe(0.3) else []
         return {**step, "turns": sorted(turns.items()), "meanwhile": events}
@@ -214,7 +214,7 @@ class Draw:
             rival = {"do": "add", "domain": self.choice(asked), "settings": self.website()}
             meanwhile.append([self.chance.randint(1, 12), "hand", rival])
         if (do == "delete" or step.get("prune")) and self.maybe(0.5):  # a website gets another domain before its delete
-            unwanted = [one for one in self.domains if (one in asked) == (do == "delete")] or self.domains
+            unwanted = [domain for domain in self.domains if (domain in asked) == (do == "delete")] or self.domains
             rename = {"do": "rename", "domain": self.choice(unwanted), "value": _RENAMED}
             meanwhile.append([self.chance.randint(3, 9), "hand", rename])
         return {**step, "meanwhile": meanwhile, "heal": self.maybe(0.4)}
@@ -262,7 +262,7 @@ def _smaller(script: Script) -> Iterator[Script]:
     for number, step in enumerate(steps):
         events = step.get("meanwhile", ())
         calmer = [{**step, "meanwhile": _without(events, at)} for at in range(len(events))]
-        yield from ((dialect, websites, [*steps[:number], one, *steps[number + 1 :]]) for one in calmer)
+        yield from ((dialect, websites, [*steps[:number], item, *steps[number + 1 :]]) for item in calmer)
 
 
 def _without(items: Sequence[Any], number: int) -> list[Any]:

@@ -84,7 +84,7 @@ class Goal:
 
 
 @dataclass
-class Wanted:
+class DesiredWebsite:
     """What a task wants of the world.
 
     :param goals: id of a website that is there to what is wanted of it.
@@ -226,11 +226,11 @@ class World:
         self._served: list[RecordedRequest] = []
 
     def _websites(self) -> dict[int, Record]:
-        return {one["id"]: one for one in self.sandbox.websites()}
+        return {website["id"]: website for website in self.sandbox.websites()}
 
     def _edits_of(self, website_id: int, *names: str) -> list[Edit]:
         """Return the edits of a website; of some fields only, if any is named."""
-        return [one for one in self.edits if one.website_id == website_id and (not names or one.field in names)]
+        return [edit for edit in self.edits if edit.website_id == website_id and (not names or edit.field in names)]
 
     # Two tasks at once
 
@@ -238,7 +238,7 @@ class World:
         """Run two tasks at the same time, and compare the world before and after them with what both say."""
         tasks: list[Step] = [step["first"], step["second"]]
         self._begin()
-        wanted = [self._wanted(one) for one in tasks]
+        wanted = [self._wanted(task) for task in tasks]
         outcomes = self._run(tasks, step)
         if self._is_faithful:
             self._kept_by_both(wanted)
@@ -252,11 +252,11 @@ class World:
         """Whether the service stores what is sent, and shows what is stored."""
         return self.dialect.keys().isdisjoint(("updates", "lists_stored", "ignored_fields", "lists_as"))
 
-    def _is_contradictory(self, tasks: Sequence[Step], wanted: Sequence[Wanted]) -> bool:
+    def _is_contradictory(self, tasks: Sequence[Step], wanted: Sequence[DesiredWebsite]) -> bool:
         """Whether no service could please both tasks, and the person who edits: then red is right."""
         first, second = wanted
-        domains = [_key(one["domain"]) for one in self.before.values()]
-        if any(one["domain"] not in domains for task in tasks for one in task.get("of", ())):
+        domains = [_key(item["domain"]) for item in self.before.values()]
+        if any(item["domain"] not in domains for task in tasks for item in task.get("of", ())):
             return True
         if first.refusal or second.refusal or first.creations.keys() & second.creations.keys():
             return True
@@ -275,10 +275,10 @@ class World:
                     return True
         return False
 
-    def _kept_by_both(self, wanted: Sequence[Wanted]) -> None:
+    def _kept_by_both(self, wanted: Sequence[DesiredWebsite]) -> None:
         """Nothing is lost that neither task asks to remove, and nothing is there that nobody wants."""
         for website_id, record in self.before.items():
-            wanting = [one.goals[website_id] for one in wanted if website_id in one.goals]
+            wanting = [item.goals[website_id] for item in wanted if website_id in item.goals]
             now, domain = self.after.get(website_id), record["domain"]
             if now is None:
                 is_asked_for = any(goal.delete for goal in wanting) or self._is_deleted(website_id)
@@ -295,7 +295,9 @@ class World:
                 asking = [goal for goal in wanting if name in goal.fields]
                 may_go = {line for line in was for goal in asking if self._may_remove(record, name, goal, line)}
                 lost = set(was) - untyped - may_go - set(lines(now[name]))
-                known = {entry(one) for value in (was, *values) for one in value} | {entry(one.value) for one in edits}
+                known = {entry(item) for value in (was, *values) for item in value} | {
+                    entry(edit.value) for edit in edits
+                }
                 is_kept = not lost and entries(now[name]) <= known
                 assert is_kept, f"{domain}: {name} was {record[name]!r}, is {now[name]!r}, wanted {values}"
 
@@ -304,12 +306,12 @@ class World:
         return any(edit.do == "delete" for edit in self._edits_of(website_id))
 
     def _may_remove(self, record: Record, name: str, goal: Goal, line: str) -> bool:
-        if entry(line) in {entry(one) for one in goal.fields[name]}:
+        if entry(line) in {entry(item) for item in goal.fields[name]}:
             return False
         is_owned = goal.mode(name) == "managed" and "#" not in line
         return goal.mode(name) == "replace" or (is_owned and entry(line) in self._owned(name, goal, record)[1])
 
-    def _both_are_calm(self, wanted: Sequence[Wanted], outcomes: Sequence[Outcome]) -> None:
+    def _both_are_calm(self, wanted: Sequence[DesiredWebsite], outcomes: Sequence[Outcome]) -> None:
         """Both are green, and what they say is true, but for what the other one overwrote after they had looked."""
         for number, outcome in enumerate(outcomes):
             goals, others = wanted[number].goals, wanted[1 - number].goals
@@ -320,7 +322,7 @@ class World:
                 was, now = self.before[website_id], self.after[website_id]
                 for name in goal.fields:
                     is_so = self._as_wanted(website_id, name, goal, was, now)
-                    others_lines = name in LISTS and {entry(one) for one in goal.fields[name]} <= entries(now[name])
+                    others_lines = name in LISTS and {entry(item) for item in goal.fields[name]} <= entries(now[name])
                     assert is_so or others_lines or self._is_overwritten(website_id, number), (
                         f"task {number + 1} is green, but {was['domain']}: {name} is {now[name]!r}, "
                         f"wanted {goal.fields[name]!r}, was {was[name]!r}"
@@ -356,7 +358,7 @@ class World:
 
     def _drain(self) -> None:
         """Let a service that shows writes late show them."""
-        writes = sum(one.operation in ("create", "update", "delete") for one in self._served)
+        writes = sum(item.operation in ("create", "update", "delete") for item in self._served)
         headers = {"Authorization": f"Bearer {self.sandbox.api_key}"}
         for _ in range(self.sandbox.options.reads_behind * writes):
             with contextlib.suppress(requests.RequestException):
@@ -364,7 +366,7 @@ class World:
 
     # What a task wants
 
-    def _wanted(self, step: Step) -> Wanted:
+    def _wanted(self, step: Step) -> DesiredWebsite:
         """Return what a task wants of each website and of new ones."""
         do, modes = step["do"], _modes(step)
         domains = {number: _key(one["domain"]) for number, one in self.before.items()}
@@ -378,7 +380,7 @@ class World:
             unwanted = [one for one, domain in domains.items() if domain == self.before[one]["domain"]]
             goals = dict.fromkeys(unwanted, Goal(delete=True)) | goals
         new = {domain: goal for domain, goal in wanted.items() if domain not in domains.values()}
-        return Wanted(goals, new if do in ("create", "apply") else {}, self._must_be_refused(step, goals))
+        return DesiredWebsite(goals, new if do in ("create", "apply") else {}, self._must_be_refused(step, goals))
 
     def _must_be_refused(self, step: Step, goals: Mapping[int, Goal]) -> str:
         if step.get("force") or step["do"] not in ("sync", "apply"):
@@ -388,9 +390,9 @@ class World:
         counts = [(deleted, websites, f"{deleted} of {websites} websites deleted")]
         # Lists in another form show fewer entries than they have.
         for name in LISTS if self.dialect.get("lists_as", "lines") in ("lines", "CR LF", "array") else ():
-            replaced = [one for one in compared if name in one[1].fields and one[1].mode(name) == "replace"]
+            replaced = [record for record in compared if name in record[1].fields and record[1].mode(name) == "replace"]
             shorter = [len(entries(one[name])) - len(goal.fields[name]) for one, goal in replaced]
-            lost, total = sum(max(0, one) for one in shorter), sum(len(entries(one[name])) for one, _ in compared)
+            lost, total = sum(max(0, item) for item in shorter), sum(len(entries(one[name])) for one, _ in compared)
             counts.append((lost, total, f"{lost} of {total} entries of {name} lost"))
         closed = [goal for one, goal in compared if one["privacy"]]
         opened = sum(goal.fields.get("privacy") == 0 for goal in closed)
@@ -409,7 +411,7 @@ class World:
         turns: dict[int, int] = dict(step.get("turns", ()))
         todo = {int(at): action for at, *action in step.get("meanwhile", ())}
         kills = any(what == "kill" for what, *_ in todo.values())
-        operators = [self._operators(*one) for one in zip(tasks, _CONNECTIONS, strict=False)]
+        operators = [self._operators(*item) for item in zip(tasks, _CONNECTIONS, strict=False)]
         outcomes: dict[int, Outcome] = {}
         made = [0, 0]
         may_make = 0
@@ -445,8 +447,8 @@ class World:
             elif what == "fault":
                 return ZooFault(**details[0])
             elif what == "stop":
-                for one in operators[0]:
-                    one.on_kill()
+                for operator in operators[0]:
+                    operator.on_kill()
             elif what == "kill":
                 self._is_forked.wait(10)
                 is_killed = True
@@ -470,8 +472,8 @@ class World:
         self._drain()
         self.after = self._websites()
         ended = [outcomes[number] for number in range(len(tasks))]
-        self.tally.update("green" if one.is_green else "red" for one in ended)
-        self._no_secret([log.getvalue(), *(f"{json.dumps(one.results, default=str)}{one.text}" for one in ended)])
+        self.tally.update("green" if item.is_green else "red" for item in ended)
+        self._no_secret([log.getvalue(), *(f"{json.dumps(item.results, default=str)}{item.text}" for item in ended)])
         websites = len(self.before) + sum(len(_asked(task)) for task in tasks)
         most = len(tasks) * REQUESTS + REQUESTS_PER_WEBSITE * websites
         assert len(self._served) <= most, f"{len(self._served)} requests for {websites} websites"
@@ -503,10 +505,10 @@ class World:
         allow_execute_in_this_thread()
         results: list[Any] = []
         try:
-            for one in operators:
+            for operator in operators:
                 if results and step.get("approved"):
-                    one.approved_digest = results[0]["digest"]
-                results.append(one.execute(context))
+                    operator.approved_digest = results[0]["digest"]
+                results.append(operator.execute(context))
         except Exception as error:  # every kind of error is red
             named = getattr(error, "failures", ())
             return Outcome(False, results, " ".join([*traceback.format_exception(error), *named]))
@@ -517,7 +519,7 @@ class World:
         from airflow_provider_analytics.operators import exclusions, snapshots, websites, websites_as_code
 
         if step["do"] == "updates":  # as a colleague runs them
-            return [two for one in step["of"] for two in self._operators({"do": "update", **one}, connection)]
+            return [two for item in step["of"] for two in self._operators({"do": "update", **item}, connection)]
         parallel = {"max_retries": 2, "parallel_requests": step.get("parallel_requests", 8)}
         values = json.loads(self.sandbox.connection_json())
         values["extra"] = {**parallel, **self._extras, **_CONNECTIONS[connection]}
@@ -564,7 +566,7 @@ class World:
         """Do what somebody else does by hand: ``{"do": ..., "domain": ..., "field": ..., "value": ...}``."""
         do, domain, name, value = edit["do"], edit["domain"], edit.get("field", ""), edit.get("value")
         store = self.sandbox.store
-        edited = [one["id"] for one in self.sandbox.websites() if one["domain"] == domain][:1]
+        edited = [website["id"] for website in self.sandbox.websites() if website["domain"] == domain][:1]
         if do == "add":
             is_free = edit.get("twice") or not store.find(domain)
             edited = [self.sandbox.add_website(domain, **edit.get("settings", {}))["id"]] if is_free else []
@@ -578,7 +580,7 @@ class World:
                 now = lines(self._websites()[number][name])
                 if (value in now) == (do == "type"):
                     return
-                after = [*now, edit["value"]] if do == "type" else [one for one in now if one != value]
+                after = [*now, edit["value"]] if do == "type" else [item for item in now if item != value]
                 changes = {name: "\n".join(after) or None}
             if do == "delete":
                 store.mark(number)
@@ -588,35 +590,37 @@ class World:
 
     # The oracle
 
-    def _nothing_lost(self, step: Step, wanted: Wanted, outcome: Outcome) -> None:
+    def _nothing_lost(self, step: Step, wanted: DesiredWebsite, outcome: Outcome) -> None:
         """Green is true, and nothing of others is lost; red is safe."""
         ruined: list[str] = []
         for website_id, record in self.before.items():
             goal, now, name = wanted.goals.get(website_id, Goal()), self.after.get(website_id), record["domain"]
             edits = self._edits_of(website_id)
-            renamed = [one for one in edits if one.do == "rename"]
+            renamed = [edit for edit in edits if edit.do == "rename"]
             if now is None:
                 # A prune also deletes a website whose new domain the list showed.
                 listed = max(self._numbers("list"), default=0)
                 is_pruned = bool(step.get("prune") and renamed) and renamed[-1].at <= listed
                 is_by_others = self._is_deleted(website_id) or is_pruned
                 assert goal.delete or is_by_others, f"{name} was deleted, which nobody asked for"
-                is_unseen = not renamed or is_by_others or any(self._may_be_overwritten(one) for one in renamed)
+                is_unseen = not renamed or is_by_others or any(self._may_be_overwritten(item) for item in renamed)
                 assert is_unseen, f"{name} was deleted, although it is {renamed[-1].value} by now"
                 continue
             is_kept = not goal.delete or not outcome.is_green or edits or self._says_gone(step)
             assert is_kept, f"{name} is still there after a green delete"
             # What was away for a moment may not have been in the list.
-            was_away = any(one.do in _COMING for one in edits)
+            was_away = any(edit.do in _COMING for edit in edits)
             wrong = []
-            for one in FIELDS:
-                if one in LISTS and self.dialect.get("lists_as") == "null" and "updates" in self.dialect:
+            for item in FIELDS:
+                if item in LISTS and self.dialect.get("lists_as") == "null" and "updates" in self.dialect:
                     continue  # nobody sees what is reset
-                as_before = self._as_before(website_id, one, record, now)
-                as_wanted = one in goal.fields and self._as_wanted(website_id, one, goal, record, now)
-                is_wanted_now = one in goal.fields and outcome.is_green and not was_away
+                as_before = self._as_before(website_id, item, record, now)
+                as_wanted = item in goal.fields and self._as_wanted(website_id, item, goal, record, now)
+                is_wanted_now = item in goal.fields and outcome.is_green and not was_away
                 if not (as_wanted or (as_before and not is_wanted_now)):
-                    wrong.append(f"{one}: before {record[one]!r}, wanted {goal.fields.get(one)!r}, now {now[one]!r}")
+                    wrong.append(
+                        f"{item}: before {record[item]!r}, wanted {goal.fields.get(item)!r}, now {now[item]!r}"
+                    )
             if now["domain"] != (renamed[-1].value if renamed else name):
                 wrong.append(f"domain: {now['domain']}")
             if wrong:
@@ -634,7 +638,7 @@ class World:
             assert record["domain"] in str(said), f"green, but {ruin}; it says {outcome.results}"
             return
         is_shown = "lists_as" not in self.dialect  # else nobody sees what is stored
-        is_as_shown = all(now[one] == record[one] for one in FIELDS)  # what others edited since may be lost
+        is_as_shown = all(now[item] == record[item] for item in FIELDS)  # what others edited since may be lost
         says_back = f"{record['domain']} (id {record['id']}): Its values were restored" in outcome.text
         assert is_as_shown or not (is_shown and says_back), f"it says that it was restored, but {ruin}"
         is_named = outcome.killed or record["domain"] in outcome.text or str(record["id"]) in outcome.text
@@ -649,7 +653,7 @@ class World:
         mine = self._edits_of(website_id, name)
         if name not in LISTS:
             return bool(now[name] == (mine[-1].value if mine else record[name])) or (
-                now[name] == record[name] and all(self._may_be_overwritten(one) for one in mine)
+                now[name] == record[name] and all(self._may_be_overwritten(item) for item in mine)
             )
         typed, untyped, kept = self._typed(mine)
         there, before = set(lines(now[name])), set(lines(record[name]))
@@ -657,8 +661,8 @@ class World:
 
     def _typed(self, edits: Sequence[Edit]) -> tuple[set[str], set[str], set[str]]:
         """Return the lines that others typed, those that they removed, and those that have to be kept."""
-        typed, untyped = ({one.value for one in edits if one.do == do} for do in ("type", "untype"))
-        kept = {one.value for one in edits if one.do == "type" and not self._may_be_overwritten(one)} - untyped
+        typed, untyped = ({edit.value for edit in edits if edit.do == do} for do in ("type", "untype"))
+        kept = {edit.value for edit in edits if edit.do == "type" and not self._may_be_overwritten(edit)} - untyped
         return typed, untyped, kept
 
     def _not_found(self, step: Step) -> int:
@@ -672,25 +676,25 @@ class World:
     def _as_wanted(self, website_id: int, name: str, goal: Goal, record: Record, now: Record) -> bool:
         mine, value = self._edits_of(website_id, name), goal.fields[name]
         if name not in LISTS:
-            return bool(now[name] == value) or any(one.value == now[name] for one in mine)
-        there, before, wanted = set(lines(now[name])), set(lines(record[name])), {entry(one) for one in value}
+            return bool(now[name] == value) or any(item.value == now[name] for item in mine)
+        there, before, wanted = set(lines(now[name])), set(lines(record[name])), {entry(item) for item in value}
         typed, untyped, kept = self._typed(mine)
         if not wanted and self._seems_empty(record[name]):
             return True  # nobody can see another one
-        if not wanted - {entry(one) for one in untyped} <= entries(now[name]):
+        if not wanted - {entry(item) for item in untyped} <= entries(now[name]):
             return False
         if goal.mode(name) == "replace":
-            return entries(now[name]) <= wanted | {entry(one) for one in typed | untyped}
+            return entries(now[name]) <= wanted | {entry(item) for item in typed | untyped}
         gone: set[str] = set()
         may_go: set[str] = set()
         if goal.mode(name) == "managed":
-            must_go, may_go = (one - wanted for one in self._owned(name, goal, record))
+            must_go, may_go = (item - wanted for item in self._owned(name, goal, record))
             # One that is cut without a mark looks whole.
             seen = lines((record[name] or "")[:20] if self.dialect.get("lists_as") == "cut" else record[name])
-            gone = must_go & {one for one in seen if "#" not in one}
-        must = {one for one in before - untyped | kept if "#" in one or entry(one) not in may_go}
-        allowed = before | typed | {one for one in there if entry(one) in wanted}
-        return must <= there <= allowed and not (gone - {entry(one) for one in typed}) & entries(now[name])
+            gone = must_go & {item for item in seen if "#" not in item}
+        must = {item for item in before - untyped | kept if "#" in item or entry(item) not in may_go}
+        allowed = before | typed | {item for item in there if entry(item) in wanted}
+        return must <= there <= allowed and not (gone - {entry(item) for item in typed}) & entries(now[name])
 
     def _seems_empty(self, value: str | None) -> bool:
         """Whether the service shows a list as null, or on one line that begins with a comment."""
@@ -701,48 +705,52 @@ class World:
         """Whether an edit came between the show and the update of its website, or reads may not show it."""
         if self.sandbox.options.reads_behind:
             return True
-        following = [one.operation for one in self._served[edit.at - 1 :] if one.path.endswith(f"/{edit.website_id}")]
+        following = [
+            item.operation for item in self._served[edit.at - 1 :] if item.path.endswith(f"/{edit.website_id}")
+        ]
         return following[:1] in (["update"], ["delete"])
 
-    def _new_ones(self, step: Step, wanted: Wanted, outcome: Outcome) -> None:
+    def _new_ones(self, step: Step, wanted: DesiredWebsite, outcome: Outcome) -> None:
         """No duplicates, and each new website is one that was asked for."""
         by_others = {edit.website_id for edit in self.edits if edit.do in ("add", "rename")}
         new = [record for one, record in self.after.items() if one not in self.before and one not in by_others]
         domains = [_plain(record["domain"]) for record in new]
         # One that somebody deletes meanwhile is created again.
-        asked = {_plain(one) for one in _asked(step)} if step["do"] in ("create", "apply") else set()
+        asked = {_plain(item) for item in _asked(step)} if step["do"] in ("create", "apply") else set()
         assert set(domains) <= asked, f"websites that nobody asked for: {new}"
         assert len(set(domains)) == len(domains), f"two websites of one domain: {new}\n{outcome.text[-3000:]}"
         for domain, goal in wanted.creations.items() if outcome.is_green else ():
-            same = [one for one in self.after.values() if _key(one["domain"]) == domain]
+            same = [item for item in self.after.values() if _key(item["domain"]) == domain]
             # Whatever is there when it is created has to be seen.
             seen = max([*self._numbers("list"), *self._numbers("create", domain)], default=0)
-            late = [one.website_id for one in self.edits if one.do in _COMING and one.at > seen]
-            assert len(same) <= 1 or any(one["id"] in late for one in same), (
+            late = [edit.website_id for edit in self.edits if edit.do in _COMING and edit.at > seen]
+            assert len(same) <= 1 or any(item["id"] in late for item in same), (
                 f"green, and two websites of {domain}: {same}"
             )
             is_there = same or any(edit.do in ("delete", "rename") for edit in self.edits)
             assert is_there, f"green, and no website of {domain}"
-            for one in same:
-                differing = _differing(one, DEFAULTS | goal.fields) - {edit.field for edit in self._edits_of(one["id"])}
-                is_so = not differing or one["id"] in by_others
-                assert is_so, f"green, but {domain}: {differing} of {one}, wanted {goal.fields}"
+            for item in same:
+                differing = _differing(item, DEFAULTS | goal.fields) - {
+                    edit.field for edit in self._edits_of(item["id"])
+                }
+                is_so = not differing or item["id"] in by_others
+                assert is_so, f"green, but {domain}: {differing} of {item}, wanted {goal.fields}"
 
     def _told(self, step: Step, result: Any) -> None:
         """What a green task tells is what is."""
         do, after = step["do"], self.after
         if do in ("list", "snapshot", "export"):
-            there = sorted(str(one["id"]) for one in after.values() if not step.get("favorite") or one["favorite"])
+            there = sorted(str(item["id"]) for item in after.values() if not step.get("favorite") or item["favorite"])
             if do == "export":
                 told = sorted(yaml.safe_load((self.folder / "websites.yaml").read_text())["websites"] or ())
-                there = sorted(one["domain"] for one in after.values())
-                there = [one for one in there if one in told or not result["omitted"]]  # it says so
+                there = sorted(item["domain"] for item in after.values())
+                there = [item for item in there if item in told or not result["omitted"]]  # it says so
             else:
                 snapshot: Any = read_snapshot(str(self.folder / "snapshots"), step["day"]) if do == "snapshot" else None
-                told = sorted(str(one["id"]) for one in (result if do == "list" else snapshot.rows()))
+                told = sorted(str(item["id"]) for item in (result if do == "list" else snapshot.rows()))
             assert told == there, f"{do} shows {told}, there are {there}"
         elif do == "find":
-            found = [str(one["id"]) for one in after.values() if _key(one["domain"]) == step["domain"]]
+            found = [str(item["id"]) for item in after.values() if _key(item["domain"]) == step["domain"]]
             assert found == [str(result["id"])], f"found {result['id']}, there are {found}"
         elif do in ("create", "update"):
             shown = after.get(int(result["website_id"]), {"id": 0, "domain": ""})
@@ -751,7 +759,7 @@ class World:
                 assert result["created"] == (shown["id"] not in self.before), f"created is {result['created']}"
             if do == "create" and not result["created"] and step["if_exists"] == "skip":
                 differing = _differing(shown, step["settings"])
-                cleared = {one for one in LISTS if not step["settings"].get(one) and self._seems_empty(shown[one])}
+                cleared = {item for item in LISTS if not step["settings"].get(item) and self._seems_empty(shown[item])}
                 is_said = differing - cleared <= set(result["differing"])
                 assert is_said, f"{differing} differ, but it says {result['differing']}"
         elif do == "delete":
@@ -765,7 +773,7 @@ class World:
                 assert is_so, f"no drift, it says, but {was} differs from {goal}"
             assert not wanted.creations, f"no drift, it says, but {list(wanted.creations)} are not there"
         elif do in ("sync", "apply"):
-            changed = sum(self.before.get(one) != after.get(one) for one in {*self.before, *after})
+            changed = sum(self.before.get(item) != after.get(item) for item in {*self.before, *after})
             is_so = not result["verified"] or result["applied"] == changed
             assert is_so, f"it says that {result['applied']} websites were changed; these are {changed}"
 
@@ -788,7 +796,7 @@ class World:
                 continue  # the list of another field is another task
             # What the list had of a field that it manages no more has left.
             asked = _asked(step).items() if modes.get(name) == "managed" else ()
-            rows = {(_key(domain), entry(one)) for domain, settings in asked for one in settings.get(name, ())}
+            rows = {(_key(domain), entry(item)) for domain, settings in asked for item in settings.get(name, ())}
             self.tables[_list_of(step), name].note(rows, surely=outcome.is_green)
 
     def _owned(self, name: str, goal: Goal, record: Record) -> tuple[set[str], set[str]]:
@@ -796,8 +804,8 @@ class World:
         table = self.tables[goal.do, name]
         scopes = {"*", _key(record["domain"])}
         others = [one for (do, field), one in self.tables.items() if field == name and do != goal.do]
-        spared = {key for one in others for scope, key in one.has if scope in scopes}
-        maybe_spared = {key for one in others for scope, key in one.maybe_has if scope in scopes}
+        spared = {key for other in others for scope, key in other.has if scope in scopes}
+        maybe_spared = {key for other in others for scope, key in other.maybe_has if scope in scopes}
         must = {key for scope, key in table.known if scope in scopes} - maybe_spared
         may = {key for scope, key in table.maybe_known if scope in scopes} - spared
         return must, may
@@ -822,7 +830,7 @@ def _asked(step: Step) -> dict[str, dict[str, Any]]:
     if step["do"] == "apply":
         return dict(step["config"]["websites"])
     is_change = step["do"] in ("create", "update", "updates", "delete")
-    return {one["domain"]: one.get("settings", {}) for one in step.get("of", [step])} if is_change else {}
+    return {item["domain"]: item.get("settings", {}) for item in step.get("of", [step])} if is_change else {}
 
 
 def _modes(step: Step) -> dict[str, str]:

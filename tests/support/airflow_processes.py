@@ -159,7 +159,7 @@ class AirflowApi:
         """Return the tries of a task: on which host each of them ran, and its state."""
         path, map_index = _task(dag_id, run_id, task_id)
         found = self.get(f"{path}/{map_index}/tries" if map_index >= 0 else f"{path}/tries")["task_instances"]
-        return [(one["hostname"], one["state"]) for one in sorted(found, key=itemgetter("try_number"))]
+        return [(item["hostname"], item["state"]) for item in sorted(found, key=itemgetter("try_number"))]
 
     def _all(self, path: str, key: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []

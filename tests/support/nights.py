@@ -37,7 +37,9 @@ class Nights:
         return result
 
     def lists(self) -> dict[str, set[str]]:
-        return {one["domain"]: set((one["exclude_ips"] or "").splitlines()) for one in self.sandbox.websites()}
+        return {
+            website["domain"]: set((website["exclude_ips"] or "").splitlines()) for website in self.sandbox.websites()
+        }
 
     def everywhere(self) -> set[str]:
         """Return the entries of all websites, which must have the same."""

@@ -63,7 +63,7 @@ def rows(
         report=report,
         secrets=secrets,
     )
-    return [dict(zip(one, row, strict=True)) for one in blocks for row in zip(*one.values(), strict=True)], report
+    return [dict(zip(block, row, strict=True)) for block in blocks for row in zip(*block.values(), strict=True)], report
 
 
 class Shelf:

@@ -30,7 +30,7 @@ def _of_one_function(cases: Sequence[pytest.Item]) -> Iterable[pytest.Item]:
     if mark is not None:
         number = mark.args[0] if mark.args else len(cases)
         return [cases[len(cases) * place // number] for place in range(min(number, len(cases)))]
-    return pairwise([item for item in cases if not SLOW & {one.name for one in item.iter_markers()}])
+    return pairwise([item for item in cases if not SLOW & {marker.name for marker in item.iter_markers()}])
 
 
 def pairwise(cases: Sequence[pytest.Item]) -> Iterator[pytest.Item]:

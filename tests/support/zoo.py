@@ -255,7 +255,7 @@ class ZooService(Service):
         ignored = {str(name) for name in self.options.ignored if name != "per_page"}
         if "sort" in ignored:
             ignored |= {"sort_by"}
-        defaults = {one.name: one.default for one in LIST_PARAMETERS if one.name in ignored}
+        defaults = {parameter.name: parameter.default for parameter in LIST_PARAMETERS if parameter.name in ignored}
         order = {"sort_by": "domain"} if self.options.order == "domain" else {}
         return {**values, **defaults, **order}
 
@@ -392,7 +392,9 @@ class ZooService(Service):
         size = meta.get("per_page", 1) if options.by_offset else 1
         first = 0 if options.by_offset else options.first_page
         pattern = rf"([?&]{re.escape(quote(options.page_parameter))}=)(\d+)"
-        return json.loads(re.sub(pattern, lambda one: f"{one[1]}{first + (int(one[2]) - 1) * size}", json.dumps(body)))
+        return json.loads(
+            re.sub(pattern, lambda item: f"{item[1]}{first + (int(item[2]) - 1) * size}", json.dumps(body))
+        )
 
     def _meta(self, meta: dict[str, Any]) -> dict[str, Any]:
         options = self.options
@@ -501,7 +503,7 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _as_text(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_as_text(one) for one in value]
+        return [_as_text(item) for item in value]
     return str(value) if type(value) is int else value
 
 

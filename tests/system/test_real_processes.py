@@ -156,7 +156,7 @@ def test_each_night_is_loaded_after_it_was_written(service: Service) -> None:
     loading = wait_for("a run started by the event", started)
     service.ended("load_snapshot_into_duckdb", loading)
     uri = "analytics://analytics_default/websites"
-    [event] = [one for one in api.asset_events() if (one["source_run_id"], one["uri"]) == (run_id, uri)]
+    [event] = [event for event in api.asset_events() if (event["source_run_id"], event["uri"]) == (run_id, uri)]
     assert event["extra"]["count"] == len(expected)
     answered = api.xcom("load_snapshot_into_duckdb", loading, "answer")
     assert {
@@ -235,7 +235,9 @@ def test_a_task_that_is_marked_failed_stops_and_does_the_rest_when_it_is_cleared
     everywhere = sorted(str(website["id"]) for website in sandbox.websites())
 
     def changed() -> list[str]:
-        return sorted(str(one["id"]) for one in sandbox.websites() if address in (one["exclude_ips"] or "").split())
+        return sorted(
+            str(website["id"]) for website in sandbox.websites() if address in (website["exclude_ips"] or "").split()
+        )
 
     def listed() -> set[str]:
         """Return what the table of the list has for all websites."""

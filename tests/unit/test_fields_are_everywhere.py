@@ -26,7 +26,7 @@ import soak
 import world
 from samples import sample
 
-from airflow_provider_analytics.api.client import Written
+from airflow_provider_analytics.api.client import WriteResult
 from airflow_provider_analytics.api.fields import (
     LINE_FIELDS,
     PASSWORD_FROM,
@@ -93,7 +93,7 @@ class Recorder:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*args: Any, **arguments: Any) -> Any:
             self.calls[name] = arguments | ({"domain": args[0]} if args else {})
-            return Written({"id": 1})
+            return WriteResult({"id": 1})
 
         return call
 
@@ -167,7 +167,7 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
     "UpdateWebsiteOperator": (ON_UPDATE, lambda: sent_by(UpdateWebsiteOperator, website_id=1, domain=None)),
     "operators/exclusions.py, a class per list": (
         set(LINE_FIELDS),
-        lambda: {getattr(one, "field", "") for one in vars(exclusions).values()},
+        lambda: {getattr(var, "field", "") for var in vars(exclusions).values()},
     ),
     # The sandbox has a table of its own, so that a mistake here is not mirrored there.
     "sandbox/fields.py, on_create": (ON_CREATE, lambda: {field.name for field in sandbox_fields.CREATE_FIELDS}),

@@ -26,7 +26,7 @@ def test_every_pin_of_a_tool_has_hashes(tools: str) -> None:
         requirement, *hashes = pin.split("--hash=")
         assert re.fullmatch(r"==[^*]+", str(Requirement(requirement.replace("\\", "").strip()).specifier))
         assert hashes
-        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}[\s\\]*", one) for one in hashes)
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}[\s\\]*", hashe) for hashe in hashes)
 
 
 def test_no_tool_is_installed_without_its_hash() -> None:
@@ -45,7 +45,7 @@ def floors() -> dict[str, str]:
     found = {}
     for text in project["dependencies"]:
         requirement = Requirement(text)
-        [lowest] = [one.version for one in requirement.specifier if one.operator == ">="]
+        [lowest] = [item.version for item in requirement.specifier if item.operator == ">="]
         found[str(canonicalize_name(requirement.name))] = lowest
     return found
 

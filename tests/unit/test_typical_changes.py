@@ -241,7 +241,7 @@ SECRETS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", [one.name for one in dataclasses.fields(Settings) if not one.repr])
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Settings) if not field.repr])
 def test_a_secret_of_a_connection_is_hidden_and_named(name: str) -> None:
     """Another way to authenticate begins with a setting that is not shown."""
     assert name in SECRETS, f"SECRETS of this test does not know {name}"

@@ -9,6 +9,8 @@ import pendulum
 from airflow.providers.common.compat.sdk import Asset, Param, dag, task
 from airflow.providers.http.operators.http import HttpOperator
 
+#: Safety checks that a run can override.
+GUARDS = ["fewer_websites", "other_source", "missing_fields", "clock_skew", "newer_version"]
 BASE_PATH = str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics")
 
 
@@ -22,8 +24,8 @@ BASE_PATH = str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() /
         "override_guards": Param(
             [],
             type="array",
-            items={"type": "string"},
-            examples=["fewer_websites", "other_source", "missing_fields", "clock_skew", "newer_version"],
+            items={"type": "string", "enum": GUARDS},
+            examples=GUARDS,  # for a drop-down
             description="Safety checks to override in this run",
         ),
         "prune": Param(False, type="boolean", description="Remove old snapshots"),

@@ -9,6 +9,8 @@ import pendulum
 from airflow.providers.common.compat.sdk import Param, dag
 from airflow.providers.http.operators.http import HttpOperator
 
+#: Safety checks that a run can override.
+GUARDS = ["empty_list", "entries_lost"]
 STATE = str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics")
 
 
@@ -23,7 +25,8 @@ STATE = str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "an
         "override_guards": Param(
             [],
             type="array",
-            items={"type": "string", "enum": ["empty_list", "entries_lost"]},
+            items={"type": "string", "enum": GUARDS},
+            examples=GUARDS,  # for a drop-down
             description="Safety checks to override in this run",
         ),
     },

@@ -72,7 +72,7 @@ def test_a_row_without_a_domain_matters_only_where_the_domain_is_not_found(
 @pytest.mark.parametrize(
     "options",
     [
-        *({"search_matches": one} for one in ("part", "start", "label", "nothing")),
+        *({"search_matches": item} for item in ("part", "start", "label", "nothing")),
         {"ignored": ["search"]},
         {"fault": {"status": 404}},
         {"fault": {"body": []}},
@@ -264,8 +264,8 @@ class Replicated:
     """
 
     def __init__(self, *websites: dict[str, Any], stale: tuple[bool, ...] = ()) -> None:
-        self.earlier = [dict(one) for one in websites]
-        self.stored = [dict(one) for one in websites]
+        self.earlier = [dict(item) for item in websites]
+        self.stored = [dict(item) for item in websites]
         self.stale = list(stale)
         self.writes: list[str] = []
         self.before_write: Callable[[], None] = lambda: None

@@ -74,7 +74,7 @@ class Service:
             with self._lock:
                 body = list_body(request.query, self.websites)
             return http(200, body if self._has_total else {"data": body["data"]})
-        found = [one for one in self.websites if request.path.endswith(f"/{one['id']}")]
+        found = [website for website in self.websites if request.path.endswith(f"/{website['id']}")]
         return http(200, {"data": found[0]}) if found else http(404, {"message": "none"})
 
 

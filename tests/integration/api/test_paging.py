@@ -275,7 +275,7 @@ def test_ids_of_any_kind_are_told_apart(ids: list[int | str], data: st.DataObjec
     def fetch(query: Query) -> Page:
         at, size = int(query.get("page", "1")) - 1, int(query["per_page"])
         found = shown if query["sort"] == "desc" else shown[::-1]
-        return Page([{"id": one} for one in found[at * size : (at + 1) * size]], len(shown), at + 1)
+        return Page([{"id": item} for item in found[at * size : (at + 1) * size]], len(shown), at + 1)
 
     shown = ids
     assert [row["id"] for row in Listing(fetch, {"per_page": "10"})] == ids
@@ -389,7 +389,7 @@ NOT_DELETED: list[Record] = [
 
 
 def records(size: int, deleted: Iterable[int], mark: Record, **fields: Any) -> list[Record]:
-    return [{**one, **(mark if one["id"] in deleted else {})} for one in rows(*range(1, size + 1), **fields)]
+    return [{**row, **(mark if row["id"] in deleted else {})} for row in rows(*range(1, size + 1), **fields)]
 
 
 def stored_service(stored: list[Record], **meta: Any) -> Callable[..., bytes]:

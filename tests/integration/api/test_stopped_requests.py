@@ -261,7 +261,7 @@ def test_it_ends_without_the_watchdog(hanging: Hanging, monkeypatch: pytest.Monk
     """Each read, and the handshake as a whole, has the timeout of the socket."""
     run = threading.Thread.run
     ends_at_once = "analytics"
-    monkeypatch.setattr(threading.Thread, "run", lambda one: None if one.name.startswith(ends_at_once) else run(one))
+    monkeypatch.setattr(threading.Thread, "run", lambda item: None if item.name.startswith(ends_at_once) else run(item))
     with hanging.client(0.5) as client, soon(), pytest.raises(AnalyticsConnectionError):
         hanging.call(client)
 
@@ -332,11 +332,11 @@ MOVING = http(200, {"data": [{"id": 7}, {"id": 7}], "meta": {"total": 2}})
 @pytest.mark.parametrize(
     ("reply", "settings", "call", "error"),
     [
-        pytest.param(REFUSED, {}, lambda one: one.get_website(7), StoppedError, id="Retry-After"),
+        pytest.param(REFUSED, {}, lambda item: item.get_website(7), StoppedError, id="Retry-After"),
         # A write that waits for its repeat has the error of its first attempt.
-        pytest.param(REFUSED, {}, lambda one: one.update_website(7, email=True), AnalyticsApiError, id="a write"),
-        pytest.param(RECORD, {"requests_per_minute": 2}, lambda one: one.get_website(7), StoppedError, id="a limit"),
-        pytest.param(MOVING, {}, lambda one: one.list_websites(), StoppedError, id="a list that is read again"),
+        pytest.param(REFUSED, {}, lambda item: item.update_website(7, email=True), AnalyticsApiError, id="a write"),
+        pytest.param(RECORD, {"requests_per_minute": 2}, lambda item: item.get_website(7), StoppedError, id="a limit"),
+        pytest.param(MOVING, {}, lambda item: item.list_websites(), StoppedError, id="a list that is read again"),
     ],
 )
 def test_a_wait_ends(

@@ -37,7 +37,7 @@ FORGED = "a\nERROR forged\r\x1b[31m\u202egpj\u200b\u2066\xad\x00\u2028b"
 
 def shows_as_it_is(text: str) -> list[str]:
     """Return the characters that would change what a log, a terminal or a page shows."""
-    return sorted({one for one in text if one != "\n" and not one.isprintable()})
+    return sorted({item for item in text if item != "\n" and not item.isprintable()})
 
 
 RECORD = {
@@ -161,7 +161,7 @@ def test_no_text_of_a_sample_mentions_or_links_in_slack() -> None:
     for path in (Path(__file__).parents[3] / "dags").glob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Call) and "SlackWebhookNotifier" in ast.unparse(call.func):
-                [template] = [ast.literal_eval(one.value) for one in call.keywords if one.arg == "text"]
+                [template] = [ast.literal_eval(keyword.value) for keyword in call.keywords if keyword.arg == "text"]
                 shown.append(SandboxedEnvironment().from_string(template).render(exception=ValueError(forged)))
     assert shown == ["x.example &lt;!channel&gt; &amp; &lt;https://evil.example|x&gt;"]
 

@@ -19,7 +19,7 @@ def store(folder: Path, service: str, name: str, *entries: str) -> None:
     """Store the table of a list, as a run writes it."""
     at = now()
     rows = {"exclude_ips": {EVERYWHERE: dict.fromkeys(entries, EntrySource())}}
-    table = Table(Identity(service, "1", name)).noting(rows, {}, Run("dag/run", "sync", at), at.date())
+    table = Table(Identity(service, "1", name)).with_run(rows, {}, Run("dag/run", "sync", at), at.date())
     file = folder / service.partition("://")[2].replace(":", "_") / "lists" / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(table.render())

@@ -46,7 +46,7 @@ def test_validate_prints_every_problem_with_its_place(output: str, tmp_path: Pat
         ("h.yaml", 2, 1, "invalid YAML: "),
     ]
     if output == "gitlab":
-        shown = [(one["location"], one["description"]) for one in json.loads(printed)]
+        shown = [(load["location"], load["description"]) for load in json.loads(printed)]
         for (name, line, _, problem), (location, description) in zip(problems, shown, strict=True):
             assert location == {"path": f"{folder}/{name}", "lines": {"begin": line}}
             assert description.startswith(problem)
@@ -120,7 +120,7 @@ def test_a_connection_that_is_given_twice_is_refused(capsys: Capture) -> None:
     assert "--conn-id: given more than once" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [["plan", "a.yaml"], ["probe"]], ids=lambda one: one[0])
+@pytest.mark.parametrize("command", [["plan", "a.yaml"], ["probe"]], ids=lambda item: item[0])
 def test_a_connection_that_does_not_exist_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, command: list[str]
 ) -> None:

@@ -34,10 +34,10 @@ def test_the_return_value_has_these_keys_and_its_numbers_add_up(
     assert shown.keys() == result.keys()
     assert shown["scope"].keys() == result["scope"].keys()
     assert shown["states"].keys() == result["states"].keys()
-    for one in (shown, result):
-        assert sum(one["states"].values()) == one["updates"]
-        assert one["unchanged"] + one["updates"] == one["websites_compared"]
-        assert len(one["changes"]) + one["changes_omitted"] <= one["updates"]
+    for item in (shown, result):
+        assert sum(item["states"].values()) == item["updates"]
+        assert item["unchanged"] + item["updates"] == item["websites_compared"]
+        assert len(item["changes"]) + item["changes_omitted"] <= item["updates"]
 
 
 def test_the_command_prints_the_table(

@@ -160,7 +160,7 @@ def test_staging_comes_before_production(
 ) -> None:
     file = tmp_path / "websites.yaml"
     file.write_text("websites:\n  www.example.com:\n    privacy: private\n")
-    [promote] = [one for one in blocks("websites_as_code", "python") if "promote_websites" in one]
+    [promote] = [block for block in blocks("websites_as_code", "python") if "promote_websites" in block]
     with Zoo() as staging, Zoo() as production:
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_STAGING", staging.connection_json())
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_PRODUCTION", production.connection_json())
@@ -171,7 +171,9 @@ def test_staging_comes_before_production(
         staging.reset()
         assert run_dag(module_of(promote, **places).promote_websites()).state == "success"
         for server in (staging, production):
-            assert [(one["domain"], one["privacy"]) for one in server.websites()] == [("www.example.com", 1)]
+            assert [(website["domain"], website["privacy"]) for website in server.websites()] == [
+                ("www.example.com", 1)
+            ]
 
 
 def test_a_file_of_what_is_there(
@@ -184,7 +186,7 @@ def test_a_file_of_what_is_there(
 ) -> None:
     analytics_sandbox.seed(5)
     connect()
-    [code] = [one for one in blocks("websites_as_code", "python") if "restore_file" in one]
+    [code] = [block for block in blocks("websites_as_code", "python") if "restore_file" in block]
     execute(SnapshotWebsitesOperator, base_path=str(tmp_path), partition_date="2026-03-01", on_late="publish")
     run_block(code, **{"s3://analytics-data": str(tmp_path)})
     for name in ("websites", "restore"):
@@ -216,7 +218,7 @@ def test_an_approval_as_the_page_says_works_the_first_time(
     monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "192.0.2.1  # office")
     file = tmp_path / "websites.yaml"
     file.write_text("websites:\n  www.example.com:\n    privacy: private\n")
-    [code] = [one for one in blocks(name, "python") if "task_groups import" in one]
+    [code] = [block for block in blocks(name, "python") if "task_groups import" in block]
     make = getattr(module_of(code, **{"/opt/airflow/dags/websites.yaml": str(file)}), dag_id)
     field, value = changed
     for option, state in (("Reject", "skipped"), ("Approve", "success"), ("Approve", "skipped")):

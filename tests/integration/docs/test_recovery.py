@@ -74,7 +74,7 @@ def take(execute: Callable[..., Any], tmp_path: Path) -> Callable[[], None]:
 
 def settings(sandbox: SandboxServer) -> dict[str, Any]:
     fields = ("privacy", "email", "exclude_bots", "exclude_ips", "exclude_params")
-    return {one["domain"]: {name: one[name] for name in fields} for one in sandbox.websites()}
+    return {website["domain"]: {name: website[name] for name in fields} for website in sandbox.websites()}
 
 
 def test_half_of_the_websites_were_deleted(

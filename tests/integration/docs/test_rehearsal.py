@@ -21,8 +21,8 @@ def settings_of(sandbox: SandboxServer) -> dict[str, Any]:
 
     hidden = {"id", "domain", "created_at"}
     return {
-        one["domain"]: {name: text(value) for name, value in one.items() if name not in hidden}
-        for one in sandbox.websites()
+        website["domain"]: {name: text(value) for name, value in website.items() if name not in hidden}
+        for website in sandbox.websites()
     }
 
 
@@ -36,7 +36,7 @@ def test_the_rehearsal(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    [code] = [one for one in blocks("websites_as_code", "python") if "analytics_rehearsal" in one]
+    [code] = [block for block in blocks("websites_as_code", "python") if "analytics_rehearsal" in block]
     _, export, restore, plan = re.split(r"(?m)^\w+ = ", code)
     places = {folder: str(tmp_path) for folder in ("/data/analytics", "/data/rehearsal", "/opt/airflow/dags")}
     analytics_sandbox.seed(120)

@@ -52,7 +52,7 @@ def test_files_are_private_and_the_copy_of_the_page_is_for_a_group(
     analytics_sandbox.seed(12)
     take, _, copy, *_ = blocks("snapshots", "python")
     result = run_block(take)["snapshot"]
-    [file] = [Path(one.removeprefix("file://")) for one in result["files"]]
+    [file] = [Path(item.removeprefix("file://")) for item in result["files"]]
     assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)
     target = tmp_path / "for_analysts"
     target.mkdir(mode=0o750)

@@ -167,7 +167,7 @@ def list_cut(world: World) -> None:
 
 def managed_list_cut(world: World) -> None:
     for number in (20, 4):
-        world.managed(*(f"192.0.2.{one}" for one in range(number)))
+        world.managed(*(f"192.0.2.{item}" for item in range(number)))
 
 
 def typed_again(world: World) -> None:

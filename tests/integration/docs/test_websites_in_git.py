@@ -158,7 +158,7 @@ def applied(run_dag: RunDag, blocks: Callable[[str, str], list[str]]) -> Callabl
     """Run the DAG of the page with what the workflow has sent to Airflow."""
 
     def run(repository: Repository) -> DagOutcome:
-        [code] = [one for one in blocks("websites_in_git", "python") if "DAG(" in one]
+        [code] = [block for block in blocks("websites_in_git", "python") if "DAG(" in block]
         file = repository.state / "websites_in_git.py"
         file.write_text(code.replace("s3://analytics-state", str(repository.state)))
         dag: DAG = runpy.run_path(str(file))["dag"]
@@ -243,7 +243,7 @@ def test_packages_are_installed_by_hashes_from_your_index_where_there_is_no_key(
     calls = [json.loads(line) for line in (repository.state / "calls").read_text().splitlines()]
     [install] = [call for call in calls if call[0] == "pip-of-the-test"]
     assert {"--require-hashes", "--only-binary=:all:", "--index-url=https://pypi.example.com/simple"} <= set(install)
-    assert [one for one in install[1:] if not one.startswith("--")] == ["install"]
+    assert [item for item in install[1:] if not item.startswith("--")] == ["install"]
     assert "--requirement=ci/requirements.txt" in install
     environment = (repository.state / "environment of pip").read_text().splitlines()
     assert "PATH" in environment

@@ -33,9 +33,9 @@ VALUES = (True, False, "skip")
 
 
 def arguments(operator: type[BaseOperator]) -> Iterator[str]:
-    for one in operator.__mro__[: operator.__mro__.index(BaseOperator)]:
-        if "__init__" in vars(one):
-            found = inspect.signature(inspect.unwrap(vars(one)["__init__"])).parameters.values()
+    for item in operator.__mro__[: operator.__mro__.index(BaseOperator)]:
+        if "__init__" in vars(item):
+            found = inspect.signature(inspect.unwrap(vars(item)["__init__"])).parameters.values()
             yield from (parameter.name for parameter in found if parameter.kind is parameter.KEYWORD_ONLY)
 
 

@@ -83,7 +83,7 @@ ODD: dict[str, Callable[[], Any]] = {
     "path": lambda: PurePosixPath("a/b"),
     "class": lambda: Anything,
     "object": Anything,
-    "generator": lambda: (one for one in (None, 1)),
+    "generator": lambda: (item for item in (None, 1)),
 }
 
 
@@ -179,7 +179,7 @@ ACCEPTED: dict[str, set[str]] = {
 NAMED = {"is_dry_run": "dry_run", "email_reports": "email"}
 
 
-@pytest.mark.parametrize(("operator", "name"), ARGUMENTS, ids=lambda one: getattr(one, "__name__", one))
+@pytest.mark.parametrize(("operator", "name"), ARGUMENTS, ids=lambda item: getattr(item, "__name__", item))
 def test_odd_value_is_an_error_that_names_the_argument(
     operator: type, name: str, analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:
@@ -198,7 +198,7 @@ def test_odd_value_is_an_error_that_names_the_argument(
     ]
 
 
-@pytest.mark.parametrize(("operator", "name"), ARGUMENTS, ids=lambda one: getattr(one, "__name__", one))
+@pytest.mark.parametrize(("operator", "name"), ARGUMENTS, ids=lambda item: getattr(item, "__name__", item))
 def test_accepted_value_never_ends_in_an_error_of_python(
     operator: type, name: str, analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:
@@ -232,7 +232,7 @@ def test_list_for_some_websites_may_name_them_by_number(analytics_sandbox: Sandb
         task_id="task", exclude_ips=["192.0.2.1"], per_website={website["id"]: ["192.0.2.2"]}
     )
     assert task.execute({})["verified"] is True
-    assert [one["exclude_ips"] for one in analytics_sandbox.websites()] == ["192.0.2.1\n192.0.2.2", "192.0.2.1"]
+    assert [website["exclude_ips"] for website in analytics_sandbox.websites()] == ["192.0.2.1\n192.0.2.2", "192.0.2.1"]
 
 
 @pytest.mark.parametrize("websites", [{"search": None}, {"search": " "}, {"favorite": "None"}, {"search": "null"}])

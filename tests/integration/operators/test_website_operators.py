@@ -126,7 +126,7 @@ def test_update(sandbox: SandboxServer, page_password: str, monkeypatch: pytest.
         {"favorite": False},
         {"favorite": False, "exclude_ips": []},
     ]
-    done = [run(UpdateWebsiteOperator, **{"website_id": 1, **one}) for one in changes]
+    done = [run(UpdateWebsiteOperator, **{"website_id": 1, **change}) for change in changes]
     assert sent(sandbox, "update") == [
         {"email": "1"},
         {"privacy": "2", "password": page_password},
@@ -137,7 +137,7 @@ def test_update(sandbox: SandboxServer, page_password: str, monkeypatch: pytest.
     assert [sandbox.stored_password(1)] == masked == [page_password]
     assert done[-1]["website"] == done[-2]["website"] == sandbox.websites()[0]
     assert (done[-2]["updated"], done[-1]["updated"]) == (["favorite"], [])
-    assert all("password" not in one["website"] for one in done)
+    assert all("password" not in item["website"] for item in done)
     with pytest.raises(NotFoundError):
         run(UpdateWebsiteOperator, website_id=2, email_reports=True)
 

@@ -34,7 +34,7 @@ def probed(settings: Settings, seconds: float = 60) -> Probe:
 
 def marks(probe: Probe) -> dict[str, str]:
     """Return what is not as expected: check to mark."""
-    return {one.name: one.mark for one in probe.findings if one.mark not in ("ok", "?")}
+    return {finding.name: finding.mark for finding in probe.findings if finding.mark not in ("ok", "?")}
 
 
 def settings_of(sandbox: Zoo) -> Settings:
@@ -214,7 +214,7 @@ def test_a_service_that_hangs_is_given_up_after_the_time_of_all_requests(analyti
     """Nothing but that time ends the request: the service never answers it."""
     populate(analytics_sandbox, 150, **P, links="absent")
     analytics_sandbox.fault("list", target="search=.", delay=600, times=None)
-    told = {one.name: one.mark for one in probed(settings_of(analytics_sandbox), seconds=3).findings}
+    told = {finding.name: finding.mark for finding in probed(settings_of(analytics_sandbox), seconds=3).findings}
     assert (told["list"], told["favorite"]) == ("SET", "?")
     analytics_sandbox.fault("account", delay=600, times=None)
     with pytest.raises(AnalyticsError, match=r"Stopped|did not respond"):

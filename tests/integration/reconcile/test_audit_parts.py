@@ -103,6 +103,8 @@ def test_a_full_disk_is_named_and_the_log_has_what_the_audit_trail_has_not(
             night.managed(NEW, mode="merge", parallel_requests=2)
     assert 0 < len(changed(night)) <= 4
     assert f"Stopped: {len(changed(night))} of 30 websites changed" in str(raised.value)
-    said = [one.getMessage() for one in caplog.records if one.getMessage().startswith("Not in the audit trail: ")]
-    named = {str(json.loads(one.partition(": ")[2])["website_id"]) for one in said}
+    said = [
+        record.getMessage() for record in caplog.records if record.getMessage().startswith("Not in the audit trail: ")
+    ]
+    named = {str(json.loads(item.partition(": ")[2])["website_id"]) for item in said}
     assert named >= set(changed(night))

@@ -17,7 +17,7 @@ from reconciling import Night
 from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.reconcile import yaml_values
-from airflow_provider_analytics.reconcile.maintained import Listed, read_list, together
+from airflow_provider_analytics.reconcile.maintained import EntryList, read_list, together
 from airflow_provider_analytics.reconcile.websites_file import parse_websites, parse_websites_files
 from airflow_provider_analytics.storage import MAX_TEXT_BYTES
 
@@ -53,7 +53,7 @@ def groups(number: int, times: int, item: str = "192.0.2.1") -> str:
     listed = "".join(
         f"  g{one}: {{also_exclude_ips: [{item.format(one // 256, one % 256)}]}}\n" for one in range(number)
     )
-    named = ", ".join(f"g{one}" for one in range(number))
+    named = ", ".join(f"g{item}" for item in range(number))
     return f"groups:\n{listed}websites:\n  a.example: {{groups: [{', '.join([named] * times)}]}}\n"
 
 
@@ -63,7 +63,7 @@ def groups(number: int, times: int, item: str = "192.0.2.1") -> str:
         aliases(40),
         layers(300, 300),
         f"defaults: {{exclude_ips: [{'a,' * 5_000_000}]}}\nwebsites: {{}}",
-        groups(100, 3, ", ".join(f"192.0.2.{one}" for one in range(100))),
+        groups(100, 3, ", ".join(f"192.0.2.{item}" for item in range(100))),
     ],
     ids=["aliases of aliases", "defaults of many websites", "many values", "groups"],
 )
@@ -105,8 +105,8 @@ def a_comment(form: str, part: str) -> Callable[[int], Any]:
 
 
 def wrong_names(number: int) -> Any:
-    groups = "".join(f"  group_{one:06}: {{}}\n" for one in range(250 * number))
-    websites = "".join(f"  w{one}.example: {{groups: [grup_{one:06}]}}\n" for one in range(250 * number))
+    groups = "".join(f"  group_{item:06}: {{}}\n" for item in range(250 * number))
+    websites = "".join(f"  w{item}.example: {{groups: [grup_{item:06}]}}\n" for item in range(250 * number))
     return parse(f"groups:\n{groups}websites:\n{websites}")
 
 
@@ -121,7 +121,7 @@ def wrong_names(number: int) -> Any:
         pytest.param(wrong_names, id="wrong names"),
         pytest.param(lambda number: parse(groups(1_500 * number, 1, "10.0.{}.{}")), id="groups of a website"),
         pytest.param(
-            lambda number: together([Listed(lines={"": ("# a",)})] * 20_000 * number), id="lists with comments"
+            lambda number: together([EntryList(lines={"": ("# a",)})] * 20_000 * number), id="lists with comments"
         ),
         pytest.param(
             lambda number: read_list("x", [{"comment": "a"}] * 20_000 * number, Addresses(), managed=False),

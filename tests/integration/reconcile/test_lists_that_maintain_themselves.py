@@ -64,7 +64,7 @@ def sync(world: World, night: Night) -> Sync:
 
 
 def lists(night: Night) -> list[list[str]]:
-    return [(one or "").splitlines() for one in night.lists()]
+    return [(item or "").splitlines() for item in night.lists()]
 
 
 def test_an_address_that_moved_is_replaced_on_all_websites_in_one_run(night: Night, world: World, sync: Sync) -> None:
@@ -197,7 +197,7 @@ def test_entries_leave_after_their_last_day_everywhere_and_say_why(
     caplog.set_level("INFO")
     result = sync(text)
     assert lists(night) == [["8.8.8.8"], ["8.8.8.8"]]
-    assert ([one["entry"] for one in result["expired"]], result["expiring"]) == (["1.1.1.1", "192.0.2.1"], [])
+    assert ([item["entry"] for item in result["expired"]], result["expiring"]) == (["1.1.1.1", "192.0.2.1"], [])
     why = "until 2026-11-24, owner it@example.com, Berlin"
     assert f"Expired: 2 lines of the list\n1.1.1.1: {why}" in caplog.text
     sources = {"1.1.1.1": f"expired, {why}", "192.0.2.1": "expired, until 2026-11-24"}
@@ -230,7 +230,7 @@ def test_owners_and_last_days_in_a_file_of_websites(night: Night, world: World) 
     result = night.apply(**night.state, run_id="again")
     # It also stands in the list of b.example, without a last day.
     assert lists(night) == [["8.8.8.8"], ["8.8.8.8", "1.1.1.1"]]
-    assert [one["entry"] for one in result["expired"]] == ["1.1.1.1"]
+    assert [item["entry"] for item in result["expired"]] == ["1.1.1.1"]
     [line] = night.trail("*-again-*")
     assert line["sources"] == {"1.1.1.1": "expired, until 2026-11-23, owner it@example.com, Berlin"}
 

@@ -164,7 +164,7 @@ def test_a_stop_at_any_request_hides_no_website_that_the_service_damaged(
     night.sandbox.meanwhile(stop)
     with pytest.raises((AirflowFailException, StoppedError)) as caught:
         task.execute({})
-    assert all(f"{one['domain']} (id " in str(caught.value) for one in damaged(night, websites))
+    assert all(f"{item['domain']} (id " in str(caught.value) for item in damaged(night, websites))
 
 
 @pytest.mark.parametrize("number", [1, 4])
@@ -365,7 +365,7 @@ def test_a_comment_that_is_lost_in_an_early_round_is_not_forgotten(night: Night)
     night.sandbox.meanwhile(drop)
     result = night.sync(NEW, "203.0.113.8", parallel_requests=1)
     assert result["verified"] is False
-    assert [one for one in result["unexpected_changes"] if "6.example" in one and f"lacks {NEW} # Ann" in one]
+    assert [item for item in result["unexpected_changes"] if "6.example" in item and f"lacks {NEW} # Ann" in item]
 
 
 @pytest.mark.parametrize("status", [403, 405, 501])
@@ -395,4 +395,4 @@ def test_first_create_and_first_delete_are_verified_before_the_others(night: Nig
     for operation in ("create", "delete"):
         first, second, *_ = [number for number, one in enumerate(requests) if one.operation == operation]
         reads = requests[first + 1 : second]
-        assert any(one.operation == "list" or one.path == requests[first].path for one in reads)
+        assert any(read.operation == "list" or read.path == requests[first].path for read in reads)

@@ -35,7 +35,7 @@ def test_exception_is_only_the_website_of_exactly_this_domain_and_names_the_othe
 ) -> None:
     night.add(" ".join(NEAR))
     night.sync(IP, except_websites=[domain])
-    assert excluded(night) == [one for one in NEAR if one != domain]
+    assert excluded(night) == [item for item in NEAR if item != domain]
     assert f"except_websites: {domain} does not select " in task_log()
 
 

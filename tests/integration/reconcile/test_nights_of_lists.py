@@ -21,7 +21,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow_provider_analytics.operators import state
 from airflow_provider_analytics.reconcile.exclusions import ExclusionList
 from airflow_provider_analytics.reconcile.lists import KEPT_DAYS, Identity
-from airflow_provider_analytics.reconcile.maintained import Listed
+from airflow_provider_analytics.reconcile.maintained import EntryList
 
 DOMAINS = ("a.example", "b.example", "c.example")
 #: Both lists share all of these; people type them, too.
@@ -59,13 +59,13 @@ class World:
         self.runs += 1
         self.now += timedelta(seconds=1)
         wanted = self.wanted[name]
-        per_website = {domain: Listed.of(tuple(entries)) for domain, entries in wanted.items() if domain != "*"}
+        per_website = {domain: EntryList.of(tuple(entries)) for domain, entries in wanted.items() if domain != "*"}
         source = ExclusionList(
-            "exclude_ips", "managed", Listed.of(tuple(wanted["*"])), per_website=per_website, allow_no_match=True
+            "exclude_ips", "managed", EntryList.of(tuple(wanted["*"])), per_website=per_website, allow_no_match=True
         )
         file = state.ListFile(self.folder, Identity("https://stats.example.com", "1", name))
         context: Any = {"ti": SimpleNamespace(dag_id="dag", run_id=f"run {self.runs}", task_id=name)}
-        tables = file.noting(source.scopes, {}, context)
+        tables = file.with_run(source.scopes, {}, context)
         yield None
         try:
             file.write(tables)
@@ -140,9 +140,9 @@ class World:
                 one = chance.choice(self.running)
                 if chance.random() < 0.05 or not self.advance(one[1]):
                     self.running.remove(one)
-        for one in hung:  # what it read is of last night
-            if self.advance(one[1]):
-                self.running.append(one)
+        for item in hung:  # what it read is of last night
+            if self.advance(item[1]):
+                self.running.append(item)
         if chance.random() < 0.4:
             domain, entry = chance.choice(DOMAINS), chance.choice(ENTRIES)
             there = [line for line in self.service[domain].splitlines() if line.partition(" ")[0] != entry]
@@ -153,8 +153,8 @@ class World:
             self.service[domain] = lines
         self.now += timedelta(days=chance.choice((1, 1, 1, 3)))
         limit = self.now - timedelta(days=ORPHAN_DAYS)
-        self.running = [one for one in self.running if one[0] >= limit]
-        self.late = [one for one in self.late if one[0] >= limit]
+        self.running = [item for item in self.running if item[0] >= limit]
+        self.late = [item for item in self.late if item[0] >= limit]
 
     def check(self) -> list[str]:
         """Return what is wrong after two whole runs of each list."""

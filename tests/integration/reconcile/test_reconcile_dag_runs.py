@@ -47,7 +47,7 @@ def test_sample_sync_excluded_ips(run_dag: RunDag, night: Night, monkeypatch: py
         return run_dag(sample_dag("sync_excluded_ips", night.folder), conf=params).tasks["sync"]
 
     whole = [f"203.0.113.{number}" for number in range(7, 20)]
-    assert [sync(*whole, dry_run=one).returned["applied"] for one in (True, False)] == [0, 1]
+    assert [sync(*whole, dry_run=item).returned["applied"] for item in (True, False)] == [0, 1]
     # The list is cut: it fails at once, until somebody accepts it.
     refused = sync(whole[0])
     assert (refused.state, refused.try_number) == ("failed", 1)

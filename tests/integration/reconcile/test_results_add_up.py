@@ -71,22 +71,22 @@ def test_the_states_are_disjoint_add_up_and_are_true(analytics_sandbox: SandboxS
     analytics_sandbox.clear_faults()
 
     assert sum(outcome.states.values()) == len(planned.plan.changes) == len(outcome.updates)
-    assert len(outcome.failures) == sum(not one.is_good for one in outcome.updates)
+    assert len(outcome.failures) == sum(not update.is_good for update in outcome.updates)
     stored = {website["domain"]: website for website in analytics_sandbox.websites()}
-    for one in outcome.updates:
-        assert bool(one.reason) is not one.is_good
-        website = stored.get(one.planned.domain)
-        if website is None or one.planned.action == "delete":
-            is_right = website is None and one.planned.action == "delete"
+    for update in outcome.updates:
+        assert bool(update.reason) is not update.is_good
+        website = stored.get(update.planned.domain)
+        if website is None or update.planned.action == "delete":
+            is_right = website is None and update.planned.action == "delete"
         else:
             is_right = website["privacy"] == 1 and NEW in (website["exclude_ips"] or "").splitlines()
-        if one.is_good:
-            assert is_right, (one, website)
-        if one.state in (State.REFUSED, State.NOT_TRIED):
-            assert not is_right, (one, website)
+        if update.is_good:
+            assert is_right, (update, website)
+        if update.state in (State.REFUSED, State.NOT_TRIED):
+            assert not is_right, (update, website)
         # The audit trail has each change that was sent.
-        if one.state in (State.APPLIED, State.UNCHANGED, State.NOT_TRIED):
-            assert (one.planned.domain in trail) is (one.state is State.APPLIED), one
+        if update.state in (State.APPLIED, State.UNCHANGED, State.NOT_TRIED):
+            assert (update.planned.domain in trail) is (update.state is State.APPLIED), update
     if outcome.is_verified:
-        assert {one.state for one in outcome.updates} <= {State.APPLIED, State.UNCHANGED}
+        assert {update.state for update in outcome.updates} <= {State.APPLIED, State.UNCHANGED}
     assert all(same_setting("privacy", website["privacy"], "private") for website in stored.values())

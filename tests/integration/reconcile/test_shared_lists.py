@@ -217,7 +217,7 @@ def test_a_note_without_a_hash_is_a_line_of_people(nights: Nights, note: str) ->
     nights.sandbox.change_website(1, exclude_ips=f"{note}\n{OTHER}")
     nights.sync("office", SHARED, OTHER)
     nights.sync("office", SHARED)
-    assert nights.lists() == {CORP: {note, SHARED}, **{one: {SHARED} for one in SHOP}}
+    assert nights.lists() == {CORP: {note, SHARED}, **{item: {SHARED} for item in SHOP}}
 
 
 def test_the_error_of_a_guard_keeps_what_was_accepted(nights: Nights) -> None:

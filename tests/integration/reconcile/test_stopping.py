@@ -72,7 +72,7 @@ def terminate_at(process: TaskProcess, distortion: Distortion, number: int) -> C
 
 
 def changed(night: Night) -> set[str]:
-    return {str(one["id"]) for one in night.sandbox.websites() if NEW in (one["exclude_ips"] or "")}
+    return {str(website["id"]) for website in night.sandbox.websites() if NEW in (website["exclude_ips"] or "")}
 
 
 def audited(night: Night) -> set[str]:

@@ -155,14 +155,14 @@ def test_a_website_can_be_given_back_its_own_list(night: Night) -> None:
     night.managed("203.0.113.7")
     night.sandbox.change_website(2, exclude_ips="10.0.0.1\n203.0.113.7\n10.0.0.2")
     # Excluded, it keeps what the list has added; released, it gets its own list back.
-    spared = {"except_websites": ["2.example"]}
-    night.managed("203.0.113.8", **spared)
+    protected = {"except_websites": ["2.example"]}
+    night.managed("203.0.113.8", **protected)
     assert night.lists()[1] == "10.0.0.1\n203.0.113.7\n10.0.0.2"
-    result = night.managed("203.0.113.8", **spared, unmanage_websites=["2.*"])
+    result = night.managed("203.0.113.8", **protected, unmanage_websites=["2.*"])
     assert (result["applied"], result["entries_removed"], result["verified"]) == (1, 1, True)
     assert night.lists() == ["10.0.0.1\n203.0.113.8", "10.0.0.1\n10.0.0.2", "10.0.0.1\n203.0.113.8"]
     with pytest.raises(REFUSED, match="unmanage_websites is not allowed with a filter in websites"):
-        night.managed("203.0.113.8", **spared, unmanage_websites=["2.example"], websites={"search": "2"})
+        night.managed("203.0.113.8", **protected, unmanage_websites=["2.example"], websites={"search": "2"})
 
 
 def test_a_list_may_be_a_file_and_further_entries_the_text_of_an_object(night: Night) -> None:
@@ -297,8 +297,8 @@ def test_a_part_is_synced_with_the_fewest_requests_and_its_own_list(night: Night
     # Shown to plan, right before the update, and to check; two that are changed alone are checked twice.
     assert night.operations == {"account": 1, "list": 1, "show": 11, "update": 3}
     night.managed("198.18.7.2", websites=[1, 2, 3])
-    assert ["198.18.7.2" in (one or "") for one in night.lists()] == [True] * 3 + [False] * 937
-    assert not [one for one in night.lists() if PART in (one or "")]
+    assert ["198.18.7.2" in (item or "") for item in night.lists()] == [True] * 3 + [False] * 937
+    assert not [item for item in night.lists() if PART in (item or "")]
 
 
 @pytest.mark.parametrize("then", [None, 429, 409, 422, 503], ids=lambda status: f"then {status}")

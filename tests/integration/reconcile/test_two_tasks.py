@@ -81,7 +81,7 @@ def test_two_tasks_at_once_are_green(
     distortion.before = meanwhile
     result = night.sync(NEW, parallel_requests=1)
     assert (failed, result["applied"]) == ([], 20)
-    assert all(NEW in (one or "") for one in night.lists())
+    assert all(NEW in (item or "") for item in night.lists())
     assert result["verified"] is not bool(result["unexpected_changes"])
 
 
@@ -271,7 +271,7 @@ def test_an_entry_typed_by_hand_at_any_step_stays(
     distortion.before = type_in
     assert run(night)["verified"] is True
     there = {"10.0.0.1", "192.0.2.1"}
-    assert [set(one.split()) for one in night.lists()] == [there, there | kept, there]
+    assert [set(item.split()) for item in night.lists()] == [there, there | kept, there]
 
 
 def test_an_id_that_was_given_to_another_website_meanwhile_is_not_changed(night: Night) -> None:
@@ -318,7 +318,7 @@ def test_one_may_change_what_was_not_sent_of_a_new_website(night: Night, distort
     distortion.before = meanwhile
     result = night.apply(config=private(*DOMAINS[:websites]))
     assert (result["applied"], result["verified"]) == (websites, False)
-    assert all("exclude_bots is 'False', was 'True'" in one for one in result["unexpected_changes"])
+    assert all("exclude_bots is 'False', was 'True'" in item for item in result["unexpected_changes"])
     assert night.execute(CreateWebsiteOperator, domain="another.example", privacy="private")["created"]
 
 

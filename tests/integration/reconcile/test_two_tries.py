@@ -213,8 +213,8 @@ def kill(request: pytest.FixtureRequest, started: TaskProcess, night: Night, dis
         if held.is_set():
             started.kill()
         started.wait()
-        for one in passed_on:  # the next run begins after what arrived late
-            assert one.wait(60)
+        for item in passed_on:  # the next run begins after what arrived late
+            assert item.wait(60)
         distortion.before = lambda method, path: None
         distortion.forward = distortion.to_the_sandbox
 

@@ -228,7 +228,7 @@ def test_a_deletion_carries_what_is_deleted(night: Night, distortion: Distortion
 
 def test_a_guard_counts_the_lists_of_all_compared_websites_even_if_the_rows_hide_them(night: Night) -> None:
     for domain, number in (("a.example", 5), ("b.example", 6)):
-        night.add(domain, exclude_ips="\n".join(f"192.0.2.{one}" for one in range(number)))
+        night.add(domain, exclude_ips="\n".join(f"192.0.2.{item}" for item in range(number)))
     night.sandbox.configure(list_hides=["exclude_ips"])
     websites = {"a.example": {"exclude_ips": []}, "b.example": {"email": True}}
     plan = night.plan(config={"modes": {"exclude_ips": "replace"}, "websites": websites})

@@ -162,5 +162,5 @@ def test_what_counts_is_when_the_reading_began_that_is_published(
     assert [written[name] for name in ("snapshot_date", "late")] == [str(DAY), is_late]
     assert written["count"] == (119 if "again" in midnight else 120)
     rows = [json.loads(line) for line in Path(written["files"][0]).read_bytes().splitlines()]
-    moments = {datetime.fromisoformat(one["observed_at"]) for one in (written, *rows)}
+    moments = {datetime.fromisoformat(item["observed_at"]) for item in (written, *rows)}
     assert moments == {at("0:01", 1) if is_late else at("23:59")}

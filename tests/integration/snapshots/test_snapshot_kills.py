@@ -70,7 +70,9 @@ def read_as_documented(base: Path) -> str | None:
             contents = [(base / file["path"]).read_bytes() for file in manifest["files"]]
         except FileNotFoundError:
             continue  # replaced meanwhile: read the manifest again
-        assert [hashlib.sha256(one).hexdigest() for one in contents] == [one["sha256"] for one in manifest["files"]]
+        assert [hashlib.sha256(content).hexdigest() for content in contents] == [
+            item["sha256"] for item in manifest["files"]
+        ]
         rows = [json.loads(line) for content in contents for line in content.splitlines()]
         assert len(rows) == len({row["id"] for row in rows}) == manifest["count"]
         [moment] = {str(row["observed_at"]) for row in rows}

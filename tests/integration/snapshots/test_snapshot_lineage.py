@@ -71,7 +71,7 @@ def check_by_the_schemas(event: dict[str, Any]) -> set[str]:
 def assertions(event: dict[str, Any]) -> dict[str, bool]:
     (listed,) = event["inputs"]
     found = listed["inputFacets"]["dataQualityAssertions"]["assertions"]
-    return {one["assertion"]: one["success"] for one in found}
+    return {item["assertion"]: item["success"] for item in found}
 
 
 @needs_openlineage

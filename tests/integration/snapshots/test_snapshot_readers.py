@@ -42,7 +42,7 @@ def duckdb(_: str, pattern: str, kind: str) -> list[Record]:
     files = f"read_{kind.replace('jsonl', 'json')}('{pattern}')"
     with import_module("duckdb").connect() as connection:
         found = connection.execute(f"SELECT * REPLACE (observed_at::VARCHAR AS observed_at) FROM {files}")
-        return [dict(zip((one[0] for one in found.description), row, strict=True)) for row in found.fetchall()]
+        return [dict(zip((item[0] for item in found.description), row, strict=True)) for row in found.fetchall()]
 
 
 ALL = ("jsonl", "csv", "parquet")
@@ -120,7 +120,7 @@ def test_a_column_that_begins_with_nulls(tmp_path: Path, name: str) -> None:
 )
 def test_sql_of_the_page_reads_no_file_outside_the_folders_of_the_snapshots(tmp_path: Path, path: str) -> None:
     page = (Path(__file__).parents[3] / "docs" / "loading.md").read_text(encoding="utf-8")
-    [sql] = [one for one in re.findall(r"```sql\n(.*?)```", page, re.DOTALL) if "_manifest.json" in one]
+    [sql] = [item for item in re.findall(r"```sql\n(.*?)```", page, re.DOTALL) if "_manifest.json" in item]
     base = tmp_path / "analytics"
     shelf = Shelf(str(base))
     shelf.take(3)

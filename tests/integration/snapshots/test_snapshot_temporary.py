@@ -24,8 +24,8 @@ def test_the_folder_of_a_killed_process_is_removed_by_a_later_run(
     link.symlink_to(others)
     for hours, names in ((-1, {left.name, others.name, link.name}), (1, {others.name, link.name})):
         then = time.time() - (ABANDONED_AFTER_HOURS + hours) * 3600
-        for one in (left, others):
-            os.utime(one, (then, then))
+        for item in (left, others):
+            os.utime(item, (then, then))
         with temporary_folder() as mine:
             assert {path.name for path in tmp_path.iterdir()} == {mine.name, *names}
         assert not mine.exists()

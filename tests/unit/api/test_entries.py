@@ -16,7 +16,7 @@ def parse(entry_type: EntryType, argument: str, value: object, networks: str = "
     """Return the entries of a list, or of a text with one entry per line, without duplicates."""
     read = entry_type.parser(networks)
     found = each_line(argument, value, lambda line: read(entry_of(line)) if entry_of(line) else (), entry_type.allowed)
-    return tuple(dict.fromkeys(one for entries in found for one in entries))
+    return tuple(dict.fromkeys(entry for entries in found for entry in entries))
 
 
 @pytest.mark.parametrize(

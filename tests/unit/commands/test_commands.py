@@ -40,7 +40,7 @@ def test_no_command_is_imported_before_it_is_used() -> None:
     code = f"import sys, {MODULE}.commands.provider as p; print([m for m in sys.modules if m.startswith('{MODULE}.')])"
     found = run("-c", code).stdout
     assert f"{MODULE}.commands.provider" in found
-    assert not [name for name in (*(f".commands.{one}" for one in COMMANDS), ".exceptions") if name in found]
+    assert not [name for name in (*(f".commands.{command}" for command in COMMANDS), ".exceptions") if name in found]
 
 
 @pytest.mark.slow  # starts Airflow's command line

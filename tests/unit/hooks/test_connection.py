@@ -158,7 +158,7 @@ def test_the_form_and_the_settings_allow_the_same() -> None:
     allowed = TypeAdapter(Settings).json_schema()["properties"]
     limits = ("minimum", "maximum", "exclusiveMinimum", "enum")
     for name, field in CONNECTION_TYPE["conn-fields"].items():
-        own = next((one for one in allowed[name].get("anyOf", ()) if one["type"] != "null"), allowed[name])
+        own = next((item for item in allowed[name].get("anyOf", ()) if item["type"] != "null"), allowed[name])
         assert {key: own[key] for key in limits if key in own} == {
             key: value for key, value in field["schema"].items() if key in limits
         }, name

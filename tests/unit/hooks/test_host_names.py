@@ -27,7 +27,7 @@ def test_names_without_a_response_are_reported_also_if_they_are_more_than_the_th
         return ["192.0.2.1"]
 
     monkeypatch.setattr(host_names, "look_up", hang)
-    names = [f"{one}.example" for one in range(number)]
+    names = [f"{item}.example" for item in range(number)]
     assert host_names.look_up_all(names, timeout=0.05) == dict.fromkeys(names, "no response within 0.05 s")
 
 

@@ -158,7 +158,7 @@ def test_the_example_can_be_copied(operator: Operator) -> None:
 
 def test_equal_arguments_have_equal_defaults() -> None:
     defaults: dict[str, set[str]] = {}
-    for name, parameter in (one for operator in OPERATORS for one in parameters(operator).items()):
+    for name, parameter in (item for operator in OPERATORS for item in parameters(operator).items()):
         if parameter.default is not inspect.Parameter.empty:
             defaults.setdefault(name, set()).add(repr(parameter.default))
     assert {name: found for name, found in defaults.items() if len(found) > 1} == {}

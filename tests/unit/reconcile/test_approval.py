@@ -114,8 +114,8 @@ def answer(option: str = "Approve", **params: Any) -> dict[str, Any]:
         pytest.param({"digest": DIGEST}, "allowed: the digest of a plan, or the output", id="no answer"),
         pytest.param(DIGEST[1:], "allowed: the digest of a plan, or the output", id="no digest"),
         *(
-            pytest.param(one, "The plan was not approved", id=f"only marked as success: {one!r}")
-            for one in (None, "None", "")
+            pytest.param(item, "The plan was not approved", id=f"only marked as success: {item!r}")
+            for item in (None, "None", "")
         ),
     ],
 )

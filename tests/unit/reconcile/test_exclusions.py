@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.reconcile.desired import reconcile
 from airflow_provider_analytics.reconcile.exclusions import ExclusionList
-from airflow_provider_analytics.reconcile.maintained import Listed, read_list
+from airflow_provider_analytics.reconcile.maintained import EntryList, read_list
 from airflow_provider_analytics.reconcile.plan import Plan
 from airflow_provider_analytics.reconcile.yaml_values import ProblemsError
 
@@ -18,7 +18,7 @@ ADDRESSES = st.ip_addresses().filter(lambda address: int(address) not in (0, 0xF
 def planned(mode: str, shown: object, *entries: str) -> Plan:
     """Return the plan of a list for a website that shows this list."""
     record = {"id": 1, "domain": "a.example", "exclude_ips": shown}
-    return ExclusionList("exclude_ips", mode, Listed.of(entries)).resolve([record]).plan([record])
+    return ExclusionList("exclude_ips", mode, EntryList.of(entries)).resolve([record]).plan([record])
 
 
 HERE = "# Ann\n1.1.1.1 # home\n2.2.2.2"
@@ -90,7 +90,7 @@ def test_a_list_reaches_what_is_wanted_and_stays_there(
 )
 def test_what_is_sent_for_what_is_shown(mode: str, shown: object, after: list[str] | None) -> None:
     changes = planned(mode, shown, "1.1.1.1", "2.2.2.2").changes
-    assert [one.settings["exclude_ips"] for one in changes] == (
+    assert [change.settings["exclude_ips"] for change in changes] == (
         [] if after is None else [[*after, "1.1.1.1", "2.2.2.2"]]
     )
 

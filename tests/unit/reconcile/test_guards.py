@@ -22,8 +22,8 @@ def lists_after(sources: dict[str, EntrySource], remaining: list[str]) -> Lists:
     rows = {"exclude_ips": {EVERYWHERE: sources}}
     now = {"exclude_ips": {EVERYWHERE: {entry: sources[entry] for entry in remaining}}}
     yesterday = NOW - timedelta(days=1)
-    before = Table(Identity("https://stats.example.com", "1", "office")).noting(rows, {}, RUN, yesterday.date())
-    return Lists(before, before.noting(now, {}, RUN, NOW.date()), (), NOW.date(), now, RUN)
+    before = Table(Identity("https://stats.example.com", "1", "office")).with_run(rows, {}, RUN, yesterday.date())
+    return Lists(before, before.with_run(now, {}, RUN, NOW.date()), (), NOW.date(), now, RUN)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def findings(changes: list[Change], records: list[dict[str, Any]], limit: float 
 
 
 def records_with(number: int, **fields: Any) -> list[dict[str, Any]]:
-    return [{"id": one, "domain": f"{one}.example", **fields} for one in range(number)]
+    return [{"id": item, "domain": f"{item}.example", **fields} for item in range(number)]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def records_with(number: int, **fields: Any) -> list[dict[str, Any]]:
     ],
 )
 def test_plan_may_delete_30_percent_and_never_all(websites: int, deleted: int, found: set[str]) -> None:
-    changes = [Change("delete", f"{one}.example", str(one), ()) for one in range(deleted)]
+    changes = [Change("delete", f"{item}.example", str(item), ()) for item in range(deleted)]
     assert findings(changes, records_with(websites)) == found
 
 
@@ -89,7 +89,7 @@ def test_plan_may_delete_30_percent_and_never_all(websites: int, deleted: int, f
 )
 def test_plan_may_make_30_percent_of_the_private_pages_public(private: int, opened: int, found: set[str]) -> None:
     records = [*records_with(private, privacy=1), *records_with(50, privacy=0)]
-    changes = [update(one, FieldChange("privacy", "private", "public")) for one in range(opened)]
+    changes = [update(item, FieldChange("privacy", "private", "public")) for item in range(opened)]
     assert findings(changes, records) == found
 
 
@@ -104,5 +104,5 @@ def test_lists_may_lose_30_percent_of_the_entries_of_all_websites(lost: int, fou
 
 def test_replaced_entries_are_no_loss() -> None:
     records = records_with(10, exclude_ips="192.0.2.1")
-    changes = [update(one, FieldChange("exclude_ips", ("192.0.2.1",), ("192.0.2.9",))) for one in range(10)]
+    changes = [update(item, FieldChange("exclude_ips", ("192.0.2.1",), ("192.0.2.9",))) for item in range(10)]
     assert findings(changes, records) == set()

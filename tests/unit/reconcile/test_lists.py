@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Identity, Lists, Run, Table
-from airflow_provider_analytics.reconcile.maintained import EntrySource, Resolved
+from airflow_provider_analytics.reconcile.maintained import EntrySource, Resolution
 
 OFFICE = Identity("https://stats.example.com", "1", "office")
 VPN = replace(OFFICE, list="vpn")
@@ -33,14 +33,14 @@ def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE
     before = table = Table(identity)
     for number, scopes in enumerate(nights, 1 - len(nights)):
         at = TODAY + number * timedelta(days=days)
-        before, table = table, table.noting(scopes, {}, replace(RUN, began=at), at.date())
+        before, table = table, table.with_run(scopes, {}, replace(RUN, began=at), at.date())
     return Lists(before, table, (), TODAY.date(), nights[-1], RUN)
 
 
 @pytest.mark.parametrize(("days", "is_there"), [(90, True), (91, False)])
 def test_what_left_is_forgotten_after_90_days(days: int, is_there: bool) -> None:
     left = after(ips(everywhere="1.1.1.1"), ips(everywhere=""))
-    later = left.table.noting(ips(everywhere=""), {}, RUN, TODAY.date() + timedelta(days=days))
+    later = left.table.with_run(ips(everywhere=""), {}, RUN, TODAY.date() + timedelta(days=days))
     assert ("1.1.1.1" in later.rows["exclude_ips"][EVERYWHERE]) is is_there
 
 
@@ -118,7 +118,7 @@ ROWS = st.dictionaries(
 )
 
 
-@given(rows=ROWS, names=st.dictionaries(TEXTS, st.builds(Resolved, st.tuples(TEXTS), st.just(TODAY))))
+@given(rows=ROWS, names=st.dictionaries(TEXTS, st.builds(Resolution, st.tuples(TEXTS), st.just(TODAY))))
 def test_a_table_is_read_as_it_was_written(rows: Any, names: Any) -> None:
     table = Table(OFFICE, rows, names, RUN)
     assert Table.parse(table.render(), "x").checked(OFFICE, "x") == table
@@ -128,7 +128,7 @@ def test_equal_rows_of_a_thousand_websites_stand_once() -> None:
     source = EntrySource("it@example.com", date(2027, 1, 31), "office Berlin")
     scopes = {f"{number}.example": {"1.1.1.1": source, "2.2.2.2": source} for number in range(1000)}
     text = after({"exclude_ips": scopes}).table.render()
-    assert [text.count(one) for one in ("it@example.com", '"1.1.1.1"', '"7.example"')] == [1, 1, 1]
+    assert [text.count(item) for item in ("it@example.com", '"1.1.1.1"', '"7.example"')] == [1, 1, 1]
 
 
 TABLE = json.loads(after(ips(everywhere="1.1.1.1")).table.render())

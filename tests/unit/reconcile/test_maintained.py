@@ -11,9 +11,9 @@ from airflow_provider_analytics.reconcile import maintained
 from airflow_provider_analytics.reconcile.maintained import (
     EXPIRING_DAYS,
     KEEP_UNRESOLVED_DAYS,
+    EntryList,
     EntrySource,
-    Listed,
-    Resolved,
+    Resolution,
     read_list,
     resolve,
     together,
@@ -28,7 +28,7 @@ def noon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintained, "now", lambda: datetime(2026, 11, 23, 12, tzinfo=UTC))
 
 
-def listed(*lines: str) -> Listed:
+def listed(*lines: str) -> EntryList:
     return read_list("exclude_ips", list(lines), LINE_FIELDS["exclude_ips"], host_names=True)
 
 
@@ -62,7 +62,7 @@ def test_entry_that_expired_twice_has_the_later_date() -> None:
 
 
 def test_entry_in_two_lists_combines_owner_reason_and_names() -> None:
-    of_names = [Listed({ADDRESS: EntrySource(names=(name,))}) for name in ("a.example", "b.example", "a.example")]
+    of_names = [EntryList({ADDRESS: EntrySource(names=(name,))}) for name in ("a.example", "b.example", "a.example")]
     combined = together([*of_names, listed(f"{ADDRESS} # office, owner=it@example.com")]).sources[ADDRESS]
     assert (combined.owner, combined.reason) == ("it@example.com", "office")
     assert combined.names == ("a.example", "b.example")
@@ -91,7 +91,7 @@ def test_source_says_expired_only_if_the_entry_left_after_its_expiration_date(le
 @pytest.mark.parametrize("days", [KEEP_UNRESOLVED_DAYS, KEEP_UNRESOLVED_DAYS + 1])
 def test_name_that_does_not_resolve_keeps_its_addresses_for_seven_days(days: int) -> None:
     at = datetime(2026, 11, 23, 12, tzinfo=UTC)
-    last = {"vpn.example.com": Resolved((ADDRESS,), at - timedelta(days=days))}
+    last = {"vpn.example.com": Resolution((ADDRESS,), at - timedelta(days=days))}
     if days > KEEP_UNRESOLVED_DAYS:
         with pytest.raises(Exception, match="older than 7 days"):
             resolve({"vpn.example.com": "timeout"}, last, at)

@@ -48,7 +48,7 @@ def checked(changes: Iterable[Change], records: list[dict[str, Any]], limit: flo
 
 def gone(number: int) -> list[Change]:
     """Return so many deletes."""
-    return [Change("delete", f"{one}.example", str(one), ()) for one in range(number)]
+    return [Change("delete", f"{item}.example", str(item), ()) for item in range(number)]
 
 
 def addresses(count: int) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
 @pytest.mark.parametrize(("number", "those"), [(1, "The only website"), (9, "All 9 websites")])
 def test_all_websites_are_never_deleted_by_an_empty_file(number: int, those: str) -> None:
     with pytest.raises(GuardError, match=f"^{those} would be deleted"):
-        checked(gone(number), [{"id": one} for one in range(number)], 0.3).raise_if_blocked()
+        checked(gone(number), [{"id": item} for item in range(number)], 0.3).raise_if_blocked()
 
 
 def test_what_deleted_websites_have_does_not_count_as_kept() -> None:

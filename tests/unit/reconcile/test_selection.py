@@ -66,9 +66,9 @@ IDS = st.one_of(st.integers(min_value=0, max_value=10**9), st.uuids().map(str))
 
 @given(st.lists(IDS, unique_by=str), st.integers(min_value=1, max_value=50))
 def test_each_website_is_in_one_chunk_and_stays_there(ids: list[int | str], chunks: int) -> None:
-    divided = chunk_websites([{"id": one, "domain": "a.example"} for one in ids], chunks)
+    divided = chunk_websites([{"id": website_id, "domain": "a.example"} for website_id in ids], chunks)
     assert len(divided) == chunks
-    assert sorted(one for chunk in divided for one in chunk) == sorted(map(str, ids))
+    assert sorted(item for chunk in divided for item in chunk) == sorted(map(str, ids))
     # Whatever other websites there are.
     some = chunk_websites(ids[::2], chunks)
     assert all(set(chunk) <= set(whole) for chunk, whole in zip(some, divided, strict=True))

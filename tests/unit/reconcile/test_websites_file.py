@@ -71,7 +71,7 @@ def test_websites_override_groups_and_groups_override_defaults() -> None:
             "exclude_ips": (),
         },
     }
-    assert next(one.compared for one in parse(FILE).websites) == ["privacy", "exclude_ips"]
+    assert next(item.compared for item in parse(FILE).websites) == ["privacy", "exclude_ips"]
 
 
 def test_every_problem_is_reported_with_its_line() -> None:
@@ -129,7 +129,7 @@ def website(settings: str) -> str:
         (website("exclude_ips: [{entry: 1.1.1.1, until: 2027-01-31}]"), '"until": "2027-01-31"} has a last day'),
         (website("exclude_ips: [1:2:3:4:5:6:7:8]"), r"exclude_ips=\d+ is not allowed; allowed: text, in quotes if"),
         (website("exclude_ips: [10.0.0.0/24]"), "is a network"),
-        *((website(f"exclude_ips: {one}"), r"write \[\] to clear the list") for one in ("['']", "''", "['# c']")),
+        *((website(f"exclude_ips: {item}"), r"write \[\] to clear the list") for item in ("['']", "''", "['# c']")),
     ],
 )
 def test_files_that_cannot_be_read(text: str, message: str) -> None:
@@ -215,13 +215,17 @@ def test_duplicates_on_the_server_and_records_without_domain_are_refused() -> No
 
 def test_websites_are_split_by_what_the_file_says_of_them() -> None:
     text = "websites: {WWW.Example.COM: {}, '*.Customer.example': {protect: true}, '*bücher.x': {protect: true}}"
-    doomed = {"id": 2, "domain": "b.example"}
-    spared = [{"id": 3, "domain": "a.customer.EXAMPLE"}, {"id": 4, "domain": "http://odd"}, {"id": 5, "domain": "*.x"}]
-    spared.append({"id": 6, "domain": "altebücher.X"})
-    desired = replace(parse(text), prune=True).resolve([RECORD, doomed, *spared])
-    assert [record["id"] for record in (RECORD, doomed, *spared) if desired.is_compared(record)] == [1, 2]
-    assert desired.doomed == {"2"}
-    assert desired.spared == [
+    deleted = {"id": 2, "domain": "b.example"}
+    protected = [
+        {"id": 3, "domain": "a.customer.EXAMPLE"},
+        {"id": 4, "domain": "http://odd"},
+        {"id": 5, "domain": "*.x"},
+    ]
+    protected.append({"id": 6, "domain": "altebücher.X"})
+    desired = replace(parse(text), prune=True).resolve([RECORD, deleted, *protected])
+    assert [record["id"] for record in (RECORD, deleted, *protected) if desired.is_compared(record)] == [1, 2]
+    assert desired.deleted_ids == {"2"}
+    assert desired.protected == [
         "a.customer.EXAMPLE (id 3): *.Customer.example is protected",
         "http://odd (id 4): its domain is not allowed in a file",
         "*.x (id 5): its domain is not allowed in a file",
@@ -231,7 +235,7 @@ def test_websites_are_split_by_what_the_file_says_of_them() -> None:
         "*.Customer.example is protected, but no website matches it",
         "*bücher.x is protected, but no website matches it",
     )
-    assert not replace(parse(text), prune=False).resolve([doomed]).is_compared(doomed)
+    assert not replace(parse(text), prune=False).resolve([deleted]).is_compared(deleted)
 
 
 def test_an_ignored_field_is_sent_on_create_and_not_changed_afterwards() -> None:
@@ -364,7 +368,7 @@ EVERY_LINE = "# all\n203.0.113.7 # office\n203.0.113.8\n# a\n203.0.113.9\n## end
 def test_comments_are_sent_with_what_is_added(record: dict[str, Any] | None, lines: str | None) -> None:
     records = [] if record is None else [{"id": 1, "domain": "a.example", "privacy": 1, **record}]
     changes = parse(COMMENTED).resolve(records).plan(records).changes
-    sent = [one.after for change in changes for one in change.fields if one.field == "exclude_ips"]
+    sent = [field.after for change in changes for field in change.fields if field.field == "exclude_ips"]
     assert sent == ([tuple(lines.splitlines())] if lines else [])
 
 

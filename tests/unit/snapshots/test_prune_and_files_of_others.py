@@ -160,7 +160,7 @@ def test_what_is_behind_a_link_stays(day: int, part: str, local: Shelf, base: Pa
     data.symlink_to(tmp_path / "data")
     before = files_below(elsewhere)
     pruning = pruned(local, 2)
-    assert numbers(pruning.removed) == [one for one in (22, 21, 20) if one != day]
+    assert numbers(pruning.removed) == [item for item in (22, 21, 20) if item != day]
     assert day in numbers(pruning.unknown)
     assert files_below(elsewhere) == before
     assert [path.is_symlink() for path in (folder, data)] == [True, True]

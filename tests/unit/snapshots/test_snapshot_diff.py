@@ -54,7 +54,7 @@ def test_the_gravest_changes_come_first_and_are_counted(tmp_path: Path) -> None:
     counts = write_changes(changes(before, after), path)
     assert counts == {"removed": 1, "privacy_changed": 1, "changed": 2, "added": 1}
     found = [json.loads(line) for line in path.read_text().splitlines()]
-    assert " ".join(f"{one['change']} {one['id']}" for one in found) == "removed 8 changed 2 changed 1 added 10"
+    assert " ".join(f"{item['change']} {item['id']}" for item in found) == "removed 8 changed 2 changed 1 added 10"
     assert list(tmp_path.iterdir()) == [path]
 
 

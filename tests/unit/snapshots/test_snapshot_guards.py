@@ -215,7 +215,7 @@ def test_bad_options_are_refused_before_anything_is_read(shelf: Shelf) -> None:
         ("max_loss_fraction", -0.1),
         ("override_guards", {"counts"}),
     ]
-    for name, value in (*bad, *((one, "wrong") for one in ("format", "compression", "exclude_ips_as"))):
+    for name, value in (*bad, *((item, "wrong") for item in ("format", "compression", "exclude_ips_as"))):
         with pytest.raises(ValueError, match=f"{name}=.*allowed"):
             shelf.take(lambda: pytest.fail("the list was read"), **{name: value})
 

@@ -110,7 +110,7 @@ def test_no_address_of_a_record_is_in_a_file(local: Shelf, how: str, value: Any)
     assert "exclude_ips" not in taken.manifest.fields.missing
     [row] = taken.rows()
     whole = (json.dumps(value),) if isinstance(value, dict) else ("192.0.2.1", "2001:DB8::1")
-    hashed = "\n".join(f"sha256:{hashlib.sha256(one.encode()).hexdigest()}" for one in whole)
+    hashed = "\n".join(f"sha256:{hashlib.sha256(item.encode()).hexdigest()}" for item in whole)
     written = {"exclude_ips": hashed} if how == "hash" else {}
     assert row["exclude_ips"] == written.get("exclude_ips")
     assert json.loads(row["record"]) == {"id": 1, "domain": "192.0.2.99", "exclude_params": "utm_source", **written}
