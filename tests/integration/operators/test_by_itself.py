@@ -27,9 +27,8 @@ ALONE, IN_A_RUN = SECTIONS.split("\n### Exclusion lists\n")
 def tasks(text: str, folder: Path) -> Iterator[Any]:
     """Yield the tasks of a part of the document, with its folder in a folder of the test."""
     namespace: dict[str, Any] = {}
-    exec(
-        "".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)).replace("/tmp/analytics/", f"{folder}/"), namespace
-    )
+    code = "".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    exec(code.replace("/tmp/analytics/", f"{folder}/"), namespace)
     yield from (value for value in namespace.values() if isinstance(value, BaseOperator))
 
 
