@@ -217,7 +217,7 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
 
 
 def _markdown(text: str, folder: str = "../") -> str:
-    """Return the reStructuredText of a docstring as Markdown, on a page from which docs/ is ``folder``."""
+    """Return the reStructuredText of a docstring as Markdown, for a page from which docs/ is ``folder``."""
     text = re.sub(r":\w+:`~?\.?([^`]+)`", r"`\1`", text)
     text = re.sub(r"docs/((?:reference/)?(\w+)\.md)", rf"[\2]({folder}\1)", text)
 

@@ -2,8 +2,8 @@
 
 Printed are ratios, never bare times: ours and theirs take turns (A B A B) in one run, and of the ratios of the pairs
 the median is given, with the smallest and the largest. ``build/benchmarks`` gets all measurements as JSON; with
-``--document`` the tables of docs/reference/performance.md and docs/internals/performance.md are written, and the line
-in docs/comparison.md.
+``--document`` the tables of docs/reference/performance.md and docs/internals/performance.md are written, and the
+line in docs/comparison.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests per operation for docs/reference/performance.md, counted by the sandbox with 250 unchanged websites.
+"""Requests per operation for docs/reference/performance.md: counted by the sandbox, with 250 websites, no changes.
 
 ``make requests`` writes the table.
 """

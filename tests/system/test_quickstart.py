@@ -1,4 +1,4 @@
-"""README.md, docs/quickstart.md, docs/operators.md and docs/testing.md, word for word, in their own processes."""
+"""README.md, docs/quickstart.md, docs/operators.md, and docs/testing.md, word for word, in shells of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagrams: docs/sample_dags.md has the graph of each sample DAG, docs/concepts.md only its own nodes."""
+"""The diagrams of the documents: docs/sample_dags.md has the graph of each sample, docs/concepts.md only own nodes."""
 
 from __future__ import annotations
 

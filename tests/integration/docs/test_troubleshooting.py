@@ -226,7 +226,7 @@ CONNECTIONS: dict[str, dict[str, Any]] = {
     "The API key is missing": {"password": ""},
     "The API key is '***'": {"password": "***"},
     "The API key begins with 'Bearer'": {"password": "Bearer 0123456789"},
-    "is unknown; did you mean": {"extra": {"timout": 10}},
+    "is unknown. The name of a similar extra is": {"extra": {"timout": 10}},
     "API key rejected": {"password": "0123456789"},
     "cannot be reached": {"host": f"http://127.0.0.1:{free_port()}"},
 }
