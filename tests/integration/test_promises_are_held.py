@@ -130,7 +130,7 @@ BREAKS = [
     Break(
         "A managed list controls its own entries",
         "reconcile.lists",
-        "owned = tuple(one for one in rows if one not in kept)",
+        "owned = tuple(row for row in rows if row not in kept)",
         "owned = tuple(rows)",
         ("integration/reconcile/test_nights_of_lists.py", "test_thirty_nights"),
     ),

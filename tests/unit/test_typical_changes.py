@@ -107,7 +107,7 @@ PLACES_OF_AN_OPERATION: dict[str, Callable[[str], bool]] = {
     "tests/support/operations.py": lambda name: name in OPERATIONS,
     "the responses of tests/integration/api/test_false_success.py": lambda name: f'"{name}": ' in FALSE_SUCCESS,
     "docs/connection.md, Permissions of the key": lambda name: (
-        name in sentence("docs/connection.md", "| Operators | Operations that the key needs |")
+        name in sentence("docs/connection.md", "| Operators | Operations |")
     ),
     "docs/reference/sandbox.md, Faults": lambda name: (
         f"`{name}`" in sentence("docs/reference/sandbox.md", "A fault applies to the next requests")

@@ -168,7 +168,7 @@ def test_comment_without_a_last_day_is_only_a_reason(night: Night, sync: Sync, c
         (VPN, {"mode": "merge"}, "resolve_names is not allowed with mode='merge'; allowed: mode='managed'"),
         ("8.8.8.8 # until=2027-01-31", {"mode": "replace", "resolve_names": False}, "until needs mode='managed'"),
         ("\n".join(f"h{n}.example" for n in range(101)), {}, "exclude_ips has 101 host names; allowed: at most 100"),
-        ("8.8.8.8 # until=2026-11-22", {}, "All of it has expired: 8.8.8.8."),
+        ("8.8.8.8 # until=2026-11-22", {}, "all its entries have expired: 8.8.8.8."),
     ],
 )
 def test_what_does_not_fit_together_is_refused_before_anything_is_sent(

@@ -97,7 +97,7 @@ def test_storage_without_conditional_writes_says_what_it_costs(
     nights: Nights, caplog: pytest.LogCaptureFixture
 ) -> None:
     nights.sync("office", *OFFICES, state_path=f"memory://{uuid.uuid4().hex}")
-    assert "If two tasks write the list 'office' at the same time, entries that left it may stay" in caplog.text
+    assert "If two tasks write the list 'office' at the same time, entries that left it may remain" in caplog.text
     caplog.clear()
     nights.sync("office", *OFFICES)
     assert "conditional" not in caplog.text

@@ -172,7 +172,7 @@ def test_a_list_may_be_a_file_and_further_entries_the_text_of_an_object(night: N
     for place, added in ((str(file), 2), (f"file://{file}", 0)):
         assert night.sync(exclude_ips=None, exclude_ips_path=place)["entries_added"] == added
     assert night.lists() == ["203.0.113.7\n203.0.113.8"]
-    with pytest.raises(REFUSED, match="there is no such file; allowed: a text file"):
+    with pytest.raises(REFUSED, match="there is no such file on this worker"):
         night.sync(exclude_ips=None, exclude_ips_path=f"{night.folder}/none.txt")
     for both in ({"exclude_ips": None}, {"exclude_ips_path": str(file)}):
         with pytest.raises(REFUSED, match=r"are (missing|not allowed together); allowed: one"):

@@ -272,7 +272,7 @@ def test_a_key_in_the_login_gets_a_hint_and_is_not_shown() -> None:
     problems = problems_of(password="", login=KEY)
     assert problems == (
         "The login is not used; enter the API key in the field API key (password).",
-        "The API key is missing.",
+        "The API key is missing. Enter it in the field API key of the connection.",
     )
 
 

@@ -45,7 +45,7 @@ def test_a_manifest_says_what_it_holds_and_why_it_is_whole(shelf: Shelf) -> None
         "observed_at": "2026-11-20T12:00:00Z",
         "source": {"url": "https://stats.example.com", "account_id": "1"},
         "provider_version": __version__,
-        "fields": {"new": ["colour"], "missing": [], "invalid_values": {}},
+        "fields": {"new": ["colour"], "missing": [], "invalid_values": {}, "partial": []},
         "is_first": True,
         "previous": None,
         "changes_path": None,
