@@ -245,7 +245,7 @@ def test_an_ignored_field_is_sent_on_create_and_not_changed_afterwards() -> None
     assert created.settings == {"privacy": "public", "email": True}
 
 
-def test_only_missing_creates_and_changes_nothing() -> None:
+def test_create_only_creates_websites_and_changes_none() -> None:
     file = parse("websites: {www.example.com: {privacy: public}, b.example: {privacy: private}}")
     with pytest.raises(ValueError, match="prune=True and create_only=True are not allowed together"):
         replace(file, prune=True, create_only=True)
