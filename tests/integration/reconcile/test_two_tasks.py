@@ -210,20 +210,21 @@ def test_a_person_who_cleans_the_list_of_a_website_is_not_the_service(night: Nig
     assert changed.endswith(f"(id {cleaned[0]}): exclude_ips lacks 192.0.2.1, 192.0.2.2")
 
 
-def test_a_colleague_who_resets_one_website_after_the_other_is_not_the_service(
+def test_control_group_clears_the_service_if_a_colleague_resets_all_websites(
     night: Night, distortion: Distortion
 ) -> None:
-    """Both websites that go first lose a flag right after their update. So did others, which nobody updated."""
+    """Both canaries lose a flag right after their update. So do the others, which this task has not changed."""
     night.add(20, email=1)
-    updated: list[str] = []
-    others = list(range(20, 0, -1))
+    updated: list[int] = []
 
     def meanwhile(method: str, path: str) -> None:
-        if updated and len(updated) < 3 and others:
-            night.sandbox.change_website(int(updated[-1].rpartition("/")[2]), email=0)
-            night.sandbox.change_website(others.pop(), email=0)
+        if updated and len(updated) < 3:
+            night.sandbox.change_website(updated[-1], email=0)
+        if len(updated) == 2:
+            for website in night.sandbox.websites():
+                night.sandbox.change_website(website["id"], email=0)
         if method == "PATCH":
-            updated.append(path)
+            updated.append(int(path.rpartition("/")[2]))
 
     distortion.before = meanwhile
     result = night.sync(NEW, parallel_requests=1)
