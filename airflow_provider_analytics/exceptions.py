@@ -125,7 +125,9 @@ class AnalyticsConfigError(AnalyticsError):
     def __post_init__(self) -> None:
         self.problems = tuple(self.problems)
         ended = [problem if problem.endswith(".") else f"{problem}." for problem in self.problems]
-        self.problem = " ".join(f"({n}) {one}" if len(ended) > 1 else one for n, one in enumerate(ended, start=1))
+        self.problem = " ".join(
+            f"({n}) {sentence}" if len(ended) > 1 else sentence for n, sentence in enumerate(ended, start=1)
+        )
         self.remedy = f"Correct {self.source}."
 
 

@@ -219,7 +219,7 @@ def is_link(path: StoragePath) -> bool:
 def files_in(folder: StoragePath) -> list[str]:
     """Return the sorted names of the files in a folder, without links and without files behind links."""
     found = {} if is_link(folder) else _entries(folder)
-    return sorted(name for name, one in found.items() if one["type"] == "file" and not one.get("islink"))
+    return sorted(name for name, info in found.items() if info["type"] == "file" and not info.get("islink"))
 
 
 def exists(path: StoragePath) -> bool:

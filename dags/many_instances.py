@@ -114,7 +114,7 @@ def many_instances():
                 'such as ["client_a", "client_b"]'
             )
         wrong = [website_id for website_id in conn_ids if not re.fullmatch(CONNECTION_ID, website_id)]
-        twice = [one for one, number in Counter(website_id.lower() for website_id in conn_ids).items() if number > 1]
+        twice = [item for item, number in Counter(website_id.lower() for website_id in conn_ids).items() if number > 1]
         if wrong or twice:
             raise AirflowFailException(
                 f"The ids of connections {', '.join(wrong + twice)} are not allowed; allowed: each once, whatever its "

@@ -52,8 +52,8 @@ def remind_of_expiring_entries():
     def remind(result: dict[str, Any]) -> list[str]:
         """Return the lines of the e-mail, the subject first; an empty list skips the e-mail."""
 
-        def line(one: dict[str, str]) -> str:
-            return ", ".join(one[name] for name in ("entry", "until", "owner", "reason") if name in one)
+        def line(item: dict[str, str]) -> str:
+            return ", ".join(item[name] for name in ("entry", "until", "owner", "reason") if name in item)
 
         expired, expiring = (list(map(line, result[name])) for name in ("expired", "expiring"))
         subject = f"Excluded IP addresses: {len(expiring)} expire within 30 days, {len(expired)} have expired"

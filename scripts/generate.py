@@ -148,11 +148,11 @@ def keys_of_a_file() -> Iterator[str]:
             if place == "In each of `websites`" and key in shared:
                 continue
             reference = schema_of_key.get("$ref", "").rpartition("/")[2]
-            one = schema["definitions"].get(reference, {}) | {"description": ""} | schema_of_key
+            element = schema["definitions"].get(reference, {}) | {"description": ""} | schema_of_key
             described = schema_of_key if "description" in schema_of_key else schema["definitions"].get(reference, {})
             place = f"{key!r} in airflow_provider_analytics/reconcile/websites.schema.json"
             meaning = known(described, "description", place)
-            yield f"| `{key}` | {_allowed(one)} | {meaning.rstrip('.')} |"
+            yield f"| `{key}` | {_allowed(element)} | {meaning.rstrip('.')} |"
         yield ""
 
 

@@ -113,9 +113,9 @@ def names() -> Iterator[str]:
     for module, found in NAMES.items():
         for name in found:
             path = f"{PACKAGE}.{module}.{name}"
-            one = getattr(importlib.import_module(f"{PACKAGE}.{module}"), name)
-            yield f"{path}{_signature(one)}"
-            for method, function in inspect.getmembers(one, callable) if inspect.isclass(one) else ():
+            element = getattr(importlib.import_module(f"{PACKAGE}.{module}"), name)
+            yield f"{path}{_signature(element)}"
+            for method, function in inspect.getmembers(element, callable) if inspect.isclass(element) else ():
                 is_own = str(getattr(function, "__module__", "")).startswith(PACKAGE)
                 if is_own and not method.startswith("_") and not inspect.isclass(function):
                     yield f"    .{method}{_signature(function)}"
@@ -191,8 +191,8 @@ def _arguments(kind: type[Any]) -> Iterator[str]:
 def _signature(found: Callable[..., Any]) -> str:
     """Return the parameters of a function or class, without annotations."""
     parameters = [
-        one.replace(annotation=inspect.Parameter.empty)
-        for name, one in inspect.signature(found).parameters.items()
+        element.replace(annotation=inspect.Parameter.empty)
+        for name, element in inspect.signature(found).parameters.items()
         if name not in ("self", "cls")
     ]
     return str(inspect.Signature(parameters))

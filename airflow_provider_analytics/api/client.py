@@ -450,7 +450,7 @@ class AnalyticsClient:
 
         def find() -> Record | None:
             rows = {str(row["id"]): row for row in self.newest_websites(known)}
-            same = [one for one, row in rows.items() if one == website_id or _has_domain(row, key)]
+            same = [row_id for row_id, row in rows.items() if row_id == website_id or _has_domain(row, key)]
             if len(same) > 1:
                 raise duplicates(domain, same)
             return rows[same[0]] if same and website_id in (None, same[0]) else None
@@ -735,7 +735,10 @@ def _has_all_fields(record: Mapping[str, Any]) -> bool:
 
 def _in_mixed_case(text: str) -> str:
     """Return a text with ASCII letters in alternating case."""
-    return "".join((str.lower, str.upper)[n % 2](one) if one.isascii() else one for n, one in enumerate(text))
+    return "".join(
+        (str.lower, str.upper)[n % 2](character) if character.isascii() else character
+        for n, character in enumerate(text)
+    )
 
 
 def website_path(website_id: int | str) -> str:

@@ -51,9 +51,9 @@ def _is_typographic(character: str) -> bool:
     return unicodedata.category(character) in _PUNCTUATION or character in _LOOK_ALIKES
 
 
-def same_domain(one: str, other: str) -> bool:
+def same_domain(first: str, other: str) -> bool:
     """Return whether two domains are equal, as ``Bücher.example.`` and ``xn--bcher-kva.example`` are."""
-    return domain_key(one) == domain_key(other)
+    return domain_key(first) == domain_key(other)
 
 
 def spellings(domain: str) -> list[str]:

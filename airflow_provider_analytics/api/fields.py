@@ -448,13 +448,13 @@ def count_entries(name: str, lines: object) -> int:
     return field.count(lines) if isinstance(field, Lines) and isinstance(lines, tuple) else 0
 
 
-def same_setting(name: str, one: object, other: object) -> bool:
+def same_setting(name: str, first: object, other: object) -> bool:
     """Return whether two values of a field are equal settings. Exclusion lists compare as sets of entries."""
-    one, other = normalise(name, one), normalise(name, other)
+    first, other = normalise(name, first), normalise(name, other)
     if name in FIELDS:
         key = FIELDS[name].key
-        one, other = key(one), key(other)
-    return one == other
+        first, other = key(first), key(other)
+    return first == other
 
 
 def differing_fields(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:

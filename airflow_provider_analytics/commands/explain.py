@@ -83,15 +83,20 @@ def find_entries(
     for table in tables:
         of = f" of {table.identity.service}" if len(services) > 1 else ""
         for name, scopes in table.rows.items():
-            for one, source in sorted(table.entries_in(name, scopes).items()):
-                known.add((name, one))
-                if _matches(name, entry, one, source.names):
-                    found = "" if records is None else f", on {present[name, one]:,}"
-                    where = f"{_where(scopes, one, source)}{found}"
-                    yield [one, f"{table.identity.list} ({name}){of}", where, *_cells(source)]
-    for name, one in sorted(present.keys() - known):
-        if _matches(name, entry, one):
-            yield [one, f"no list ({name})", f"on {counted(present[name, one], 'website')}", *[""] * 5]
+            for listed_entry, source in sorted(table.entries_in(name, scopes).items()):
+                known.add((name, listed_entry))
+                if _matches(name, entry, listed_entry, source.names):
+                    found = "" if records is None else f", on {present[name, listed_entry]:,}"
+                    where = f"{_where(scopes, listed_entry, source)}{found}"
+                    yield [listed_entry, f"{table.identity.list} ({name}){of}", where, *_cells(source)]
+    for name, listed_entry in sorted(present.keys() - known):
+        if _matches(name, entry, listed_entry):
+            yield [
+                listed_entry,
+                f"no list ({name})",
+                f"on {counted(present[name, listed_entry], 'website')}",
+                *[""] * 5,
+            ]
 
 
 def _cells(source: EntrySource) -> list[str]:
@@ -119,7 +124,7 @@ def _matches(name: str, requested: str | None, entry: str, names: Collection[str
     if requested is None or requested.lower() in names or LINE_FIELDS[name].key(requested) == entry:
         return True
     try:
-        one, other = (ipaddress.ip_network(text, strict=False) for text in (requested, entry))
-        return one.version == other.version and one.overlaps(other)
+        listed_entry, other = (ipaddress.ip_network(text, strict=False) for text in (requested, entry))
+        return listed_entry.version == other.version and listed_entry.overlaps(other)
     except ValueError:
         return False

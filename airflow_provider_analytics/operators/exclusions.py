@@ -144,7 +144,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         source = replace(
             source,
             entries=everywhere.with_answers(resolved),
-            per_website={one: found.with_answers(resolved) for one, found in per_website.items()},
+            per_website={selector: found.with_answers(resolved) for selector, found in per_website.items()},
             is_part=getattr(ti, "map_index", -1) >= 0,
         )
         lists = file.with_run(source.scopes, resolved, context) if file else None
@@ -187,7 +187,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
         per_website = _mapping("per_website", self.per_website)
         arguments = {self.field: self._list_value()}
-        arguments |= {f"per_website[{one!r}]": entries for one, entries in per_website.items()}
+        arguments |= {f"per_website[{selector!r}]": entries for selector, entries in per_website.items()}
         parsed: list[EntryList] = []
         problems = []
         for argument, value in arguments.items():

@@ -207,8 +207,8 @@ def _dag_of(run: Run) -> str:
     return run.name.partition("/")[0]
 
 
-def _is_same_task(one: Run, other: Run) -> bool:
-    return (_dag_of(one), one.task) == (_dag_of(other), other.task)
+def _is_same_task(first: Run, other: Run) -> bool:
+    return (_dag_of(first), first.task) == (_dag_of(other), other.task)
 
 
 def read_tables(folder: str) -> dict[str, Table]:

@@ -74,7 +74,7 @@ class DesiredWebsite:
                 f"{self.domain} is new and has no privacy: set it here, in a group or in defaults; the default of the "
                 "service is a public statistics page"
             )
-        lists = {name: one.new_lines(one.entries) for name, one in self.listed.items()}
+        lists = {name: entry_list.new_lines(entry_list.entries) for name, entry_list in self.listed.items()}
         changes = [
             FieldChange(name, None, value)
             for name, value in {**self.settings, **lists}.items()

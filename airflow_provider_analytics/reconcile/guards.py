@@ -75,7 +75,7 @@ def guarded(
         override_guards=tuple(sorted(override_guards)),
         warnings=(
             *plan.warnings,
-            *(f"Accepted ({one}): {text}" for one, text in findings.items() if one in override_guards),
+            *(f"Accepted ({guard}): {text}" for guard, text in findings.items() if guard in override_guards),
         ),
     )
 
@@ -139,9 +139,11 @@ def _removed(plan: Plan, name: str, kept: Sequence[Record], limit: float, lists:
     shorter: list[tuple[int, Change]] = []
     distinct: set[str] = set()
     for change in plan.changes:
-        for one in change.fields if change.action == "update" else ():
-            others = [entry for entry in one.removed if entry not in listed] if one.field == name else []
-            lost = min(one.fewer, len(others))
+        for field_change in change.fields if change.action == "update" else ():
+            others = (
+                [entry for entry in field_change.removed if entry not in listed] if field_change.field == name else []
+            )
+            lost = min(field_change.fewer, len(others))
             if lost > 0:
                 shorter.append((lost, change))
                 distinct.update(others)

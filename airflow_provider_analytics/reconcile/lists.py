@@ -63,8 +63,8 @@ def _is_in(scope: str, domain: str, website_id: str) -> bool:
     """Return whether a website is in a scope."""
     selector, _, exceptions = scope.partition(_EXCEPT)
 
-    def is_meant(one: str) -> bool:
-        return one in (EVERYWHERE, website_id) or matches(one, domain)
+    def is_meant(selector: str) -> bool:
+        return selector in (EVERYWHERE, website_id) or matches(selector, domain)
 
     return is_meant(selector) and not any(map(is_meant, exceptions.split(", ")))
 
@@ -198,7 +198,9 @@ class Table:
         for name, scopes in sorted(self.rows.items()):
             groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
             for scope, entries in sorted(scopes.items()):
-                key = tuple((entry, sources.setdefault(one, len(sources))) for entry, one in sorted(entries.items()))
+                key = tuple(
+                    (entry, sources.setdefault(source, len(sources))) for entry, source in sorted(entries.items())
+                )
                 groups.setdefault(key, []).append(scope)
             rows[name] = tuple(_Group(tuple(group), dict(key)) for key, group in groups.items() if key)
         file = _StoredTable(
@@ -268,9 +270,12 @@ class Table:
     def items(self, name: str) -> dict[str, EntrySource]:
         """Return what the list has, in all scopes: entries, and host names in place of their addresses."""
         present = [
-            (entry, one) for rows in self.rows.get(name, {}).values() for entry, one in rows.items() if not one.left
+            (entry, source)
+            for rows in self.rows.get(name, {}).values()
+            for entry, source in rows.items()
+            if not source.left
         ]
-        return {item: one for entry, one in present for item in (one.names or (entry,))}
+        return {item: source for entry, source in present for item in (source.names or (entry,))}
 
     def protects(self, today: date) -> bool:
         """Return whether other lists spare the entries of this one: it ran in the last :data:`SPARING_DAYS`."""
@@ -331,7 +336,7 @@ class Lists:
         """Return whether an entry that leaves with this run is missing in a row: the row may be stale or shortened."""
         for name in self.before.rows:
             before, now = (table.entries_of(name, record) for table in (self.before, self.table))
-            leaving = {entry for entry, one in before.items() if not one.left and now[entry].left}
+            leaving = {entry for entry, source in before.items() if not source.left and now[entry].left}
             if not leaving <= entries_of(name, record):
                 return True
         return False
@@ -340,18 +345,18 @@ class Lists:
 def _noted(
     before: Mapping[str, EntrySource], now: Mapping[str, EntrySource], today: str, leaves: str, forgotten: str
 ) -> dict[str, EntrySource]:
-    gone = {entry: replace(one, left=one.left or leaves) for entry, one in before.items() if entry not in now}
-    kept = {entry: one for entry, one in gone.items() if not one.left or one.left >= forgotten}
+    gone = {entry: replace(source, left=source.left or leaves) for entry, source in before.items() if entry not in now}
+    kept = {entry: source for entry, source in gone.items() if not source.left or source.left >= forgotten}
     listed = {
         # A comment may contain anything, even a key.
         entry: replace(
-            one,
-            owner=readable(one.owner),
-            reason=readable(one.reason),
+            source,
+            owner=readable(source.owner),
+            reason=readable(source.reason),
             since=before[entry].since if entry in before and not before[entry].left else today,
             left="",
         )
-        for entry, one in now.items()
+        for entry, source in now.items()
     }
     return {**kept, **listed}
 

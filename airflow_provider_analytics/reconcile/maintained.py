@@ -130,8 +130,8 @@ class EntryList:
         """Return the entries and host names whose last day is near."""
         last = today + timedelta(days=EXPIRING_DAYS)
         # The addresses of a host name expire with it, so report only the name.
-        own = {one: source for one, source in self.sources.items() if not source.names}
-        return {one: source for one, source in {**own, **self.names}.items() if source.until and source.until <= last}
+        own = {name: source for name, source in self.sources.items() if not source.names}
+        return {name: source for name, source in {**own, **self.names}.items() if source.until and source.until <= last}
 
 
 def together(lists: Sequence[EntryList]) -> EntryList:
@@ -148,7 +148,7 @@ def together(lists: Sequence[EntryList]) -> EntryList:
             for key, source in getattr(item, part).items():
                 found[key] = source.beside(found.get(key))
     sources, names, expired = parts.values()
-    gone = {one: source for one, source in expired.items() if one not in sources and one not in names}
+    gone = {name: source for name, source in expired.items() if name not in sources and name not in names}
     return EntryList(sources, names, gone, {**lines, "": tuple(last)} if last else lines)
 
 
@@ -202,17 +202,17 @@ def read_list(
     allowed = f"{entry_type.allowed}, or one host name" if host_names else entry_type.allowed
     found: list[EntryList] = []
     above: list[str] = []
-    for one, comment, text in each_line(argument, value, read, allowed):
+    for line, comment, text in each_line(argument, value, read, allowed):
         written = f"#{'' if comment.startswith('#') else ' '}{comment}" if comment else ""
-        if written and not one.sources:
+        if written and not line.sources:
             above.append(written)
         lines = {}
-        for entry in one.sources:
+        for entry in line.sources:
             sent = text if networks == AS_IS else entry
             if above or written or sent != entry:
                 lines[entry] = (*above, f"{sent} {written}".strip())
             above.clear()
-        found.append(replace(one, lines=lines))
+        found.append(replace(line, lines=lines))
     listed = together([*found, EntryList(lines={"": tuple(above)} if above else {})])
     if len(listed.names) > MAX_NAMES:
         raise ValueError(f"{argument} has {len(listed.names):,} host names; allowed: at most {MAX_NAMES}")

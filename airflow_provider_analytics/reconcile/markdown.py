@@ -80,8 +80,8 @@ def effect_lines(plan: Plan, action: Action, *, is_whole: bool = False) -> list[
         for item in shown[:cut]
     ]
     rest: dict[str, list[str]] = {}
-    for one in shown[cut:]:
-        rest.setdefault(one.field, []).append(one.text(code_span))
+    for effect in shown[cut:]:
+        rest.setdefault(effect.field, []).append(effect.text(code_span))
     return lines + [f"{field}, {len(found):,} more effects: {'; '.join(found)}" for field, found in rest.items()]
 
 

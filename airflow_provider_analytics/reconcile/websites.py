@@ -159,4 +159,6 @@ def complete_records(
             completed.append({**record, **fetched, "domain": record.get("domain") or fetched.get("domain")})
         elif str(record["id"]) not in incomplete:
             completed.append(record)
-    return completed, {website_name(*website_of(incomplete[one])): why for one, why in read.failures.items()}
+    return completed, {
+        website_name(*website_of(incomplete[website_id])): why for website_id, why in read.failures.items()
+    }

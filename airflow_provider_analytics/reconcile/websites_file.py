@@ -277,11 +277,11 @@ class _YamlFile:
         except ValueError as error:
             self._values.problem(path, str(error))
         layers = [self._defaults, *self._groups_of(value, path), self._layer(value, path)]
-        settings = {name: one for layer in layers for name, one in layer.items() if not name.startswith(_ALSO)}
+        settings = {name: value for layer in layers for name, value in layer.items() if not name.startswith(_ALSO)}
         settings.pop(_IGNORE, None)
         ignored = frozenset().union(*(layer.get(_IGNORE, ()) for layer in layers))
         listed = {name: together(parts) for name in LINE_FIELDS if (parts := self._parts(name, layers, path))}
-        settings |= {name: one.entries for name, one in listed.items()}
+        settings |= {name: entry_list.entries for name, entry_list in listed.items()}
         website = DesiredWebsite(settings, domain, self._values.place(path), ignored, listed)
         same = self._parsed.by_domain.setdefault(domain_key(domain), website)
         if same is not website:

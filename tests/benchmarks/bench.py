@@ -154,8 +154,8 @@ class Bench:
 
     def _growth(self) -> None:
         few, many = self.sizes.growth
-        with canned(few) as one, canned(many) as other:
-            small, large = self.turns("growth", ("our_snapshot", {"url": one}), ("our_snapshot", {"url": other}))
+        with canned(few) as element, canned(many) as other:
+            small, large = self.turns("growth", ("our_snapshot", {"url": element}), ("our_snapshot", {"url": other}))
         cpu = [math.log(ratio) / math.log(many / few) for ratio in _ratios(large, small)]
         work = f"growth of a snapshot, {few:,} to {many:,} websites: exponent of CPU"
         self.add(work, "", cpu, 1.05, low=0.95)
@@ -165,13 +165,13 @@ class Bench:
 
     def _latency(self, url: str) -> None:
         pages = self.sizes.pages
-        one, eight, http = self.turns(
+        element, eight, http = self.turns(
             "latency",
             *(("hook_list", {"url": url, "parallel": parallel}) for parallel in (1, 8)),
             ("http_operator_list", {"url": url, "pages": pages}),
         )
         work = f"complete list, {pages:,} pages, {LATENCY} ms latency, wall, 8 in flight"
-        self.add(work, "one page after the other", _ratios(one, eight, "wall"), 7.5, faster=True)
+        self.add(work, "one page after the other", _ratios(element, eight, "wall"), 7.5, faster=True)
         # Eight in flight are at most eight times faster; HttpOperator opens a connection for each page besides.
         self.add(work, "`HttpOperator` with a pagination function", _ratios(http, eight, "wall"), 8, faster=True)
 

@@ -77,8 +77,8 @@ def run(agency: Agency, run_dag: RunDag, caplog: pytest.LogCaptureFixture, task_
     def once(**params: Any) -> tuple[str, dict[str, str], str]:
         dag = sample_dag("many_instances", agency.folder)
         register_assets(dag)
-        for one in dag.tasks:
-            one.retry_delay = timedelta(0)
+        for item in dag.tasks:
+            item.retry_delay = timedelta(0)
         outcome = run_dag(dag, conf=params)
         # What the grid shows.
         for task_id, task in outcome.tasks.items() if LABELS_KNOW_MAPPED_GROUPS else ():

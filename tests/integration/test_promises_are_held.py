@@ -254,7 +254,9 @@ def test_a_break_is_noticed(broken: Break) -> None:
 def test_each_break_still_fits() -> None:
     """So that whoever changes the code sees it at once, and not with the slow tests."""
     sources = {item: (ROOT / PACKAGE / f"{item.module.replace('.', '/')}.py").read_text("utf-8") for item in BREAKS}
-    missing = [f"{one.module}: {one.old}" for one, source in sources.items() if source.count(one.old) != 1]
+    missing = [
+        f"{element.module}: {element.old}" for element, source in sources.items() if source.count(element.old) != 1
+    ]
     assert not missing, "write these breaks anew for the code as it is now"
 
 

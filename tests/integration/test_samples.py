@@ -59,7 +59,7 @@ def test_mapped_tasks_have_a_label(samples: dict[str, Any]) -> None:
 def test_make_ui_sets_every_variable_that_a_sample_needs() -> None:
     text = "".join(path.read_text() for path in SAMPLES.glob("*.py"))
     needed = set(re.findall(r"var\.(?:value|json)\.(?:get\('(\w+)'|(\w+))", text))
-    assert {one or other for one, other in needed} == ui.VARIABLES.keys()
+    assert {item or other for item, other in needed} == ui.VARIABLES.keys()
 
 
 def test_no_param_chooses_a_folder_a_file_or_a_connection(samples: dict[str, Any]) -> None:

@@ -52,7 +52,11 @@ Step = dict[str, Any]
 
 def lines(value: str | None) -> list[str]:
     """Return the lines of a list without blanks around them; an IPv6 address is the same in upper case."""
-    return [one.lower() if ":" in one else one for line in (value or "").split("\n") if (one := line.strip())]
+    return [
+        element.lower() if ":" in element else element
+        for line in (value or "").split("\n")
+        if (element := line.strip())
+    ]
 
 
 def entry(line: str) -> str:
@@ -263,15 +267,15 @@ class World:
         if len(set(domains)) < len(domains) or any(edit.do in (*_COMING, "restore") for edit in self.edits):
             return True
         for website_id in {*first.goals, *second.goals}:
-            one, other = first.goals.get(website_id, Goal()), second.goals.get(website_id, Goal())
+            element, other = first.goals.get(website_id, Goal()), second.goals.get(website_id, Goal())
             edits = self._edits_of(website_id)
-            if one.delete or other.delete or {edit.field for edit in edits} & {*one.fields, *other.fields}:
+            if element.delete or other.delete or {edit.field for edit in edits} & {*element.fields, *other.fields}:
                 return True
             if any(edit.field not in LISTS and edit.value == DEFAULTS[edit.field] for edit in edits):
                 return True
-            for name in one.fields.keys() & other.fields.keys():
-                modes = {one.mode(name), other.mode(name)}
-                if modes != {"merge"} if name in LISTS else one.fields[name] != other.fields[name]:
+            for name in element.fields.keys() & other.fields.keys():
+                modes = {element.mode(name), other.mode(name)}
+                if modes != {"merge"} if name in LISTS else element.fields[name] != other.fields[name]:
                     return True
         return False
 
@@ -369,15 +373,17 @@ class World:
     def _wanted(self, step: Step) -> DesiredWebsite:
         """Return what a task wants of each website and of new ones."""
         do, modes = step["do"], _modes(step)
-        domains = {number: _key(one["domain"]) for number, one in self.before.items()}
-        wanted = {domain: Goal(one, modes, do == "delete", _list_of(step)) for domain, one in _asked(step).items()}
+        domains = {number: _key(element["domain"]) for number, element in self.before.items()}
+        wanted = {
+            domain: Goal(element, modes, do == "delete", _list_of(step)) for domain, element in _asked(step).items()
+        }
         reached = {number: domain if domain in wanted else "*" for number, domain in domains.items()}
         goals = {number: wanted[domain] for number, domain in reached.items() if domain in wanted}
         if do == "create" and step["if_exists"] != "update":
             goals = {}
         if do == "apply" and step.get("prune"):
             # A domain that no file can hold is never deleted.
-            unwanted = [one for one, domain in domains.items() if domain == self.before[one]["domain"]]
+            unwanted = [element for element, domain in domains.items() if domain == self.before[element]["domain"]]
             goals = dict.fromkeys(unwanted, Goal(delete=True)) | goals
         new = {domain: goal for domain, goal in wanted.items() if domain not in domains.values()}
         return DesiredWebsite(goals, new if do in ("create", "apply") else {}, self._must_be_refused(step, goals))
@@ -385,16 +391,19 @@ class World:
     def _must_be_refused(self, step: Step, goals: Mapping[int, Goal]) -> str:
         if step.get("force") or step["do"] not in ("sync", "apply"):
             return ""
-        compared = [(self.before[one], goal) for one, goal in goals.items() if not goal.delete]
+        compared = [(self.before[element], goal) for element, goal in goals.items() if not goal.delete]
         deleted, websites = len(goals) - len(compared), len(self.before)
         counts = [(deleted, websites, f"{deleted} of {websites} websites deleted")]
         # Lists in another form show fewer entries than they have.
         for name in LISTS if self.dialect.get("lists_as", "lines") in ("lines", "CR LF", "array") else ():
             replaced = [record for record in compared if name in record[1].fields and record[1].mode(name) == "replace"]
-            shorter = [len(entries(one[name])) - len(goal.fields[name]) for one, goal in replaced]
-            lost, total = sum(max(0, item) for item in shorter), sum(len(entries(one[name])) for one, _ in compared)
+            shorter = [len(entries(element[name])) - len(goal.fields[name]) for element, goal in replaced]
+            lost, total = (
+                sum(max(0, item) for item in shorter),
+                sum(len(entries(element[name])) for element, _ in compared),
+            )
             counts.append((lost, total, f"{lost} of {total} entries of {name} lost"))
-        closed = [goal for one, goal in compared if one["privacy"]]
+        closed = [goal for element, goal in compared if element["privacy"]]
         opened = sum(goal.fields.get("privacy") == 0 for goal in closed)
         counts.append((opened, len(closed), f"{opened} of {len(closed)} pages opened"))
         return next((why for some, of, why in counts if of >= GUARDED_FROM and some > MAX_LOSS * of), "")
@@ -525,9 +534,9 @@ class World:
         values["extra"] = {**parallel, **self._extras, **_CONNECTIONS[connection]}
         os.environ[f"AIRFLOW_CONN_{connection.upper()}"] = json.dumps(values)
         do, name, modes = step["do"], step.get("field", ""), _modes(step)
-        one = {part: step[part] for part in ("domain", "if_exists") if part in step} | step.get("settings", {})
-        if "email" in one:
-            one["email_reports"] = one.pop("email")
+        element = {part: step[part] for part in ("domain", "if_exists") if part in step} | step.get("settings", {})
+        if "email" in element:
+            element["email_reports"] = element.pop("email")
         forced = ["empty_list", "many_deleted", "made_public", "entries_lost"] if step.get("force") else []
         keeps = "managed" in modes.values() or step.get("audit") or step.get("approved")
         state = {"state_path": str(self.folder / "state"), "list_name": _list_of(step)} if keeps else {}
@@ -544,10 +553,10 @@ class World:
         snapshot = {"partition_date": step.get("day"), "override_guards": list(GUARDS), "on_late": "publish", **stored}
         kinds: dict[str, tuple[Any, dict[str, Any]]] = {
             "list": (websites.ListWebsitesOperator, {"favorite": step.get("favorite")}),
-            "find": (websites.GetWebsiteOperator, one),
-            "create": (websites.CreateWebsiteOperator, one),
-            "update": (websites.UpdateWebsiteOperator, one),
-            "delete": (websites.DeleteWebsiteOperator, one),
+            "find": (websites.GetWebsiteOperator, element),
+            "create": (websites.CreateWebsiteOperator, element),
+            "update": (websites.UpdateWebsiteOperator, element),
+            "delete": (websites.DeleteWebsiteOperator, element),
             "syncexclude_ips": (exclusions.SyncExcludedIpsOperator, {**many, "networks": "as_is"}),
             "syncexclude_params": (exclusions.SyncExcludedParamsOperator, many),
             "plan": (websites_as_code.PlanWebsitesOperator, {**file, "override_guards": forced}),
@@ -646,8 +655,10 @@ class World:
 
     def _numbers(self, operation: str, domain: str = "") -> list[int]:
         """Return the numbers of the requests of an operation; of the creates of a domain, if it is named."""
-        found = [(number, one) for number, one in enumerate(self._served, 1) if one.operation == operation]
-        return [number for number, one in found if not domain or _key(dict(one.form).get("domain", "")) == domain]
+        found = [(number, element) for number, element in enumerate(self._served, 1) if element.operation == operation]
+        return [
+            number for number, element in found if not domain or _key(dict(element.form).get("domain", "")) == domain
+        ]
 
     def _as_before(self, website_id: int, name: str, record: Record, now: Record) -> bool:
         mine = self._edits_of(website_id, name)
@@ -713,7 +724,9 @@ class World:
     def _new_ones(self, step: Step, wanted: DesiredWebsite, outcome: Outcome) -> None:
         """No duplicates, and each new website is one that was asked for."""
         by_others = {edit.website_id for edit in self.edits if edit.do in ("add", "rename")}
-        new = [record for one, record in self.after.items() if one not in self.before and one not in by_others]
+        new = [
+            record for element, record in self.after.items() if element not in self.before and element not in by_others
+        ]
         domains = [_plain(record["domain"]) for record in new]
         # One that somebody deletes meanwhile is created again.
         asked = {_plain(item) for item in _asked(step)} if step["do"] in ("create", "apply") else set()
@@ -767,9 +780,9 @@ class World:
             assert is_so, f"deleted is {result['deleted']}"
         elif do == "drift":
             wanted = self._wanted({**step, "do": "apply"})
-            for one, goal in wanted.goals.items():
-                was = self.before[one]
-                is_so = not goal.delete and all(self._as_wanted(one, name, goal, was, was) for name in goal.fields)
+            for element, goal in wanted.goals.items():
+                was = self.before[element]
+                is_so = not goal.delete and all(self._as_wanted(element, name, goal, was, was) for name in goal.fields)
                 assert is_so, f"no drift, it says, but {was} differs from {goal}"
             assert not wanted.creations, f"no drift, it says, but {list(wanted.creations)} are not there"
         elif do in ("sync", "apply"):
@@ -803,7 +816,7 @@ class World:
         """Return the entries that a managed list has to remove from a website unless it wants them, and may remove."""
         table = self.tables[goal.do, name]
         scopes = {"*", _key(record["domain"])}
-        others = [one for (do, field), one in self.tables.items() if field == name and do != goal.do]
+        others = [element for (do, field), element in self.tables.items() if field == name and do != goal.do]
         spared = {key for other in others for scope, key in other.has if scope in scopes}
         maybe_spared = {key for other in others for scope, key in other.maybe_has if scope in scopes}
         must = {key for scope, key in table.known if scope in scopes} - maybe_spared

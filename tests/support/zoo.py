@@ -501,7 +501,7 @@ def _domain(domain: str, how: str) -> str:
 def _as_text(value: Any) -> Any:
     """Return JSON with text in place of integers."""
     if isinstance(value, dict):
-        return {name: _as_text(one) for name, one in value.items()}
+        return {name: _as_text(element) for name, element in value.items()}
     if isinstance(value, list):
         return [_as_text(item) for item in value]
     return str(value) if type(value) is int else value

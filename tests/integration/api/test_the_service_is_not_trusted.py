@@ -302,7 +302,10 @@ def large_page(request: Request, rows: int, size: int) -> bytes:
     if request.query["sort"] == "asc":
         ids = range(1, 11)
     note: list[object] = [[]] * size if number > 1 else []
-    records = [{"id": one, "domain": f"{one}.example", "note": note if at < rows else []} for at, one in enumerate(ids)]
+    records = [
+        {"id": element, "domain": f"{element}.example", "note": note if at < rows else []}
+        for at, element in enumerate(ids)
+    ]
     return http(200, {"data": records, "total": 1700, "current_page": number})
 
 

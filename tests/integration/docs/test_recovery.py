@@ -98,14 +98,14 @@ def test_half_of_the_websites_were_deleted(
 
 def test_one_website_as_it_was(analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run) -> None:
     ips, params = "203.0.113.7 # office\n203.0.113.8", "# ads\nutm_source # spring"
-    one = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_params=params, exclude_ips=ips)
+    item = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_params=params, exclude_ips=ips)
     other = analytics_sandbox.add_website("other.example.com", privacy=1)
     take()
     before = settings(analytics_sandbox)["shop.example.com"]
-    for website in (one, other):
+    for website in (item, other):
         analytics_sandbox.change_website(website["id"], privacy=0, exclude_params="")
     # An entry that was added after the snapshot is removed; a comment is sent only with an entry that is missing.
-    analytics_sandbox.change_website(one["id"], exclude_ips="203.0.113.7 # moved\n198.51.100.9")
+    analytics_sandbox.change_website(item["id"], exclude_ips="203.0.113.7 # moved\n198.51.100.9")
     done = recipe("One website as it was last week")
     assert (done["export"]["websites_exported"], done["apply"]["applied"]) == (1, 1)
     after = settings(analytics_sandbox)

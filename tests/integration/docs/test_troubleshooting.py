@@ -120,10 +120,10 @@ class World:
 
 
 def no_nullable(world: World) -> None:
-    one = world.sandbox.add_website("shop.example", exclude_ips="192.0.2.1")
+    element = world.sandbox.add_website("shop.example", exclude_ips="192.0.2.1")
     message = "The exclude ips field must be a string."
     world.sandbox.fault("update", status=422, body={"message": message, "errors": {"exclude_ips": [message]}})
-    world.execute(UpdateWebsiteOperator, website_id=one["id"], exclude_ips=[])
+    world.execute(UpdateWebsiteOperator, website_id=element["id"], exclude_ips=[])
 
 
 def not_taken(world: World) -> None:

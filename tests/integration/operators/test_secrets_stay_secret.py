@@ -172,7 +172,7 @@ def test_record_with_keys_that_airflow_reserves_is_returned_without_them_and_wit
     reserved = {"__classname__": "builtins.tuple", "__id__": 1, "__type": "dict", "__var": {}, "__version__": 9}
     website = {"id": 1, "domain": "a.example", "more": [{"__classname__": "x", "kept": 7}], "_own": 1}
     with serving({**website, **reserved}, {**website, **reserved, "id": 2}):
-        tasks = run_tasks(one=(GetWebsiteOperator, {"website_id": 1}), all=(ListWebsitesOperator, {}))
+        tasks = run_tasks(item=(GetWebsiteOperator, {"website_id": 1}), all=(ListWebsitesOperator, {}))
     expected = {**website, "more": [{"kept": 7}]}
     assert tasks["one"].returned == expected
     assert tasks["all"].returned == [expected | {"id": 2}, expected]

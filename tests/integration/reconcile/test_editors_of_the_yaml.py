@@ -51,7 +51,8 @@ def layers(entries: int, websites: int) -> str:
 def groups(number: int, times: int, item: str = "192.0.2.1") -> str:
     """A website that names each of some groups several times."""
     listed = "".join(
-        f"  g{one}: {{also_exclude_ips: [{item.format(one // 256, one % 256)}]}}\n" for one in range(number)
+        f"  g{element}: {{also_exclude_ips: [{item.format(element // 256, element % 256)}]}}\n"
+        for element in range(number)
     )
     named = ", ".join(f"g{item}" for item in range(number))
     return f"groups:\n{listed}websites:\n  a.example: {{groups: [{', '.join([named] * times)}]}}\n"

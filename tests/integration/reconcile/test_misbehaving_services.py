@@ -393,6 +393,6 @@ def test_first_create_and_first_delete_are_verified_before_the_others(night: Nig
     night.apply(config={"websites": websites}, prune=True, override_guards=["many_deleted", "empty_list"])
     requests = night.sandbox.requests
     for operation in ("create", "delete"):
-        first, second, *_ = [number for number, one in enumerate(requests) if one.operation == operation]
+        first, second, *_ = [number for number, element in enumerate(requests) if element.operation == operation]
         reads = requests[first + 1 : second]
         assert any(read.operation == "list" or read.path == requests[first].path for read in reads)

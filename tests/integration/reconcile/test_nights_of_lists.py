@@ -137,9 +137,9 @@ class World:
             (self.running if chance.random() < 0.7 else self.hung).append((self.now, task))
         for _ in range(chance.randint(2, 30)):
             if self.running:
-                one = chance.choice(self.running)
-                if chance.random() < 0.05 or not self.advance(one[1]):
-                    self.running.remove(one)
+                element = chance.choice(self.running)
+                if chance.random() < 0.05 or not self.advance(element[1]):
+                    self.running.remove(element)
         for item in hung:  # what it read is of last night
             if self.advance(item[1]):
                 self.running.append(item)
@@ -165,7 +165,7 @@ class World:
         for domain in DOMAINS:
             lines = self.service[domain].splitlines()
             plain, there = set(lines), {line.partition(" ")[0] for line in lines}
-            wanted = {name: one["*"] | one.get(domain, frozenset()) for name, one in self.wanted.items()}
+            wanted = {name: element["*"] | element.get(domain, frozenset()) for name, element in self.wanted.items()}
             every = frozenset.union(*wanted.values())
             self.violations += [f"{entry} is missing on {domain}" for entry in sorted(every - there)]
             for name in wanted:

@@ -142,7 +142,7 @@ def test_an_approval_that_was_only_marked_as_success_applies_nothing(
     monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.7")
     dag = sample_dag("sync_excluded_ips_with_approval", night.folder)
     monkeypatch.setattr(dag, "test", functools.partial(dag.test, mark_success_pattern="office.approve"))
-    tasks = {name.removeprefix("office."): one for name, one in run_dag(dag).tasks.items()}
+    tasks = {name.removeprefix("office."): element for name, element in run_dag(dag).tasks.items()}
     assert (tasks["approve"].state, tasks["apply"].state, tasks["apply"].try_number) == ("success", "failed", 1)
     assert night.lists() == ["9.9.9.9"]
 
@@ -159,7 +159,7 @@ def test_sample_sync_excluded_ips_with_approval(
     def run(*addresses: str, **params: Any) -> Any:
         monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "\n".join(addresses))
         outcome = run_dag(sample_dag("sync_excluded_ips_with_approval", night.folder), conf=params)
-        return {name.removeprefix("office."): one for name, one in outcome.tasks.items()}
+        return {name.removeprefix("office."): element for name, element in outcome.tasks.items()}
 
     tasks = run(*(f"203.0.113.{number}" for number in range(7, 19)))
     assert (tasks["apply"].returned["applied"], tasks["apply"].returned["verified"]) == (150, True)

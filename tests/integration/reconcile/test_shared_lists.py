@@ -209,7 +209,10 @@ def test_why_says_for_which_websites_and_services_a_list_has_an_entry(
     other.write_text(re.sub('"service": "[^"]*"', '"service": "https://stats.example.com"', text))
     services = [json.loads(text)["service"]] * 3 + ["https://stats.example.com"]
     names = ["first", "second", "third", "first"]
-    assert column(1) == ["LIST", *(f"{name} (exclude_ips) of {one}" for name, one in zip(names, services, strict=True))]
+    assert column(1) == [
+        "LIST",
+        *(f"{name} (exclude_ips) of {element}" for name, element in zip(names, services, strict=True)),
+    ]
 
 
 @pytest.mark.parametrize("note", ["203.0.113.5 home of Eve", "203.0.113.5#home of Eve", "2001:db8::5 (Bob, home)"])

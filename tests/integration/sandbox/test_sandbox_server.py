@@ -24,15 +24,15 @@ def get(sandbox: SandboxServer, path: str = "/api/v1/account") -> requests.Respo
 
 
 def test_two_servers_know_nothing_of_each_other_and_leave_nothing_open(tmp_path: Path) -> None:
-    with SandboxServer() as one, SandboxServer() as other:
-        one.add_website("a.example")
-        assert (one.api_key, one.url) != (other.api_key, other.url)
-        assert (get(one).status_code, other.websites()) == (200, [])
+    with SandboxServer() as item, SandboxServer() as other:
+        item.add_website("a.example")
+        assert (item.api_key, item.url) != (other.api_key, other.url)
+        assert (get(item).status_code, other.websites()) == (200, [])
         with pytest.raises(OSError, match="in use"):
-            SandboxServer(port=urlsplit(one.url).port or 0).start()
-        one.stop()  # and once more at the end
+            SandboxServer(port=urlsplit(item.url).port or 0).start()
+        item.stop()  # and once more at the end
         with pytest.raises(requests.ConnectionError):
-            get(one)
+            get(item)
     with pytest.raises(OSError, match="No such file"):
         SandboxServer(ssl_certfile=tmp_path / "none.pem").start()
     gc.collect()  # a connection or socket left open would warn here

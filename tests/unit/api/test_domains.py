@@ -26,8 +26,8 @@ from airflow_provider_analytics.api.domains import check_domain, domain_key, sam
         pytest.param("bücher.example/blog", "xn--bcher-kva.example/blog", id="punycode before a path"),
     ],
 )
-def test_these_are_the_same_domain(one: str, other: str) -> None:
-    assert same_domain(one, other)
+def test_these_are_the_same_domain(item: str, other: str) -> None:
+    assert same_domain(item, other)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_these_are_the_same_domain(one: str, other: str) -> None:
         ("http://example.com", "https://example.com"),
     ],
 )
-def test_these_are_not(one: str, other: str) -> None:
-    assert not same_domain(one, other)
+def test_these_are_not(item: str, other: str) -> None:
+    assert not same_domain(item, other)
 
 
 @given(st.text(max_size=30))
@@ -58,10 +58,10 @@ def test_every_text_has_a_key_that_is_its_own_key(text: str) -> None:
 
 
 @pytest.mark.parametrize("one", "\n\r\t\x1b\x00\x7f\xad\u200b\u200e\u202e\u2028\u2066\ufeff\u034f\u3164\ufe0f\u2800")
-def test_a_domain_with_a_character_that_does_not_show_is_refused(one: str) -> None:
+def test_a_domain_with_a_character_that_does_not_show_is_refused(item: str) -> None:
     with pytest.raises(ValueError, match="domain") as caught:
-        check_domain(f"a{one}b.example")
-    assert one not in str(caught.value)
+        check_domain(f"a{item}b.example")
+    assert item not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,9 @@ def test_plan_may_make_30_percent_of_the_private_pages_public(private: int, open
 def test_lists_may_lose_30_percent_of_the_entries_of_all_websites(lost: int, found: set[str]) -> None:
     records = records_with(5, exclude_ips="192.0.2.1\n192.0.2.2")
     before = ("192.0.2.1", "192.0.2.2")
-    one = [update(number, FieldChange("exclude_ips", before, before[:1])) for number in range(min(lost, 3))]
+    element = [update(number, FieldChange("exclude_ips", before, before[:1])) for number in range(min(lost, 3))]
     both = [update(4, FieldChange("exclude_ips", before, before[:1]))] if lost > 3 else []
-    assert findings([*one, *both], records) == found
+    assert findings([*element, *both], records) == found
 
 
 def test_replaced_entries_are_no_loss() -> None:

@@ -51,7 +51,7 @@ def line(until: str) -> str:
 def test_entry_on_the_list_twice_remains_until_the_later_date(
     first: str, second: str, until: date | None, item: str
 ) -> None:
-    found = listed(*(line(one).replace(ADDRESS, item) for one in (first, second)))
+    found = listed(*(line(element).replace(ADDRESS, item) for element in (first, second)))
     assert {**found.sources, **found.names}[item].until == until
     assert found.expired == {}
 

@@ -56,11 +56,11 @@ def addresses(count: int) -> tuple[str, ...]:
 
 
 @settings(deadline=None)
-@given(one=PLANS, other=PLANS)
-def test_a_plan_is_its_digest_and_survives_json(one: Plan, other: Plan) -> None:
-    assert (one == other) == (one.digest == other.digest)
-    assert Plan.from_dict(json.loads(json.dumps(one.to_dict()))) == one
-    assert replace(one, changes=one.changes[::-1]).digest == one.digest
+@given(element=PLANS, other=PLANS)
+def test_a_plan_is_its_digest_and_survives_json(element: Plan, other: Plan) -> None:
+    assert (element == other) == (element.digest == other.digest)
+    assert Plan.from_dict(json.loads(json.dumps(element.to_dict()))) == element
+    assert replace(element, changes=element.changes[::-1]).digest == element.digest
 
 
 def test_an_edited_plan_is_refused() -> None:
@@ -143,7 +143,7 @@ def opening(number: int, before: str | None = "private") -> Change:
 @pytest.mark.parametrize("closed", [{"privacy": "2"}, {"privacy": None}, {}], ids=["password", "null", "not shown"])
 def test_pages_that_become_public_are_counted_against_those_that_are_not(closed: dict[str, Any]) -> None:
     shown: list[dict[str, Any]] = [{"privacy": 0}] * 90 + [closed] * 10
-    records = [{"id": number, "domain": f"{number}.example", **one} for number, one in enumerate(shown)]
+    records = [{"id": number, "domain": f"{number}.example", **element} for number, element in enumerate(shown)]
     unsafe = checked([opening(number) for number in range(90, 94)], records, 0.3).guard_message or ""
     assert unsafe.startswith("4 of 10 statistics pages that are not public would become public (40%, allowed 30%)")
     assert "90.example (id 90)" in unsafe

@@ -163,7 +163,10 @@ def test_values_that_do_not_fit_any_more_fail_the_run_where_they_are_too_many(
 
 
 def without(name: str, count: int) -> list[dict[str, Any]]:
-    return [{one: value for one, value in record.items() if one != name} for record in websites(count, visibility=0)]
+    return [
+        {element: value for element, value in record.items() if element != name}
+        for record in websites(count, visibility=0)
+    ]
 
 
 @pytest.mark.parametrize("count", [2, 253])

@@ -117,7 +117,7 @@ def test_no_address_of_a_record_is_in_a_file(local: Shelf, how: str, value: Any)
 
 
 def test_the_hash_is_of_the_record_without_its_order() -> None:
-    (one, other, third), _ = rows({"id": 1, "b": 2, "a": 1}, {"a": 1, "b": 2, "id": 1}, {"a": 1, "b": 3, "id": 1})
-    assert one == other
-    assert one["record_hash"] != third["record_hash"]
-    assert one["record_hash"] == hashlib.sha256(one["record"].encode()).hexdigest()
+    (element, other, third), _ = rows({"id": 1, "b": 2, "a": 1}, {"a": 1, "b": 2, "id": 1}, {"a": 1, "b": 3, "id": 1})
+    assert element == other
+    assert element["record_hash"] != third["record_hash"]
+    assert element["record_hash"] == hashlib.sha256(element["record"].encode()).hexdigest()
