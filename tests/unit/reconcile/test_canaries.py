@@ -1,0 +1,60 @@
+"""The order in which the websites of a plan are changed first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_analytics.randomness import RANDOM
+from airflow_provider_analytics.reconcile.canaries import Canaries, risks_of
+from airflow_provider_analytics.reconcile.plan import Change, FieldChange
+from airflow_provider_analytics.reconcile.results import State, Update
+
+NEW = "203.0.113.7"
+
+
+def update_of(website_id: int) -> Update:
+    change = FieldChange("exclude_ips", (), (NEW,))
+    return Update(Change("update", f"{website_id}.example", str(website_id), (change,)))
+
+
+def record_of(website_id: int, **settings: Any) -> dict[str, Any]:
+    return {"id": website_id, "domain": f"{website_id}.example", "privacy": 1, "exclude_bots": 1, **settings}
+
+
+def test_website_with_most_to_lose_is_the_first_canary() -> None:
+    records = {str(number): record_of(number) for number in range(1, 21)}
+    records["7"] = record_of(7, favorite=True, email=1, exclude_params="utm # Ann")
+    canaries = Canaries([update_of(number) for number in range(1, 21)], records)
+    first = canaries.next()
+    assert first is not None
+    assert first.website_id == "7"
+
+
+def test_canaries_with_equal_risks_are_picked_in_random_order() -> None:
+    records = {str(number): record_of(number) for number in range(1, 21)}
+    first = set()
+    for seed in range(40):
+        RANDOM.seed(seed)
+        canary = Canaries([update_of(number) for number in range(1, 21)], records).next()
+        assert canary is not None
+        first.add(canary.website_id)
+    assert len(first) > 5
+
+
+def test_website_that_decides_about_an_unsent_change_is_random() -> None:
+    """Another task begins with the same websites, so the website with the next most to lose is likely to be changed."""
+    lists = {number: "\n".join(f"param{line}" for line in range(number)) for number in range(1, 21)}
+    records = {str(number): record_of(number, exclude_params=lists[number]) for number in range(1, 21)}
+    second = set()
+    for seed in range(40):
+        RANDOM.seed(seed)
+        canaries = Canaries([update_of(number) for number in range(1, 21)], records)
+        first = canaries.next()
+        assert first is not None
+        assert first.website_id == "20"
+        first.set(State.APPLIED)
+        suspected = [risk for risk in risks_of(first.planned, records["20"]) if risk.finding.field == "exclude_bots"]
+        deciding = canaries.next(suspected)
+        assert deciding is not None
+        second.add(deciding.website_id)
+    assert len(second) > 5
