@@ -167,7 +167,7 @@ class Application:
     def _stops(self, canary: Update, repeated: Collection[Finding], suspected: Mapping[Finding, Update]) -> bool:
         """Decide about the findings of two canaries; return whether no other change is sent."""
         fields = sorted({finding.field for finding in repeated})
-        first = next(update for finding, update in suspected.items() if finding.kind == next(iter(repeated)).kind)
+        first = next(update for finding, update in suspected.items() if finding in repeated)
         both = [first, canary]
         changes = "; ".join(f"{update.website}: {_differences(update)}" for update in both)
         is_restored = True
@@ -461,11 +461,17 @@ class Application:
 
 
 def _repeated(findings: Collection[Finding], suspected: Collection[Finding]) -> frozenset[Finding]:
-    """Return the findings that two canaries have.
+    """Return the findings of two canaries in the same field, of both.
 
     Two unsent changes count, even of different fields: one website may have a value to lose that the other one lacks.
     """
-    repeated = {finding for finding in findings if finding in suspected}
+    repeated: set[Finding] = set()
+    for finding in findings:
+        same_field = {
+            before for before in suspected if (before.action, before.field) == (finding.action, finding.field)
+        }
+        if same_field:
+            repeated |= {finding, *same_field}
     unsent = [finding for finding in findings if finding.kind is FindingKind.UNSENT]
     unsent_before = [finding for finding in suspected if finding.kind is FindingKind.UNSENT]
     if not repeated and unsent and unsent_before:

@@ -267,4 +267,7 @@ class Outcome:
             is_rejected = not self.unread and all(update.state is State.REFUSED for update in failed)
             # A retry would find nothing to do, and hide the values that were lost.
             has_lost_values = any(update.state is State.FAILED and update.unsent for update in failed)
-            raise BulkError(self.failures, self.applied, self.not_tried, is_rejected or has_lost_values)
+            error = BulkError(self.failures, self.applied, self.not_tried, is_rejected or has_lost_values)
+            if self.unexpected_changes:
+                error.so_far = f"Values that were not sent changed, too: {'; '.join(self.unexpected_changes)}."
+            raise error

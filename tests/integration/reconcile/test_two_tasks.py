@@ -153,6 +153,14 @@ def test_website_may_be_edited_between_its_update_and_the_read(
     assert "Another process changed websites at the same time, at least these: 1.example (id 1)" in caplog.text
 
 
+def test_error_names_unsent_changes_of_websites_that_did_not_fail(night: Night, distortion: Distortion) -> None:
+    night.add(4, exclude_ips="192.0.2.1 # Ann")
+    night.sandbox.fault("update", target="/3$", status=422, times=None)
+    after_the_update(distortion, night, exclude_ips=f"192.0.2.1\n{NEW}")
+    with pytest.raises((BulkError, AirflowFailException), match=r"(?s)3\.example.*changed, too: 1\.example \(id 1\): "):
+        night.sync(NEW)
+
+
 def test_edit_of_the_only_website_of_a_plan_fails_with_the_values_before(night: Night, distortion: Distortion) -> None:
     """No other website shows whether the service or a person is the cause."""
     night.add(3, exclude_ips="192.0.2.1 # Ann")
