@@ -220,6 +220,8 @@ class World:
         for operator in self._operators({**step, "approved": False, "force": True}, "analytics_default"):
             operator.dry_run = True
             again = self._execute(step, [operator])
+            if "IncompleteListError" in again.text:
+                return  # the service cannot prove the longer list that it has now
             assert again.is_green, f"a second plan fails: {again.text[-3000:]}"
             assert not again.results[0]["changes"], f"a second plan has changes: {again.results[0]['changes']}"
 
@@ -244,6 +246,9 @@ class World:
         self._begin()
         wanted = [self._wanted(task) for task in tasks]
         outcomes = self._run(tasks, step)
+        for task in tasks:
+            # An entry that one list drops in this step is no longer protected from the other one.
+            self._learn(task, Outcome(is_green=False))
         if self._is_faithful:
             self._kept_by_both(wanted)
             if self.dialect in dialects.CALM and not self._is_contradictory(tasks, wanted):
