@@ -174,7 +174,7 @@ def test_record_with_keys_that_airflow_reserves_is_returned_without_them_and_wit
     with serving({**website, **reserved}, {**website, **reserved, "id": 2}):
         tasks = run_tasks(item=(GetWebsiteOperator, {"website_id": 1}), all=(ListWebsitesOperator, {}))
     expected = {**website, "more": [{"kept": 7}]}
-    assert tasks["one"].returned == expected
+    assert tasks["item"].returned == expected
     assert tasks["all"].returned == [expected | {"id": 2}, expected]
     warnings = [line for line in logged().splitlines() if "Airflow reserves" in line]
     assert len({line[line.index("Left out") :].split(" [")[0] for line in warnings}) == 1

@@ -9,7 +9,7 @@ from airflow_provider_analytics.api.domains import check_domain, domain_key, sam
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("item", "other"),
     [
         pytest.param("www.example.com", "WWW.Example.COM.", id="letter case and trailing dot"),
         pytest.param("bücher.example", "xn--bcher-kva.example", id="U-label and A-label"),
@@ -31,7 +31,7 @@ def test_these_are_the_same_domain(item: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("item", "other"),
     [
         ("straße.example", "strasse.example"),
         ("www.example.com", "example.com"),
@@ -57,7 +57,7 @@ def test_every_text_has_a_key_that_is_its_own_key(text: str) -> None:
     assert isinstance(key, str)
 
 
-@pytest.mark.parametrize("one", "\n\r\t\x1b\x00\x7f\xad\u200b\u200e\u202e\u2028\u2066\ufeff\u034f\u3164\ufe0f\u2800")
+@pytest.mark.parametrize("item", "\n\r\t\x1b\x00\x7f\xad\u200b\u200e\u202e\u2028\u2066\ufeff\u034f\u3164\ufe0f\u2800")
 def test_a_domain_with_a_character_that_does_not_show_is_refused(item: str) -> None:
     with pytest.raises(ValueError, match="domain") as caught:
         check_domain(f"a{item}b.example")
