@@ -196,8 +196,8 @@ def how_to_override(guards: Sequence[str], context: Context) -> str:
         call = getattr(getattr(context.get("task"), "task_group", None), "override_at", "")
         where = f"in {call}" if call else f"on task {ti.task_id}" if ti else "on the task"
         return (
-            f"If this is intended, set override_guards={list(guards)!r} {where} for one run. This DAG has no Param "
-            "override_guards."
+            f"If this is intended, set override_guards={list(guards)!r} {where} for one run.\n"
+            "This DAG has no Param override_guards."
         )
     conf = json.dumps({"override_guards": list(guards)})
     return (

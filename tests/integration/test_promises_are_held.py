@@ -146,7 +146,7 @@ BREAKS = [
         "reconcile.desired",
         "                after += self._put_back(name, after, record, earlier or {})\n",
         "",
-        ("integration/reconcile/test_mapped_lists.py", "keep_all_entries_behind_a_replica"),
+        ("integration/reconcile/test_lists_at_the_same_minute.py", "moves_to_another_list"),
     ),
     Break(
         "A managed list controls its own entries",

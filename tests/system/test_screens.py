@@ -66,7 +66,7 @@ TOLD = {
     "shrunk": [
         f"The list has 126 websites, 49.6% fewer than 250 on {YESTERDAY}",
         "Nothing was published.",
-        "If this is intended, set override_guards=['fewer_websites'] on task shrunk for one run. "
+        "If this is intended, set override_guards=['fewer_websites'] on task shrunk for one run.",
         "This DAG has no Param override_guards.",
         "Not retried: someone has to review it first.",
     ],

@@ -127,10 +127,8 @@ def test_a_guard_within_a_group_names_what_the_author_of_the_dag_can_change(
     outcome = run_dag(dag)
     assert [outcome.tasks[name].state for name in ("websites.check", "office.plan")] == ["failed", "failed"]
     for group in ("websites_as_code('websites', ...)", "exclusion_list('office', ...)"):
-        assert (
-            f"set override_guards=['empty_list'] in {group} for one run. This DAG has no Param override_guards."
-            in task_log()
-        )
+        assert f"set override_guards=['empty_list'] in {group} for one run." in task_log()
+    assert "This DAG has no Param override_guards." in task_log()
 
 
 @pytest.mark.sample("sync_excluded_ips_with_approval")
