@@ -197,7 +197,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
                 return planned.apply(trail.sent, passwords=passwords, ignore_gone=ignore_gone, read_tables=read_tables)
 
             outcome = apply(planned)
-            is_complete = digest is None and not outcome.failures
+            is_complete = digest is None and not outcome.failures and outcome.interrupted is None
             if file and lists and is_complete and file.runs_at_the_same_time(lists.run):
                 # The other list may have fetched a website before it could see the update of this one.
                 self.log.info("Another list ran at the same time, so all websites are read again.")
