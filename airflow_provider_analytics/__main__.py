@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m airflow_provider_analytics COMMAND``, the same as the console script."""
 
 from __future__ import annotations

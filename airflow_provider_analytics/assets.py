@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Addresses of the assets: ``analytics://<connection id>/<snapshot_name>``, with the filters of the list as query.
 
 The provider metadata refers to these functions. Airflow calls them to validate addresses of this scheme, and to convert

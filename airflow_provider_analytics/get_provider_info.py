@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Provider metadata. Every Airflow process imports this module, so it imports only the version."""
 
 from __future__ import annotations

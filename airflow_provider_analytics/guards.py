@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names and limits of the guards, shared by snapshots, exclusion lists and websites as code."""
 
 from __future__ import annotations

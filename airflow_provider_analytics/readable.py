@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 r"""Safe text for people: one function masks secrets, escapes invisible characters, and cuts, in this order.
 
 All text of the service, of users and of files passes :func:`readable` before it appears in a log line, an error,

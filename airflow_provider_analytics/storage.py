@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Storage operations on fsspec file systems.
 
 All I/O uses the file system of an ``ObjectStoragePath`` or ``upath.UPath``, because the methods and warnings of these

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the nightly DAG in a fresh Airflow against a local server, and show the snapshot on disk.
 
 Exit status 0 means that the DAG run succeeded and the snapshot on disk holds all websites of the server.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hooks of MkDocs: the pages of the site that are no files of docs/.
 
 It runs in the environment of ``make docs``, without Airflow and this package.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write all files and tables of documents that are generated from code; ``--check`` only lists the stale files."""
 
 from __future__ import annotations

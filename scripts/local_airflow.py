@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A separate Airflow in a fresh home directory, for ``make demo``, ``make ui`` and the tests of real processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the suites on every supported Airflow and Python, from the wheel, and fill in docs/internals/test_runs.md.
 
 The wheel is built once. Each cell of the matrix has its own virtual environment, with the pins of

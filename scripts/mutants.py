@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make small mistakes in a copy of the package, and print those that no test notices: ``make mutants N=40 SEED=1``.
 
 The first run records in build/mutants which tests cover which line, which takes longer than ``make test-fast``. It does

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The public surface as text: ``docs/reference/public_api.txt``, written by ``make generate``.
 
 A change of a line is a change of the surface: see CONTRIBUTING.md, Public surface.

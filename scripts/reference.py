@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages of docs/reference that are written from docstrings: operators, hook, exceptions and sandbox."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the wheel and the sdist of the commit at hand, and check them and what a release depends on.
 
 Everything happens in clones of the commit: what is not committed is neither checked nor built. The results are in

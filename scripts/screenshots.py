@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Put the best of the screenshots that the browser tests took into docs/images.
 
 ``make screenshots`` takes them first.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the same websites in every format, read them back, and print the table of docs/internals/decisions.md."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Start Airflow's web interface with a local server, a connection to it and the sample DAGs, until Ctrl-C.
 
 The sample DAGs start paused, as all new DAGs in Airflow. Triggering one in the web interface unpauses it, so that it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every test stands on: a fresh Airflow home, no network but loopback, and DAG runs in this process."""
 
 from __future__ import annotations

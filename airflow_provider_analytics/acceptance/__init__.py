@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The acceptance run: each operation of the interface on one disposable website of a real server.
 
 The command ``verify`` starts it. ``statements`` has the statements of the interface, and the result of each.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Disposable websites: which ones this tool created, and their removal.
 
 By default, the domain itself shows it: nobody else uses ``acceptance-<16 random hexadecimal digits>.example.invalid``,

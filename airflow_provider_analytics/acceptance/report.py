@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of an acceptance run: a table for a person, JSON for an issue, and an exit status."""
 
 from __future__ import annotations

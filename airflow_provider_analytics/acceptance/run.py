@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The acceptance run: it creates one website, changes it field by field, and deletes it.
 
 All fields get other values first (the first round), and then their first values again (the second round). So each

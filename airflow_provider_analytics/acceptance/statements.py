@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The statements of the interface that an acceptance run verifies, and the result of each of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The transport of an acceptance run: at most 120 requests, and writes only for disposable websites."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Validation of single values, with uniform errors: name, value, allowed values."""
 
 from __future__ import annotations

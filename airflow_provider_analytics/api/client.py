@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Client of the service: proven lists, domain lookup, and verified writes."""
 
 from __future__ import annotations

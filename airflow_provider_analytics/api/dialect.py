@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All assumptions about what the interface does not document (docs/interface.md, Not documented).
 
 docs/internals/assumptions.md lists the promises that depend on them, and how a task detects that one is wrong. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Validation and comparison of domain names."""
 
 from __future__ import annotations

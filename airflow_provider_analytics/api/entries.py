@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Entries of the exclusion lists, IP addresses and query parameters, from users and from the service.
 
 The service stores such a list as one text, one entry per line (docs/interface.md, Rules). The interface does not

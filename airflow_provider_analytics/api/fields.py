@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table of website fields, and the forms and queries built from it (docs/interface.md, Fields).
 
 All code that depends on the set of fields is derived from :data:`WEBSITE_FIELDS`, or compared with it by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The complete list of websites: paging, and the proof that no website is missing.
 
 docs/interface.md documents neither how a page is selected nor what a page states about the whole list. The list may

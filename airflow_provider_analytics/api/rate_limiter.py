@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rate limit: delays each request until it may be sent."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Redaction of data for XCom, snapshots and audit trails, by structure. For text, see :mod:`readable`.
 
 A key that names a secret is dropped with its value. A value that contains a secret of the connection is replaced as a

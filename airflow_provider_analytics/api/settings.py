@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of a client, validated once. All problems are reported together."""
 
 from __future__ import annotations

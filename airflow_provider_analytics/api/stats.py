@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counters of a client, which it reports to a listener: the metrics of docs/operations.md."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stop a client from outside: it sends no further requests, cancels those under way, and stops waiting."""
 
 from __future__ import annotations

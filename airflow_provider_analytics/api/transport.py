@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The only module that sends requests: it returns a complete response or raises a typed exception."""
 
 from __future__ import annotations

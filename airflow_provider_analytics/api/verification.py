@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verification of writes: *before + sent = expected*, compared with the record that the service returns.
 
 No other module decides whether a write was applied. A response to a write proves nothing, because it may repeat the

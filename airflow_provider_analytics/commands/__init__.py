@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line: ``airflow-provider-analytics COMMAND``, and ``airflow analytics COMMAND``.
 
 Each command is a module of this package with the same name. The module defines ``add_arguments(parser)`` and

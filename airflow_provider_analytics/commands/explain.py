@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Explain why an entry is on the websites, from the state folder."""
 
 from __future__ import annotations

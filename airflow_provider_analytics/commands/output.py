@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The standard streams of a command: no line of theirs is a command to the system that runs the pipeline.
 
 GitHub executes lines of a job's output that begin with ``::``, or contain ``##[``. File names, domains and entries can

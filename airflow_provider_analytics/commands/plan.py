@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plan the changes that make the websites match files; send nothing."""
 
 from __future__ import annotations

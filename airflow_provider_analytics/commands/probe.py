@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find out with at most 50 reads what the tasks will do on the service of a connection."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands as ``airflow analytics COMMAND``. Airflow 3.2 and later let providers add commands.
 
 Every call of ``airflow`` imports this module. Therefore it imports only the names of the commands from the package.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check files of websites, without Airflow, a connection or a network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verify with one disposable website, and at most 120 requests, that a service does what its interface says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hook with the six operations of the service (docs/interface.md, Operations)."""
 
 from __future__ import annotations

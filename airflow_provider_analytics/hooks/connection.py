@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Functions that convert an Airflow connection to client settings."""
 
 from __future__ import annotations

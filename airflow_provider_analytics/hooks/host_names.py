@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lookup of host names by the system resolver, within a limited time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access to small files in object storage with Airflow connections: ledgers, plans, audit trails."""
 
 from __future__ import annotations

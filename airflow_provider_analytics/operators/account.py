@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operator for the account."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The audit trail: one JSON line per changed field and per failed website."""
 
 from __future__ import annotations

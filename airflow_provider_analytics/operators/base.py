@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base class and error handling of the operators."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators that sync the exclusion lists of many websites."""
 
 from __future__ import annotations

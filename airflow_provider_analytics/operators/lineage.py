@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lineage for OpenLineage; imported only if its provider is installed."""
 
 from __future__ import annotations

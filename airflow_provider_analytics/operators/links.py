@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Extra links of tasks in Airflow's web interface. Each is made from the return value of the task."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Passwords of statistics pages. They are stored in Airflow; files and arguments contain only references."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shared code of the operators that plan and apply: arguments, tables of lists, and the result."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators that take, compare and prune snapshots of the website list."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state folder: the tables of lists, the plans and the audit trails, by service and account."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Task groups in which a person approves a plan before it is applied; Airflow 3.1 or newer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of the arguments of operators, by name.
 
 A value without a template is checked when the DAG is parsed, and every value after its template was rendered, because

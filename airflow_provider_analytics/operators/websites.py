@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One operator for each operation on websites (docs/interface.md, Operations)."""
 
 from __future__ import annotations

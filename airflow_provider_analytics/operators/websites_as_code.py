@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators for websites as code: plan, apply, export, and check for drift."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checks of the probe: what the tasks will do on a service, which extras it needs, and what fails or costs more.
 
 A finding contains only counts, statuses, names of the interface and extras, and never a value of the service.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a service with the client of the tasks: at most 50 requests, within a time limit, with other extras if needed.
 
 A list counts only if :class:`Listing` proves it complete, as for a task.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a probe: as text for a person, as JSON for an issue, as an exit status, and as one line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Apply a plan: two websites first, as an experiment; then the others; and read all of them back.
 
 The websites that are changed first, one after the other, are the *canaries*. If both have an unsent change in the same

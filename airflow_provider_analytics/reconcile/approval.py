@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ensure that exactly the approved plan is applied: all of it or nothing.
 
 After a crash, or if someone else made a part of the change, the current plan is the remainder of the approved one.

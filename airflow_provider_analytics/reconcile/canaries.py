@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choose the canaries of a plan: the websites that are changed first, one after the other. Pure functions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Divide websites into chunks, for a task that is mapped over them."""
 
 from __future__ import annotations

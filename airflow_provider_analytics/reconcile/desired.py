@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The desired state of websites, and the changes that lead to it. Pure functions on records.
 
 A list for many websites is a special case of a file with one field. Both are a :class:`Desired`, and one function

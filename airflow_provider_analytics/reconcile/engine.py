@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine: read, plan, guard, approve, write the table of the list, apply, verify.
 
 The operators and the command line provide the desired state (a list or a file) and format the result.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One list for many websites, as the source of their desired state."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Guards: checks that stop a plan that looks like an accident.
 
 Each guard has a name (:data:`guards.GUARDS`). A person who has checked its finding overrides the guard by this name:

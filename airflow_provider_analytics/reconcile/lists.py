@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of managed lists: what a list has, and what left it. Pure functions on text.
 
 A managed list controls its own entries, whoever typed it first; a line with a comment belongs to people. The service

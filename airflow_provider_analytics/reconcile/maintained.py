@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The attributes of list entries: host names, owners, reasons and last days. Pure functions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plan as Markdown, for logs, approvals and files.
 
 A plan is shown by its effects: what happens, on how many websites, and on which ones. Every effect is listed, even in a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plan: the changes to make on websites, as a value that can be displayed, checked, approved and applied.
 
 No I/O. A plan never contains a password, only a reference to it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The results of a plan: one :class:`Update` with one state per website; everything else is derived from them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Select websites by domain, by glob such as ``*.example.com``, or by id."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send single changes of a plan, each computed from a record that is fetched immediately before."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the websites of the service with the fewest requests, and read some of them again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Websites as code: files as the source of the desired state."""
 
 from __future__ import annotations

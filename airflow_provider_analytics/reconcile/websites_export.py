@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Export the current websites as a file for websites as code."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parse the desired websites from YAML files or from the output of a task, and report the place of every problem.
 
 ``groups`` override ``defaults``, and ``websites`` override both. A setting that is in none of them is not changed.

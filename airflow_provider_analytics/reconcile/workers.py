@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Process many websites concurrently: bounded, stoppable, and with a circuit breaker for a service that is down."""
 
 from __future__ import annotations

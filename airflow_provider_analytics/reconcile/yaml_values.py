@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read YAML text within a budget, with the place of each value. Problems are collected, so that all are reported."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Local HTTP server that implements the interface, for tests and demonstrations: store, endpoints, faults, fixture.
 
 The sandbox may import Starlette, pydantic, uvicorn and the standard library, and pytest in

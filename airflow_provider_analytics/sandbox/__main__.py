@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command line of the sandbox, ``python -m airflow_provider_analytics.sandbox``."""
 
 from __future__ import annotations

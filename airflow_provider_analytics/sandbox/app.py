@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sandbox as an ASGI application: it records requests, applies limits and faults, and responds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Control endpoints: the methods of the fixture over HTTP, for clients on this machine.
 
 The endpoints are outside the prefix of the interface and require no API key.

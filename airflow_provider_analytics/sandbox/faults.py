@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults: which requests they affect, and what they do to the response."""
 
 from __future__ import annotations

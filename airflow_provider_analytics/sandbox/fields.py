@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fields of a website and parameters of the list, declared once, with Laravel's messages for wrong values.
 
 The tables are deliberately independent of ``airflow_provider_analytics.api``, so that they do not repeat mistakes made

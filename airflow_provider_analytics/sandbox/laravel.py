@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shapes of Laravel 13.26: errors, paginators and cursors.
 
 They follow ``ValidationException``, the exception handler, ``PaginatedResourceResponse``, ``LengthAwarePaginator``,

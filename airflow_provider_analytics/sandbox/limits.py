@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rate limits: Laravel's ``throttle``, and nginx's ``limit_req`` in front of the application."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of the simulated service, and presets of common ones."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """pytest plugin with the fixture ``analytics_sandbox``; loading it imports neither Starlette nor uvicorn."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generated websites for a sandbox, repeatable by seed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sandbox as an HTTP server in a thread of this process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Websites of a sandbox, in memory."""
 
 from __future__ import annotations

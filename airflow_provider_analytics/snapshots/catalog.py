@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The published snapshots of a series: their paths, their days, and how to read them.
 
 ``<base>/<snapshot_name>/dt=YYYY-MM-DD/`` contains only data files, because some readers treat every file in a folder as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes between two snapshots, by website and field.
 
 The earlier snapshot is loaded into a temporary SQLite file, and the later one is streamed against it. Memory use

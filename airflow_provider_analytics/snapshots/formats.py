@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """File formats, which write columns to a file and read rows from it. Each format is a class in :data:`FORMATS`.
 
 Files are written locally in one pass, a block of rows at a time. Equal rows produce equal bytes.

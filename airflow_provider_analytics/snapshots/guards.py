@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Guards that prevent the publication of a list that is complete but looks wrong.
 
 Each guard has a name. A person who has checked its finding overrides the guard by this name:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manifest: the content of a snapshot, its source, and the proof that it is complete.
 
 Unknown keys are ignored, so that newer versions can add keys.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Publish a snapshot completely or not at all, and remove only files of this package.
 
 The order of the steps makes this safe even if the process dies:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HTML report of a snapshot: one page that loads no external resources.
 
 Jinja2, which Airflow brings, escapes values from the service.

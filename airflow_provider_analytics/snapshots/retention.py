@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choose the snapshots to keep, and remove the others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert website records to typed rows.
 
 Rows have the fields of docs/interface.md, Fields, with fixed names and types. A value that is missing or does not fit

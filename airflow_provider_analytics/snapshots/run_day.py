@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Determine the day of a list, and whether the list is late for that day.
 
 A snapshot contains the list of a day. The service returns only its current list, so a list is late if it was observed

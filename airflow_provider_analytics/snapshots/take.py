@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Take a snapshot in four steps: read, check, describe, publish.
 
 Nothing is written to the target until the list is proven complete and has passed the guards.

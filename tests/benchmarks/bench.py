@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure this package side by side with what else does the work: ``make bench``.
 
 Printed are ratios, never bare times: ours and theirs take turns (A B A B) in one run, and of the ratios of the pairs

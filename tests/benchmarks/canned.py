@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server of answers that are rendered beforehand, in a process of its own: it is never what is measured.
 
 ``python tests/benchmarks/canned.py WEBSITES LATENCY_MS`` prints its port, and answers until its standard input ends.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pieces of work that are measured, each in a process of its own: ``python works.py NAME ARGUMENTS_AS_JSON``.
 
 A work makes itself ready and then yields the callable that is measured, once for each line that is read. Printed is a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every statement of the interface in our own words, with the tests that name it.
 
 A test registers itself with :func:`proves`. ``make generate`` writes docs/interface.md and

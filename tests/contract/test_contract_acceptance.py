@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The statements of the interface, verified by an acceptance run on the sandbox, on other servers, and on a real one.
 
 ``make acceptance CONN=...`` verifies a real server. CONN is an Airflow connection as URI or JSON.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts 2, 3 and the rules of part 4: the fields, on the wire and in the sandbox."""
 
 from __future__ import annotations

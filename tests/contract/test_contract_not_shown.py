@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the interface does not show, and what this package does there."""
 
 from __future__ import annotations

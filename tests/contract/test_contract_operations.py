@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts 1, 4, 5, 8 and 9: the operations as they stand on the wire."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What several folders of integration tests use."""
 
 from __future__ import annotations

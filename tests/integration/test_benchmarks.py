@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark runs: each piece of work once, and the DAGs that the samples are compared with are their equals."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sample DAG for an agency, over three instances: whatever happens to one of them, the others go on."""
 
 from __future__ import annotations

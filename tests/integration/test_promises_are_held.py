@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Break the code on purpose, once for each promise of docs/guarantees.md: a test of the promise must notice it.
 
 So a test that is made shorter, or goes, cannot take the only catch with it unseen.

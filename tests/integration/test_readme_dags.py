@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DAGs of docs/comparison.md through the nights of the table in README.md, and the DAG of README.md."""
 
 from __future__ import annotations

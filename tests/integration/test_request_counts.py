@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of requests per operation is what is sent, and a create takes seven at most."""
 
 from __future__ import annotations

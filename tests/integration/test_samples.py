@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sample DAGs as a person meets them in the list and in the form that triggers them, and as an attacker does.
 
 Whoever may trigger a DAG, or send an asset event, chooses no folder, no file, no address and no connection.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What services do where the interface says nothing: one row of options for each open question, drawn by chance."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Worlds by chance, until the time is over: ``make soak SECONDS=300``.
 
 The last line says worlds, steps, green and red tasks, and violations. A world in which something happened that must

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bounded slice of ``make soak``, and the oracle itself: it sees what must never happen."""
 
 from __future__ import annotations

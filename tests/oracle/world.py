@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A world: a service, the tool, somebody else who writes, and an oracle that knows what may be true after each task."""
 
 from __future__ import annotations

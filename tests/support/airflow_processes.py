@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Airflow: its processes, each started as a person starts them, and its REST API."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What differs between the versions of Airflow that the tests run on: no other test file asks for the version.
 
 Airflow reads its settings while it is imported: import this after ``tests/conftest.py`` has made them, which is so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pytest plugin that breaks the code on purpose: it replaces one text in the source of one module.
 
 ``python -m pytest -p breaking --break MODULE OLD NEW TEST`` must fail.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A headless Chromium that looks at a page as a person does: it waits, and knows what is in sight."""
 
 from __future__ import annotations

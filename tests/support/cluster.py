@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What several workers need: PostgreSQL, Redis and a server that speaks S3, on free ports and gone afterwards."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes of the connection that tests use."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the fixture ``run_dag`` of ``tests/conftest.py`` takes and gives back."""
 
 from __future__ import annotations

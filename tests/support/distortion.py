@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A service that spoils what the sandbox says, before the client hears it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every way a list may be served and a write be taken, tried: ``make fault-matrix`` tries every combination.
 
 Each case of a list holds when the client returns exactly the websites the server had, or refuses with a typed error;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What some fixtures are, for the tests that ask for them."""
 
 from __future__ import annotations

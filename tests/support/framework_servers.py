@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small services in the style of four web frameworks, written from scratch: no code of the sandbox, nor of the package.
 
 They have the responses, statuses and errors that an application gets without configuring its framework. Options add

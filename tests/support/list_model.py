@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Servers that speak the list in every plausible way, as values: no socket, but real bytes through the dialect."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A mail server, and the Airflow connection to it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pytest plugin of ``scripts/mutants.py``: it replaces the source of a module, and records the tests of each line.
 
 ``MUTANT_MODULE`` is the name of the module, ``MUTANT_SOURCE`` the file with its source, and ``MUTANT_TESTS`` a file

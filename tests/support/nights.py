@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs of lists that share a state folder."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The six operations of the interface, once, for every test that goes through all of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which consumers a snapshot starts, as docs/snapshots.md has it: producers and consumers run by a real scheduler.
 
 ``make partitions`` writes the table.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server that sends exactly the bytes a test gives it."""
 
 from __future__ import annotations

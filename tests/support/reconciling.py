@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A night of tasks that reconcile websites: what the service has, the tasks, and what they leave behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests per operation for docs/reference/performance.md: counted by the sandbox, with 250 websites, no changes.
 
 ``make requests`` writes the table.

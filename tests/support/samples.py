@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sample DAGs, as Airflow loads them."""
 
 from __future__ import annotations

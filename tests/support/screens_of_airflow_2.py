@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where things are on the screens of Airflow 2.11; see the module of Airflow 3 for what each method does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where things are on the screens of Airflow 3.3."""
 
 from __future__ import annotations

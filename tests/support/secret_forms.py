@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How texts write a secret."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots for tests: of lists in memory, which need no server, or of a sandbox."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pytest plugin that runs test files, and the tests in each file, in a random order.
 
 ``SHUFFLE=3 PYTHONPATH=tests/support .venv/bin/python -m pytest -p shuffling tests/unit``; the same seed has the same

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A socket that Airflow sends its metrics to, in the protocol of StatsD."""
 
 from __future__ import annotations

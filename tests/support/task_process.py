@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators in a process of their own, which is told to end as Airflow tells a task."""
 
 from __future__ import annotations

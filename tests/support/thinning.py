@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ``make test`` leaves out: slow tests that are not chosen, and parameters whose pairs other cases have."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients whose time is the test's own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every way a service may answer a create or an update, and store something else: the cases of ``fault_matrix.py``.
 
 A case holds when the task succeeds and the service stores what was sent, or when it fails with a typed error and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Services that are no plain Laravel application: the sandbox with odd shapes, habits and errors, by option.
 
 :class:`Zoo` is a :class:`SandboxServer` with the options of :class:`ZooOptions` and two more fields of faults.

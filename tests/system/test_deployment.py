@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What docs/deployment.md and docs/operating.md tell to do: their commands are run, the rest is checked."""
 
 from __future__ import annotations

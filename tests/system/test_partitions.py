@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which consumers a snapshot starts: each pair of producer and consumer, run by a real scheduler."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """README.md, docs/quickstart.md, docs/operators.md, and docs/testing.md, word for word, in shells of their own."""
 
 from __future__ import annotations

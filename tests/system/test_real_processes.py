@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a scheduler and its tasks do with the sample DAGs: triggered and read back over REST, as a person does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recipes of docs/loading.md that need tools of their own: their code, as it is written there, on real snapshots.
 
 The tools are in ``.tools/recipes``, which ``make test`` sets up: nothing of it is beside Airflow.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a person sees of this package on the screens of Airflow, without scrolling."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The documentation site: built strictly by ``make docs``; its links, reference and llms.txt."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a person does on the screens of a real Airflow 3.3, done in a headless Chromium."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/internals/architecture.md: its statement about readers of snapshots.
 
 The number of times that a value is sent again is tested in ``tests/integration/reconcile/test_resends.py``, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The error that names the websites that failed, as a person reads it in a task log."""
 
 from __future__ import annotations

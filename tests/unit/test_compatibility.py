@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What README claims to run on is what docs/internals/test_runs.md, written by ``make test-matrix``, shows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every place that has to know the fields of a website knows each field of the table in ``api/fields.py``.
 
 What can be derived from the table is. The rest (signatures and docstrings that people read in an editor, SQL, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``make generate`` and ``make constraints``: what they say if something is missing, and what they keep."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each guarantee has tests, and only tests that exist: docs/internals/promises.md."""
 
 from __future__ import annotations

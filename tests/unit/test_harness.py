@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tests' own tools: a guard that does not guard, or a DAG that no test runs, would go unnoticed."""
 
 from __future__ import annotations

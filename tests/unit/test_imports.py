@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each module may import, as it is written, and what importing the package loads, in a process of its own."""
 
 from __future__ import annotations

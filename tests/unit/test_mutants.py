@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``make mutants``: the mistakes that ``scripts/mutants.py`` draws, and the plugin that makes them."""
 
 from __future__ import annotations

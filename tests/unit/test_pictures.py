@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pictures of the documents, by ``make screenshots`` and ``make bench``: all of them shown, none of them large."""
 
 from __future__ import annotations

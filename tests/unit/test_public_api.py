@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The public surface is what ``docs/reference/public_api.txt`` says; a change of it is made on purpose."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """README.md is the page of the package as well: short, its links absolute, each to a file of this checkout."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `make dist` finds: each check is shown a release that it has to refuse."""
 
 from __future__ import annotations

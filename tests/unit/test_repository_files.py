@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files for GitHub and for Airflow's registry: they name the project's places, and what is really there."""
 
 from __future__ import annotations
@@ -136,3 +137,12 @@ def test_nothing_is_published_that_was_not_checked() -> None:
     assert [jobs[name]["needs"] for name in ("build", "publish", "announce")] == ["ci", "build", "publish"]
     can_publish = [name for name, job in jobs.items() if "id-token" in job["permissions"]]
     assert can_publish == ["publish"]
+
+
+def test_each_module_names_its_license() -> None:
+    line = f"# SPDX-License-Identifier: {PROJECT['license']}"
+    modules = [
+        path for folder in ("airflow_provider_analytics", "scripts", "tests") for path in ROOT.glob(f"{folder}/**/*.py")
+    ]
+    assert len(modules) > 300
+    assert not [path for path in modules if path.read_text().strip() and line not in path.read_text().splitlines()[:2]]

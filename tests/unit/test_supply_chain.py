@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What builds a release, and what stands in it: no file is taken whose hash is not in the repository."""
 
 from __future__ import annotations

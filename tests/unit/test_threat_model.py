@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The threat model in docs/internals/threat_model.md names a test for each attack, and only what exists."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each of the typical changes fails a test that names the places that do not know of it.
 
 A field: ``test_fields_are_everywhere.py``. An operator: ``operators/test_operator_classes.py`` and the registry in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sample DAG of this name with HttpOperator: the same schedule, Params and tasks, none of the checks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The acceptance run over real sockets: its findings, its limits, and the removal of everything that it created."""
 
 from __future__ import annotations

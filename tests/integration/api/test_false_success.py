@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers that look like a success and are none: for each operation a typed error, never a result."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The complete list against every shape and fault: see ``fault_matrix.py`` for what a case is and when it holds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits of rate, size and time; connections that are reused and closed."""
 
 from __future__ import annotations

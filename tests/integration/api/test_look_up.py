@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which website a domain is: look-ups, creates and deletes where services write domains in their own way."""
 
 from __future__ import annotations

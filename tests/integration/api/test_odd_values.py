@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values that some services return and others do not: halves of characters, and prefix lengths of single addresses."""
 
 from __future__ import annotations

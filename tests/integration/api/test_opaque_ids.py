@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists whose ids have no order: complete while others create websites, and each domain is created once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Complete lists of services that select pages as other frameworks do, and what the probe reports of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Complete lists: pages selected as the service says, favorites as the rows agree, and no deleted websites."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A limit that the service does not announce: all threads slow down together, nobody fails, and the rate recovers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values that a service rejects, as frameworks report them; and writes that it accepts and applies later."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is sent again, when, and after how long; and that a create is never applied twice."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API key and website passwords leave the client in one header and one form field, and nowhere else.
 
 No part of them is in a log or an error, in whatever form the service, a proxy or a person writes them.

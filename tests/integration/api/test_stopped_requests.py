@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No request waits without a limit: it ends at a stop, at its deadline, or with its socket, and says what is known."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A service sends texts that would forge a log or a plan, hang a run, or take all its memory."""
 
 from __future__ import annotations

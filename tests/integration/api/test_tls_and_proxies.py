@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Certificates, and proxies from the settings and the environment."""
 
 from __future__ import annotations

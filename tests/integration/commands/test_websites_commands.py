@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands validate, plan, and explain, as a pipeline runs them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of the pages of docs/ share: a sandbox, and tasks that run as Airflow would run them."""
 
 from __future__ import annotations

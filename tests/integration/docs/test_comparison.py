@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/comparison.md: each row of its first table, by HttpOperator, by a script and by this package."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The diagrams of the documents: docs/sample_dags.md has the graph of each sample, docs/concepts.md only own nodes."""
 
 from __future__ import annotations

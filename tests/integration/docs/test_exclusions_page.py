@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/exclusions.md: its return value, its command, and why an address stays on the websites."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The how-to guides: the DAGs of their code blocks are run, with other places for their files."""
 
 from __future__ import annotations

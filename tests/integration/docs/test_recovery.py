@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/troubleshooting.md: situations of Recovery and of the longer entries, and what the page says to do then."""
 
 from __future__ import annotations

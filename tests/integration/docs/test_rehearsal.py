@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rehearsal in docs/websites_as_code.md: last night's snapshot in a sandbox, and tonight's plan against it."""
 
 from __future__ import annotations

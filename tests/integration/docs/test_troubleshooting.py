@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/troubleshooting.md: each of its messages is a piece of the text of an error or a warning that really occurs."""
 
 from __future__ import annotations

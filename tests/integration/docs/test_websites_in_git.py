@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/websites_in_git.md, the whole way: its workflows in a real repository, its DAG, and a sandbox.
 
 Whoever proposes a change runs no code beside the key of the pipeline that plans it.

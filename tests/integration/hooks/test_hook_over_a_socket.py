@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hook against a real server: the six operations, the Test button, and where a connection may come from."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Another user of the machine that a worker runs on: reads what is readable, and puts links where files will be."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One hook in several threads and processes: whose answer is it, and whose limit."""
 
 from __future__ import annotations

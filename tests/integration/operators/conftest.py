@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators in real DAG runs against a real server."""
 
 from __future__ import annotations

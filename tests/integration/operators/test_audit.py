@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Audit trail on storage that fails for a moment: ``operators/audit.py``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bad input is refused before anything is sent, and not retried."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/operators.md: each operator by itself, as ``execute({})``, and in a run, as ``dag.test()``."""
 
 from __future__ import annotations

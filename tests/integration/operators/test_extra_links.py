@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Extra links of tasks, as Airflow's web interface shows them after a run."""
 
 from __future__ import annotations

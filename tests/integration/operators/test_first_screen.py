@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the task log shows of an error: the reason, below few frames, whether the task is retried or not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No argument of an operator, and no extra of the connection, makes a task succeed that has not read what it wrote."""
 
 from __future__ import annotations

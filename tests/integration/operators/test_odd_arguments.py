@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each argument of each operator gets odd values, as a template or a task upstream may return them."""
 
 from __future__ import annotations

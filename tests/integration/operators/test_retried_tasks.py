@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Airflow makes of each error: the final state of the task and the number of its last try."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Secrets of the connection and passwords of websites are used, and shown nowhere; all other data are unchanged."""
 
 from __future__ import annotations

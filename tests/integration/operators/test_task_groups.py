@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arguments of the task that waits for an approval: ``operators/task_groups.py``."""
 
 from __future__ import annotations

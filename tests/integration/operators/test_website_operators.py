@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each operator's every branch."""
 
 from __future__ import annotations

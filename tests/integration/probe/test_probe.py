@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The probe over real sockets: nothing wrong, at most 50 reads, and no value of the service in what is printed."""
 
 from __future__ import annotations

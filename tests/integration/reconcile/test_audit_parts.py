@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The audit trail on storage that cannot append: what a killed process has changed is named all the same."""
 
 from __future__ import annotations

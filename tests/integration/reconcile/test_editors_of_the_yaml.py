@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whoever may edit the files of websites: the worker reads nothing else, and runs out of neither memory nor time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each file of a folder with websites is read, or named in an error: ``prune`` would delete its websites."""
 
 from __future__ import annotations

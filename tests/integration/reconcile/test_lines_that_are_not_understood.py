@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines that the package does not understand are kept, exported and restored."""
 
 from __future__ import annotations

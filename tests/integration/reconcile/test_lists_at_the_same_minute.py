@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two lists of one state folder run at the same minute: one runs whole before any request of the other one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host names, owners and last days in managed lists, through the operators, over a socket."""
 
 from __future__ import annotations

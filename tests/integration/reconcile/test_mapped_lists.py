@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Managed lists of mapped tasks, and two lists that run at the same time on a service with a replica."""
 
 from __future__ import annotations

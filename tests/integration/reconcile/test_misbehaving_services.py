@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each way to write, against services that do not store what was sent, or change other values.
 
 No way succeeds with a website that is not as expected, and a service that changes unsent values damages at most two.

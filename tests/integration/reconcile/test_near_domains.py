@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Domains are compared exactly, except for case, a trailing dot and punycode."""
 
 from __future__ import annotations

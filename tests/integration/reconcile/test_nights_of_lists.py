@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Thirty nights of two lists that share addresses, with people, kills, orphans and late requests, against an oracle.
 
 The lists are planned and their tables written by the package; the service is a dictionary. A task goes on step by step,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reconciling in real DAG runs against the sandbox, the sample DAGs included."""
 
 from __future__ import annotations

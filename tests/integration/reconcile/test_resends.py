@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often a value that is not in effect is sent again: docs/internals/architecture.md."""
 
 from __future__ import annotations

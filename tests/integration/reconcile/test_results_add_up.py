@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each website of a plan ends in one state, and the audit trail says the same of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists that share a state folder, through the operators: what each owns, keeps and refuses."""
 
 from __future__ import annotations

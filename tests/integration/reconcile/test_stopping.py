@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A task that is told to end: it begins no request any more, says how far it came, and leaves all records true."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ordinary nights: two tasks at once, people who edit, and services that show writes late, or refuse them."""
 
 from __future__ import annotations

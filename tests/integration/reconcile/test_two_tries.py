@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An orphan: a process that hangs or is killed while the retry, or the next run, does the work."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Websites that are read with the list, or one by one: ``reconcile/websites.py``."""
 
 from __future__ import annotations

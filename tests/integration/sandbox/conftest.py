@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plain HTTP client for the sandbox: the package's own client is not used, so that neither vouches for the other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every field of a fault, as a client on a real socket meets it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/testing.md, docs/reference/sandbox.md: their examples run, and the tables name every field."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The server as an object, and over HTTP from this machine: start and stop, recorded requests, control endpoints."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the sandbox refuses and returns beyond the contract tests, to the key as Laravel 13.26 and nginx do."""
 
 from __future__ import annotations

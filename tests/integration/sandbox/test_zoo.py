@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test of the package plays each option of ``tests/support/zoo.py``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sample that sends an alert if a statistics page became public, against a mail server of the test."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The day of each kind of run: the table of docs/snapshots.md, on the Airflow that the tests run on.
 
 What a run is planned for comes from Airflow's own timetables; the clock is set to when its task runs.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A writer that is killed at any moment leaves the snapshot before it or its own, whole.
 
 Each round is a real process that reads the sandbox and publishes, and kills itself at another step. The rounds go on

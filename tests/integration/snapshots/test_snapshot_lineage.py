@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What OpenLineage is told, from a file that its own transport wrote while Airflow ran the tasks."""
 
 from __future__ import annotations

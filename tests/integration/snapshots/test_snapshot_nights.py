@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Three nights, two comparisons, a report, and the answer of DuckDB: the sample DAG and the SQL of the docs."""
 
 from __future__ import annotations

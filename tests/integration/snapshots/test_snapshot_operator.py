@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operators of snapshots in real DAG runs against the sandbox."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a warehouse user meets first: a folder of snapshots, given to a reader without any option.
 
 Several nights of each format, by plain folder and by glob, with everything that is written beside the data: manifests,

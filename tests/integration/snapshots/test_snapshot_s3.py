@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots on a server that speaks S3, over real sockets."""
 
 from __future__ import annotations

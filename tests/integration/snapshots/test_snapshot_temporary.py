@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a snapshot leaves behind on the worker: no temporary folder of a killed process."""
 
 from __future__ import annotations

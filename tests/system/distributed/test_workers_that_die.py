@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several workers of which one dies or hangs: each run ends green and right, whatever was killed.
 
 ``make test-distributed`` runs this and writes what each kill did to ``build/distributed.md``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: RUF001 - these characters are what is tested
 from __future__ import annotations
 

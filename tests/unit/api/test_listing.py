@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages and proof of a list in memory: ``api/listing.py``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pauses, the limit per minute, and the pace of the requests: ``api/rate_limiter.py``."""
 
 from __future__ import annotations

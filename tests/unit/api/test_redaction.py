@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data for output: what holds a secret is cleaned text by text, what holds none is handed on as it is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Green means: each value that was sent is shown as sent, and every other documented value as it was before."""
 
 from __future__ import annotations

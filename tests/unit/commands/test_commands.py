@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every command, as ``airflow-provider-analytics COMMAND`` and as ``airflow analytics COMMAND``."""
 
 from __future__ import annotations

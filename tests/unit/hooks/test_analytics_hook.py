@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hook as others see it: names, signatures, what the connection screens show, and when it does anything."""
 
 from __future__ import annotations

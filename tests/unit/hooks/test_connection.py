@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every way of writing a connection down gives the same client, or all of its problems at once."""
 
 from __future__ import annotations

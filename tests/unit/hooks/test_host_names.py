@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lookup of host names in a limited time: ``hooks/host_names.py``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics of the hook: names, tags and units of what ``hooks/analytics.py`` sends to Airflow."""
 
 from __future__ import annotations

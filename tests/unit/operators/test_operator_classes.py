@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every operator has in common, by looking at the classes; none of this needs a server."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wrong arguments without a template fail when the DAG is parsed; the same values in a template fail in the run."""
 
 from __future__ import annotations

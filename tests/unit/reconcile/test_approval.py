@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What may be applied after an approval: all of it or nothing, and nothing else."""
 
 from __future__ import annotations

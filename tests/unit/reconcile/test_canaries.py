@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The order in which the websites of a plan are changed first."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Guards of plans and lists at their limits: ``reconcile/guards.py``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Owners, reasons and expiration dates of list entries: ``reconcile/maintained.py``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a sync stops because the service is down: ``Breaker`` of ``reconcile/workers.py``."""
 
 from __future__ import annotations

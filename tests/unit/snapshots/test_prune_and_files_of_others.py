@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A prune removes its own files or nothing, also beside files of others and snapshots that lost their manifests."""
 
 from __future__ import annotations

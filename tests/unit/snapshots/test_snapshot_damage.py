@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damage to an earlier snapshot does not stop the next one, and nothing is published that cannot be read."""
 
 from __future__ import annotations

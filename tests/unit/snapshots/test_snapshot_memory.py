@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory use does not grow with the list: two nights, the second compared with the first, in a process of their own."""
 
 from __future__ import annotations
