@@ -63,7 +63,7 @@ def sync_excluded_ips_in_chunks():
     @task
     def chunks():
         from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-        from airflow_provider_analytics.reconcile.chunks import chunk_websites
+        from airflow_provider_analytics.operators.exclusions import chunk_websites
 
         with AnalyticsHook("analytics_default") as hook:
             return chunk_websites(hook.list_websites(), CHUNKS)

@@ -45,7 +45,7 @@ from airflow_provider_analytics.api.fields import (  # noqa: E402
 from airflow_provider_analytics.api.settings import Settings  # noqa: E402
 from airflow_provider_analytics.api.stats import METRICS_PREFIX, TIMERS, Stats  # noqa: E402
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info  # noqa: E402
-from airflow_provider_analytics.reconcile import websites_file  # noqa: E402
+from airflow_provider_analytics.reconcile.desired import websites_file  # noqa: E402
 from airflow_provider_analytics.snapshots import manifest  # noqa: E402
 from airflow_provider_analytics.snapshots.rows import COLUMNS, MEANINGS  # noqa: E402
 
@@ -151,7 +151,7 @@ def keys_of_a_file() -> Iterator[str]:
             reference = schema_of_key.get("$ref", "").rpartition("/")[2]
             element = schema["definitions"].get(reference, {}) | {"description": ""} | schema_of_key
             described = schema_of_key if "description" in schema_of_key else schema["definitions"].get(reference, {})
-            place = f"{key!r} in airflow_provider_analytics/reconcile/websites.schema.json"
+            place = f"{key!r} in airflow_provider_analytics/reconcile/desired/websites.schema.json"
             meaning = known(described, "description", place)
             yield f"| `{key}` | {_allowed(element)} | {meaning.rstrip('.')} |"
         yield ""

@@ -20,7 +20,7 @@ from unittest import mock
 from airflow_provider_analytics import commands, exceptions
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info
 from airflow_provider_analytics.guards import GUARDS
-from airflow_provider_analytics.reconcile import lists, websites_file
+from airflow_provider_analytics.reconcile.desired import tables, websites_file
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots import manifest
 from airflow_provider_analytics.snapshots.rows import COLUMNS
@@ -32,7 +32,7 @@ NAMES = {
     "hooks.analytics": ["AnalyticsHook"],
     "operators.task_groups": ["exclusion_list", "websites_as_code"],
     "operators.snapshots": ["snapshot_asset"],
-    "reconcile.chunks": ["chunk_websites"],
+    "operators.exclusions": ["chunk_websites"],
     "sandbox.server": ["SandboxServer"],
     "snapshots.catalog": ["Entry", "Snapshot", "list_snapshots", "newest_snapshot", "read_snapshot"],
     "snapshots.retention": ["remove_snapshot"],
@@ -140,7 +140,7 @@ def files() -> Iterator[str]:
     """Yield the versions and keys of the files that other programs read, or that people write."""
     yield f"manifest, version {manifest.VERSION}: {', '.join(manifest.Manifest.__struct_fields__)}"
     yield f"_latest.json, version {manifest.VERSION}: {', '.join(manifest.Latest.__struct_fields__)}"
-    yield f"table of a list, version {lists.VERSION}"
+    yield f"table of a list, version {tables.VERSION}"
     schema = websites_file.schema()
     for place, found in {
         "file of websites": schema,

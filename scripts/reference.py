@@ -15,12 +15,12 @@ from airflow_provider_analytics import commands, exceptions
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.get_provider_info import get_provider_info
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.reconcile import chunks
+from airflow_provider_analytics.operators import exclusions
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 #: Section of the page of operators to further functions in it.
 _FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
-    "airflow_provider_analytics.operators.exclusions": [chunks.chunk_websites],
+    "airflow_provider_analytics.operators.exclusions": [exclusions.chunk_websites],
 }
 _LINE = 120
 _WRITTEN = "<!-- Written by `make generate` from the docstrings. -->"

@@ -15,8 +15,8 @@ from airflow_provider_analytics.commands.connections import add_connection, conn
 from airflow_provider_analytics.commands.plan import absolute
 
 if TYPE_CHECKING:
-    from airflow_provider_analytics.reconcile.lists import Scopes, Table
-    from airflow_provider_analytics.reconcile.maintained import EntrySource
+    from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource
+    from airflow_provider_analytics.reconcile.desired.tables import Scopes, Table
 
 COLUMNS = ("entry", "list", "for", "owner", "since", "until", "host name", "reason")
 
@@ -74,7 +74,7 @@ def find_entries(
     """
     from airflow_provider_analytics.api.fields import LINE_FIELDS
     from airflow_provider_analytics.readable import counted
-    from airflow_provider_analytics.reconcile.lists import entries_of
+    from airflow_provider_analytics.reconcile.desired.tables import entries_of
 
     present: Counter[tuple[str, str]] = Counter()
     for record in records or ():
@@ -109,7 +109,7 @@ def _cells(source: EntrySource) -> list[str]:
 def _where(scopes: Scopes, entry: str, source: EntrySource) -> str:
     """Return for which websites a list has an entry, or had it."""
     from airflow_provider_analytics.readable import first_of
-    from airflow_provider_analytics.reconcile.lists import EVERYWHERE
+    from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE
 
     def show(scope: str) -> str:
         return f"all websites{scope[1:]}" if scope.partition(" ")[0] == EVERYWHERE else scope

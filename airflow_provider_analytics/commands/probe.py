@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Send the requests, print the report, and return the exit status."""
-    from airflow_provider_analytics.probe import report
+    from airflow_provider_analytics.probe import probe_report
     from airflow_provider_analytics.probe.checks import Probe
     from airflow_provider_analytics.probe.reading import MAX_REQUESTS, LimitedReader
     from airflow_provider_analytics.readable import readable
@@ -37,6 +37,6 @@ def run(args: argparse.Namespace) -> int:
     ):
         probe = Probe(reader)
         probe.run()
-    text = f"{report.as_json(probe)}\n" if args.json else report.as_text(probe)
+    text = f"{probe_report.as_json(probe)}\n" if args.json else probe_report.as_text(probe)
     sys.stdout.write(readable(text, None, breaks="keep"))
-    return report.status(probe)
+    return probe_report.status(probe)

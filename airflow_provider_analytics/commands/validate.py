@@ -19,7 +19,7 @@ from airflow_provider_analytics.commands.output import write_commands
 from airflow_provider_analytics.readable import counted, readable
 
 if TYPE_CHECKING:
-    from airflow_provider_analytics.reconcile.yaml_values import Problem
+    from airflow_provider_analytics.reconcile.desired.yaml_values import Problem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the problems; return the exit status."""
     # The process ends right after the file is read, and a large file creates millions of objects.
     gc.disable()
-    from airflow_provider_analytics.reconcile.websites_file import parse_websites_files
-    from airflow_provider_analytics.reconcile.yaml_values import ProblemsError
+    from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites_files
+    from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError
 
     problems: Sequence[Problem] = ()
     try:
@@ -61,7 +61,7 @@ def _texts(path: str) -> Mapping[str, str | ValueError]:
 
     :raises ValueError: if there is no file.
     """
-    from airflow_provider_analytics.reconcile.websites_file import in_a_folder
+    from airflow_provider_analytics.reconcile.desired.websites_file import in_a_folder
     from airflow_provider_analytics.storage import StoragePath, read_texts
 
     place = replace(StoragePath.of(os.path.abspath(path)), url=path)  # noqa: PTH100 - keeps links

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask for confirmation, send the requests, print the report, and return the exit status."""
-    from airflow_provider_analytics.acceptance import report
+    from airflow_provider_analytics.acceptance import acceptance_report
     from airflow_provider_analytics.acceptance.disposable import CreatedWebsites
     from airflow_provider_analytics.acceptance.run import AcceptanceRun
     from airflow_provider_analytics.acceptance.transport import MAX_REQUESTS
@@ -56,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
             acceptance.transport.close()
             if acceptance.not_removed is not None:
                 sys.stderr.write(f"{acceptance.not_removed.text}\n")
-    text = f"{report.as_json(acceptance)}\n" if args.json else report.as_text(acceptance)
+    text = f"{acceptance_report.as_json(acceptance)}\n" if args.json else acceptance_report.as_text(acceptance)
     sys.stdout.write(readable(text, None, breaks="keep"))
-    return report.status(acceptance)
+    return acceptance_report.status(acceptance)
 
 
 def _record_path() -> Path:

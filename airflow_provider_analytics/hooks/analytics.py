@@ -265,8 +265,8 @@ class AnalyticsHook(BaseHook):
 
         :return: whether it succeeded, and a message with the host, and the reason or a summary of the first page.
         """
+        from airflow_provider_analytics.probe.probe_report import as_line
         from airflow_provider_analytics.probe.reading import MAX_SECONDS_OF_A_TEST, LimitedReader
-        from airflow_provider_analytics.probe.report import as_line
 
         try:
             # Airflow tests a copy under a temporary id, which means nothing to the user.

@@ -17,7 +17,7 @@ from typing import Any
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.hooks.object_storage import storage_path, writing
 from airflow_provider_analytics.readable import Redactor
-from airflow_provider_analytics.reconcile.plan import Change
+from airflow_provider_analytics.reconcile.plan.plan import Change
 from airflow_provider_analytics.storage import PRIVATE, StoragePath, is_local, make_directory, names, open_own
 
 #: Seconds after which lines are written to storage that cannot append; a killed process loses at most these lines.

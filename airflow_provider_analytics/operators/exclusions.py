@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import logging
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_analytics.api.checks import flag, is_missing_text, one_of, refused, refused_together
+from airflow_provider_analytics.api.checks import flag, is_missing_text, one_of, refused, refused_together, whole_number
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
 from airflow_provider_analytics.operators.reconciling import PlanInput, ReconcilingOperator, account_of, result_of
@@ -20,12 +21,32 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.reconcile.exclusions import ExclusionList
-    from airflow_provider_analytics.reconcile.maintained import EntryList, Resolution
+    from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
+    from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, Resolution
 
 _FILTERS = ("search", "search_by", "favorite")
 
 log = logging.getLogger(__name__)
+
+
+def chunk_websites(websites: Iterable[Mapping[str, Any] | str | int], chunks: int) -> list[list[str]]:
+    """Divide websites into chunks by their ids, for ``.expand(websites=...)`` (docs/exclusions.md).
+
+    A website is in the same chunk in every run, independent of other websites. A chunk may be empty, and chunks differ
+    slightly in size. With another number of chunks, websites move to other chunks.
+
+    :param websites: records with ``id``, for example from ``hook.iter_websites()``, or ids.
+    :param chunks: number of chunks, 1 or more.
+    :return: one list of ids per chunk, each in the order of ``websites``.
+    :raises ValueError: if ``chunks`` is less than 1.
+    """
+    divided: list[list[str]] = [[] for _ in range(whole_number("chunks", chunks, at_least=1))]
+    for website in websites:
+        text = str(website["id"] if isinstance(website, Mapping) else website)
+        # hash() differs between processes.
+        number = int(text) if text.isdecimal() else zlib.crc32(text.encode())
+        divided[number % len(divided)].append(text)
+    return divided
 
 
 class _SyncExclusionsOperator(ReconcilingOperator):
@@ -153,10 +174,10 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
     def _source(self, *, allow_no_match: bool) -> ExclusionList:
         """Return the websites that get the list, without its entries."""
-        from airflow_provider_analytics.reconcile.desired import MODES
-        from airflow_provider_analytics.reconcile.exclusions import ExclusionList
-        from airflow_provider_analytics.reconcile.maintained import EntryList
-        from airflow_provider_analytics.reconcile.selection import parse_selectors
+        from airflow_provider_analytics.reconcile.desired.desired_state import MODES
+        from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
+        from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
+        from airflow_provider_analytics.reconcile.desired.selection import parse_selectors
 
         filters, selected = ({}, self.websites) if not isinstance(self.websites, Mapping) else (self.websites, None)
         for name, value in filters.items():
@@ -184,7 +205,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
     def _parse_lists(self, mode: str) -> tuple[EntryList, dict[str, EntryList]]:
         """Return the list for all websites, and the lists per selector; raise all problems at once."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS
-        from airflow_provider_analytics.reconcile.maintained import read_list
+        from airflow_provider_analytics.reconcile.desired.list_lines import read_list
 
         per_website = _mapping("per_website", self.per_website)
         arguments = {self.field: self._list_value()}
@@ -232,8 +253,8 @@ def _numbers(result: Mapping[str, Any], *names: str) -> list[str]:
 
 def _mapping(argument: str, value: Any) -> Mapping[str, Any]:
     """Return a dict; it may be given as JSON text, because templates render to text."""
-    from airflow_provider_analytics.reconcile.selection import parse_selectors
-    from airflow_provider_analytics.reconcile.yaml_values import ProblemsError, Values
+    from airflow_provider_analytics.reconcile.desired.selection import parse_selectors
+    from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError, Values
 
     if value is None:
         return {}
@@ -259,7 +280,7 @@ def _resolved_names(lists: Sequence[EntryList], before: Mapping[str, Resolution]
     :raises AnalyticsError: if a name does not resolve and its last resolution is missing or too old.
     """
     from airflow_provider_analytics.hooks.host_names import look_up_all
-    from airflow_provider_analytics.reconcile.maintained import now, resolve
+    from airflow_provider_analytics.reconcile.desired.list_lines import now, resolve
 
     names = list(dict.fromkeys(name for item in lists for name in item.names))
     if not names:

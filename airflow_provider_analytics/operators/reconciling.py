@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.state import ListFile
+    from airflow_provider_analytics.reconcile.apply.results import Outcome
+    from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
+    from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
+    from airflow_provider_analytics.reconcile.desired.tables import Lists
+    from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
     from airflow_provider_analytics.reconcile.engine import PlanRun
-    from airflow_provider_analytics.reconcile.exclusions import ExclusionList
-    from airflow_provider_analytics.reconcile.lists import Lists
-    from airflow_provider_analytics.reconcile.maintained import EntryList
-    from airflow_provider_analytics.reconcile.results import Outcome
-    from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 
 #: Maximum number of changes in the return value, one line each; the counts include all changes.
 SHOWN_CHANGES = 20
@@ -60,7 +60,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
     :param list_name: name of the list in this folder. (templated)
     :param override_guards: names of the guards to override, see :data:`~.guards.GUARDS`: a list, or text separated by
         commas. (templated)
-    :param max_loss_fraction: largest fraction that may be lost, see :func:`~.reconcile.guards.guarded`; default 0.3.
+    :param max_loss_fraction: largest fraction that may be lost, see :func:`~.plan_guards.guarded`; default 0.3.
         (templated)
     """
 
@@ -106,7 +106,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         :param name: name of the list, if ``list_name`` is not given.
         """
         from airflow_provider_analytics.operators.state import ListFile
-        from airflow_provider_analytics.reconcile.lists import Identity
+        from airflow_provider_analytics.reconcile.desired.tables import Identity
 
         if folder is None:
             raise ValueError("mode='managed' requires state_path, a folder: a URL or an absolute path")
@@ -160,8 +160,8 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.operators.passwords import passwords_of
         from airflow_provider_analytics.operators.state import read_plan
-        from airflow_provider_analytics.reconcile import guards
-        from airflow_provider_analytics.reconcile.approval import parse_digest
+        from airflow_provider_analytics.reconcile.plan import plan_guards as guards
+        from airflow_provider_analytics.reconcile.plan.approval import parse_digest
 
         digest = parse_digest(approved_digest)
         prepared = self.prepare(hook, context)
@@ -227,7 +227,7 @@ def _report_expiry(parts: Mapping[str, Sequence[EntryList]]) -> dict[str, Any]:
 
     :param parts: list field to the lists of this run.
     """
-    from airflow_provider_analytics.reconcile.maintained import now
+    from airflow_provider_analytics.reconcile.desired.list_lines import now
 
     lists = [item for listed in parts.values() for item in listed]
     expired = [item for listed in lists for item in listed.expired.items()]
@@ -253,8 +253,8 @@ def result_of(planned: PlanRun, outcome: Outcome | None, whole: str | None = Non
     :param whole: path of the complete plan as Markdown.
     :param more: further values of the operator.
     """
-    from airflow_provider_analytics.reconcile.markdown import to_markdown
-    from airflow_provider_analytics.reconcile.results import Outcome
+    from airflow_provider_analytics.reconcile.apply.results import Outcome
+    from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 
     plan, dry_run = planned.plan, outcome is None
     outcome = outcome or Outcome()

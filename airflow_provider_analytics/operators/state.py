@@ -17,10 +17,10 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
 from airflow_provider_analytics.hooks.object_storage import SharedFile, names_in, storage_path, write_text
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.reconcile.lists import Identity, Lists, Run, Table, digest_of
-from airflow_provider_analytics.reconcile.maintained import now
-from airflow_provider_analytics.reconcile.markdown import to_markdown
-from airflow_provider_analytics.reconcile.plan import Plan
+from airflow_provider_analytics.reconcile.desired.list_lines import now
+from airflow_provider_analytics.reconcile.desired.tables import Identity, Lists, Run, Table, digest_of
+from airflow_provider_analytics.reconcile.plan.plan import Plan
+from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 from airflow_provider_analytics.storage import PRIVATE, has_conditional_writes
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.readable import Redactor
-    from airflow_provider_analytics.reconcile.lists import Rows
-    from airflow_provider_analytics.reconcile.maintained import Resolution
+    from airflow_provider_analytics.reconcile.desired.list_lines import Resolution
+    from airflow_provider_analytics.reconcile.desired.tables import Rows
 
 #: Seconds to wait, at most, before a table that another task has just written is written again.
 WRITE_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)

@@ -180,7 +180,7 @@ def _check_privacy(name: str, value: Any) -> None:
 
 
 def _check_selectors(name: str, value: Any) -> None:
-    from airflow_provider_analytics.reconcile.selection import parse_selectors
+    from airflow_provider_analytics.reconcile.desired.selection import parse_selectors
 
     is_all_or_filters = name == "websites" and (value is None or isinstance(value, Mapping))
     if not is_all_or_filters:
@@ -189,7 +189,7 @@ def _check_selectors(name: str, value: Any) -> None:
 
 def _check_digest(name: str, value: Any) -> None:  # noqa: ARG001 - all checks have the same signature
     """Check a digest that is given as text. A missing approval is the error of the run that needs it."""
-    from airflow_provider_analytics.reconcile.approval import parse_digest
+    from airflow_provider_analytics.reconcile.plan.approval import parse_digest
 
     if isinstance(value, str) and value.strip() not in ("", "None"):
         parse_digest(value)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.api.client import WriteResult
     from airflow_provider_analytics.api.fields import Privacy
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.reconcile.maintained import EntryList
+    from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
 
 #: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
 ARGUMENTS = {"email": "email_reports", "password": "password_from"}
@@ -505,7 +505,7 @@ def _parse_list(name: str, value: Any) -> EntryList:
     :raises ValueError: if lines cannot be read.
     """
     from airflow_provider_analytics.api.fields import LINE_FIELDS
-    from airflow_provider_analytics.reconcile.maintained import read_list
+    from airflow_provider_analytics.reconcile.desired.list_lines import read_list
 
     return read_list(name, value, LINE_FIELDS[name], is_for_one=True)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
+    from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
 
 #: Content of a file: see ``parse_websites``.
 Config = Mapping[str, Any] | Iterable[Mapping[str, Any]] | str
@@ -70,7 +70,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
 
     def _file(self) -> WebsitesAsCode:
         from airflow_provider_analytics.hooks.object_storage import read_texts
-        from airflow_provider_analytics.reconcile.websites_file import (
+        from airflow_provider_analytics.reconcile.desired.websites_file import (
             in_a_folder,
             parse_websites,
             parse_websites_files,
@@ -262,7 +262,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan again, check the approval or the guards, and apply the plan."""
-        from airflow_provider_analytics.reconcile.markdown import to_markdown
+        from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 
         with self.connected(context) as hook:
             planned, outcome = self.applied(hook, context, self.approved_digest)
@@ -349,7 +349,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the websites with the file."""
-        from airflow_provider_analytics.reconcile.markdown import effect_lines
+        from airflow_provider_analytics.reconcile.plan.plan_markdown import effect_lines
 
         with self.connected(context) as hook:
             planned, result = self.planned(hook, context)
@@ -426,8 +426,8 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the file."""
         from airflow_provider_analytics.hooks.object_storage import write_text
-        from airflow_provider_analytics.reconcile.selection import parse_selectors, raise_unmatched, select
-        from airflow_provider_analytics.reconcile.websites_export import export_websites
+        from airflow_provider_analytics.reconcile.desired.selection import parse_selectors, raise_unmatched, select
+        from airflow_provider_analytics.reconcile.desired.websites_export import export_websites
         from airflow_provider_analytics.storage import PRIVATE
 
         with self.connected(context) as hook:
@@ -456,8 +456,8 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         }
 
     def _read_current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
-        from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
-        from airflow_provider_analytics.reconcile.websites import complete_records
+        from airflow_provider_analytics.reconcile.desired.desired_state import SETTABLE_FIELDS
+        from airflow_provider_analytics.reconcile.service_websites import complete_records
 
         records, unread = complete_records(
             hook.client, hook.list_websites(), lambda record: not record.keys() >= set(SETTABLE_FIELDS)

@@ -16,17 +16,17 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import BulkError, GuardError
 from airflow_provider_analytics.readable import counted, first_of
-from airflow_provider_analytics.reconcile.apply import Application
-from airflow_provider_analytics.reconcile.approval import ApprovedPlan
-from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS, Desired
-from airflow_provider_analytics.reconcile.exclusions import ExclusionList
-from airflow_provider_analytics.reconcile.guards import guarded
-from airflow_provider_analytics.reconcile.lists import Lists, entries_of
-from airflow_provider_analytics.reconcile.plan import Change, Plan, website_name, website_of
-from airflow_provider_analytics.reconcile.results import Outcome
-from airflow_provider_analytics.reconcile.sending import Sender
-from airflow_provider_analytics.reconcile.websites import Websites, complete_records
-from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
+from airflow_provider_analytics.reconcile.apply.application import Application
+from airflow_provider_analytics.reconcile.apply.results import Outcome
+from airflow_provider_analytics.reconcile.apply.sending import Sender
+from airflow_provider_analytics.reconcile.desired.desired_state import SETTABLE_FIELDS, Desired
+from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
+from airflow_provider_analytics.reconcile.desired.tables import Lists, entries_of
+from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
+from airflow_provider_analytics.reconcile.plan.approval import ApprovedPlan
+from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, website_name, website_of
+from airflow_provider_analytics.reconcile.plan.plan_guards import guarded
+from airflow_provider_analytics.reconcile.service_websites import Websites, complete_records
 
 #: Maximum number of entries in a warning.
 _MAX_NAMED = 10
@@ -45,7 +45,7 @@ def plan(
 
     :param source: the desired state before the websites are known.
     :param scope: what the plan is bound to.
-    :param max_loss_fraction: largest fraction that may be lost, see :func:`guards.guarded`.
+    :param max_loss_fraction: largest fraction that may be lost, see :func:`plan_guards.guarded`.
     :param override_guards: names of the guards to override.
     :param lists: the tables, if the source has managed lists.
     :raises ValueError: if the source cannot be resolved.

@@ -9,7 +9,7 @@ from typing import Literal
 
 from starlette.datastructures import Headers
 
-from airflow_provider_analytics.sandbox.fields import decode_pairs
+from airflow_provider_analytics.sandbox.form_fields import decode_pairs
 
 Operation = Literal["list", "create", "show", "update", "delete", "account"]
 

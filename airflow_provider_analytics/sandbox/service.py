@@ -16,8 +16,8 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from airflow_provider_analytics.sandbox import fields, laravel
-from airflow_provider_analytics.sandbox.fields import FormField
+from airflow_provider_analytics.sandbox import form_fields, laravel
+from airflow_provider_analytics.sandbox.form_fields import FormField
 from airflow_provider_analytics.sandbox.laravel import ApiError
 from airflow_provider_analytics.sandbox.limits import ThrottleCounter
 from airflow_provider_analytics.sandbox.options import Options
@@ -122,7 +122,7 @@ class Service:
     def create_website(self, request: RecordedRequest) -> Response:
         """Create a website."""
         self._reject_query(request)
-        values = self.form(request, fields.CREATE_FIELDS)
+        values = self.form(request, form_fields.CREATE_FIELDS)
         if self.store.find(values["domain"]) and not self.options.allow_duplicates:
             raise laravel.invalid({"domain": ["The domain has already been taken."]})
         self.save_earlier()
@@ -139,7 +139,7 @@ class Service:
         """Change a website."""
         website = self.require(request, self.store)
         self._reject_query(request)
-        values = self.form(request, fields.UPDATE_FIELDS)
+        values = self.form(request, form_fields.UPDATE_FIELDS)
         self.save_earlier()
         changed = self.store.update(website["id"], values)
         return JSONResponse({"data": changed})
@@ -163,10 +163,10 @@ class Service:
     def _list_values(self, request: RecordedRequest) -> dict[str, Any]:
         """Return the parameters of a list, with the page or the cursor as ``page``."""
         name = self.options.page_parameter
-        parse = str if self.options.paginator == "cursor" else fields.page
-        allowed = [*fields.LIST_PARAMETERS, FormField(name, parse)]
+        parse = str if self.options.paginator == "cursor" else form_fields.page
+        allowed = [*form_fields.LIST_PARAMETERS, FormField(name, parse)]
         given = self.values(request.raw_query, allowed)
-        values = {parameter.name: parameter.default for parameter in fields.LIST_PARAMETERS}
+        values = {parameter.name: parameter.default for parameter in form_fields.LIST_PARAMETERS}
         return {**values, **given, "page": given.get(name)}
 
     def form(
@@ -188,7 +188,7 @@ class Service:
         allowed: Sequence[FormField],
     ) -> dict[str, Any]:
         """Return the values of a query string or a form."""
-        return fields.read_values(raw, allowed, by_rule=self.options.boolean_rule)
+        return form_fields.read_values(raw, allowed, by_rule=self.options.boolean_rule)
 
     def _reject_query(self, request: RecordedRequest) -> None:
         """Reject query parameters; only the list operation accepts them."""

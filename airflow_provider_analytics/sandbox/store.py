@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from airflow_provider_analytics.sandbox.fields import DEFAULTS, WEBSITE_FIELDS
+from airflow_provider_analytics.sandbox.form_fields import DEFAULTS, WEBSITE_FIELDS
 from airflow_provider_analytics.sandbox.seeds import generate_websites
 
 _SHOWN = [field.name for field in WEBSITE_FIELDS if field.is_shown]
 _PASSWORD_PRIVACY = 2
 
-#: A website without its password, by the names of :data:`~airflow_provider_analytics.sandbox.fields.WEBSITE_FIELDS`.
+#: A website without its password, by the names of :data:`~.form_fields.WEBSITE_FIELDS`.
 #: Exclusion lists are text with one entry per line, or None; ``created_at`` is ISO 8601 in UTC.
 Website = dict[str, Any]
 

@@ -23,7 +23,7 @@ from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.exceptions import GuardError, StorageError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
 from airflow_provider_analytics.readable import Redactor, readable
-from airflow_provider_analytics.snapshots import formats, guards, rows
+from airflow_provider_analytics.snapshots import formats, rows, snapshot_guards
 from airflow_provider_analytics.snapshots.catalog import Partition, Snapshot, SnapshotSeries
 from airflow_provider_analytics.snapshots.diff import (
     COUNTS,
@@ -176,7 +176,7 @@ def take_snapshot(
 
     def check_source(other: Manifest) -> None:
         if "other_source" not in options.override_guards:
-            guards.check_source(origin.source, origin.filters, other)
+            snapshot_guards.check_source(origin.source, origin.filters, other)
 
     if earlier.last_good:
         check_source(earlier.last_good)  # before reading the list, which may be long
@@ -203,7 +203,7 @@ def look_back(series: SnapshotSeries, day: date, now: datetime, options: Snapsho
     other_day = previous or next(filter(None, (_read_or_warn(item, options) for item in older)), None)
     last_good = replaced or other_day
     if "clock_skew" not in options.override_guards:
-        guards.check_clock(now, [found.manifest for found in (replaced, previous) if found])
+        snapshot_guards.check_clock(now, [found.manifest for found in (replaced, previous) if found])
     return Earlier(
         previous,
         replaced,
@@ -277,10 +277,10 @@ def check(reading: Reading, earlier: Earlier, options: SnapshotOptions) -> None:
     limit = options.max_loss_fraction
 
     def check_count(count: int, before: Manifest) -> None:
-        guards.check_count(count, before, limit)
+        snapshot_guards.check_count(count, before, limit)
 
     def check_fields(count: int, fields: Fields, before: Manifest) -> None:
-        guards.check_fields(count, fields, before, limit)
+        snapshot_guards.check_fields(count, fields, before, limit)
 
     replaced, other_day = earlier.replaced.manifest if earlier.replaced else None, earlier.other_day
     if replaced:
@@ -357,7 +357,7 @@ def describe(
         report=report.name if options.html_report else None,
     )
     if options.html_report:
-        from airflow_provider_analytics.snapshots.report import render_report
+        from airflow_provider_analytics.snapshots.html_report import render_report
 
         since = read_changes(changes) if manifest.changes_path else ()
         page = render_report(manifest, _stored_rows(data), since, history(series, day))
@@ -429,7 +429,7 @@ def _read_or_warn(partition: Partition, options: SnapshotOptions) -> Snapshot | 
         return partition.read()
     except NewerVersionError as error:
         if "newer_version" not in options.override_guards:
-            raise guards.refused("newer_version", str(error)) from error
+            raise snapshot_guards.refused("newer_version", str(error)) from error
         log.warning(
             "Continuing without the snapshot of %s, because newer_version is overridden: %s", partition.day, error
         )

@@ -23,7 +23,7 @@ from airflow_provider_analytics.operators.websites import (
     GetWebsiteOperator, ListWebsitesOperator, UpdateWebsiteOperator
 )
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
-from airflow_provider_analytics.reconcile import apply
+from airflow_provider_analytics.reconcile.apply import application as apply
 
 said = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # Airflow logs to the standard output

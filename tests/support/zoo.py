@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from airflow_provider_analytics.sandbox.app import App
 from airflow_provider_analytics.sandbox.faults import Fault
-from airflow_provider_analytics.sandbox.fields import DEFAULTS, LIST_PARAMETERS, FormField
+from airflow_provider_analytics.sandbox.form_fields import DEFAULTS, LIST_PARAMETERS, FormField
 from airflow_provider_analytics.sandbox.laravel import ApiError, Paginator
 from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.requests import RecordedRequest

@@ -42,12 +42,12 @@ from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators import exclusions, task_groups
 from airflow_provider_analytics.operators.websites import ARGUMENTS, CreateWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.readable import Redactor
-from airflow_provider_analytics.reconcile import websites_file
-from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
-from airflow_provider_analytics.sandbox import fields as sandbox_fields
+from airflow_provider_analytics.reconcile.desired import websites_file
+from airflow_provider_analytics.reconcile.desired.desired_state import SETTABLE_FIELDS
+from airflow_provider_analytics.sandbox import form_fields as sandbox_fields
 from airflow_provider_analytics.sandbox.seeds import generate_websites
 from airflow_provider_analytics.sandbox.server import SandboxServer
-from airflow_provider_analytics.snapshots import report
+from airflow_provider_analytics.snapshots import html_report
 from airflow_provider_analytics.snapshots.rows import COLUMNS
 
 CHECKOUT = Path(__file__).parents[2]
@@ -171,21 +171,24 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
         lambda: {getattr(var, "field", "") for var in vars(exclusions).values()},
     ),
     # The sandbox has a table of its own, so that a mistake here is not mirrored there.
-    "sandbox/fields.py, on_create": (ON_CREATE, lambda: {field.name for field in sandbox_fields.CREATE_FIELDS}),
-    "sandbox/fields.py, on_update": (ON_UPDATE, lambda: {field.name for field in sandbox_fields.UPDATE_FIELDS}),
-    "sandbox/fields.py, is_shown": (RECORDED, shown_by_the_sandbox),
+    "sandbox/form_fields.py, on_create": (ON_CREATE, lambda: {field.name for field in sandbox_fields.CREATE_FIELDS}),
+    "sandbox/form_fields.py, on_update": (ON_UPDATE, lambda: {field.name for field in sandbox_fields.UPDATE_FIELDS}),
+    "sandbox/form_fields.py, is_shown": (RECORDED, shown_by_the_sandbox),
     **{
-        f"reconcile/websites.schema.json, {layer}": (
+        f"reconcile/desired/websites.schema.json, {layer}": (
             IN_FILES | {f"also_{name}" for name in LINE_FIELDS},
             lambda layer=layer: schema("definitions", layer, "properties"),  # type: ignore[misc]
         )
         for layer in ("settings", "website")
     },
-    "reconcile/websites.schema.json, ignore": (
+    "reconcile/desired/websites.schema.json, ignore": (
         IN_FILES & set(SETTABLE_FIELDS),
         lambda: schema("definitions", "ignore", "items", "enum"),
     ),
-    "reconcile/websites.schema.json, modes": (set(LINE_FIELDS), lambda: schema("properties", "modes", "properties")),
+    "reconcile/desired/websites.schema.json, modes": (
+        set(LINE_FIELDS),
+        lambda: schema("properties", "modes", "properties"),
+    ),
     "tests/contract/contract_table.py, then make generate": (
         {f"{name}-{column}" for name in ALL for column in contract_table.FIELD_COLUMNS},
         lambda: {statement.id for statement in contract_table.STATEMENTS},
@@ -220,8 +223,11 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
         lambda: in_sql(DUCKDB, ADD),
     ),
     # The domain is the first column of the table, and is not counted.
-    "snapshots/report.py, summarise": (RECORDED - {"domain"}, lambda: quoted_in(report.summarise)),
-    "snapshots/report.py, _table_cells, and report.html.j2": (RECORDED, lambda: quoted_in(report._table_cells)),
+    "snapshots/html_report.py, summarise": (RECORDED - {"domain"}, lambda: quoted_in(html_report.summarise)),
+    "snapshots/html_report.py, _table_cells, and report.html.j2": (
+        RECORDED,
+        lambda: quoted_in(html_report._table_cells),
+    ),
     "sandbox/seeds.py, generate_websites": (RECORDED, lambda: differ(list(generate_websites(200, seed=1)))),
     "tests/oracle/world.py, FIELDS or LISTS": (RECORDED - {"domain"}, lambda: set(world.FIELDS)),
     "tests/oracle/world.py, DEFAULTS": (RECORDED - {"domain"}, lambda: set(world.DEFAULTS)),
@@ -235,7 +241,7 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
     ),
 }
 #: Where more than the names that belong there does no harm.
-MAY_HAVE_MORE = ("tests/oracle", "sandbox/seeds.py", "snapshots/report.py", f"{DUCKDB}, {ADD!r}")
+MAY_HAVE_MORE = ("tests/oracle", "sandbox/seeds.py", "snapshots/html_report.py", f"{DUCKDB}, {ADD!r}")
 
 
 @pytest.mark.parametrize("place", PLACES)

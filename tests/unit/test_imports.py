@@ -40,6 +40,12 @@ MAY_IMPORT = {
     "__main__": {"commands"},
     "sandbox": {"__version__"},
 }
+#: Folder of ``reconcile`` to the folders and modules of ``reconcile`` that it may import: the way of the data.
+MAY_IMPORT_IN_RECONCILE = {
+    "desired": {"plan", "service_websites"},
+    "plan": {"desired"},
+    "apply": {"desired", "plan", "service_websites", "workers"},
+}
 WITH_AIRFLOW = {"assets", "commands", "hooks", "operators"}
 
 #: What only a running task needs; the rest (names, enums, constants) is small.
@@ -71,6 +77,10 @@ def test_modules_import_what_their_part_may_import(path: Path) -> None:
     assert part in MAY_IMPORT, "add a rule for it to MAY_IMPORT"
     own = {name.split(".")[1] for name in names if name.startswith(f"{PACKAGE}.")}
     assert own <= MAY_IMPORT[part] | {part, "exceptions", "randomness", "readable"}
+    folder = path.parent.name
+    if part == "reconcile" and folder in MAY_IMPORT_IN_RECONCILE:
+        steps = {name.split(".")[2] for name in names if name.startswith(f"{PACKAGE}.reconcile.")}
+        assert steps <= MAY_IMPORT_IN_RECONCILE[folder] | {folder}
     packages = {name.split(".")[0] for name in names - {"http.HTTPStatus"}}
     assert part in WITH_AIRFLOW or "airflow" not in packages
     # Only the transport sends requests; host names are looked up beside it, and the watchdog shuts its sockets.

@@ -35,7 +35,7 @@ from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import ListWebsitesOperator
-from airflow_provider_analytics.sandbox.fields import LIST_PARAMETERS
+from airflow_provider_analytics.sandbox.form_fields import LIST_PARAMETERS
 from airflow_provider_analytics.sandbox.requests import ROUTES, Operation
 from airflow_provider_analytics.snapshots import formats
 from airflow_provider_analytics.snapshots.formats import COMPRESSIONS, FORMATS, check_format
@@ -217,7 +217,7 @@ def is_of_snapshots(guard: str) -> bool:
 
 def code_of(part: str) -> str:
     package = Path(airflow_provider_analytics.__file__).parent
-    return "".join(path.read_text() for path in (package / part).glob("*.py"))
+    return "".join(path.read_text() for path in (package / part).rglob("*.py"))
 
 
 PLACES_OF_A_GUARD: dict[str, Callable[[str], str]] = {

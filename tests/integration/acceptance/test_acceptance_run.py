@@ -19,7 +19,7 @@ from framework_servers import FRAMEWORKS, KEY, FrameworkServer
 from raw_server import RawServer, Request, answer_read, http, rows
 from zoo import Zoo
 
-from airflow_provider_analytics.acceptance import report
+from airflow_provider_analytics.acceptance import acceptance_report
 from airflow_provider_analytics.acceptance.disposable import Created, CreatedWebsites, is_disposable, new_domain
 from airflow_provider_analytics.acceptance.run import AcceptanceRun, LeftoverError
 from airflow_provider_analytics.acceptance.statements import STATEMENTS
@@ -77,7 +77,9 @@ def test_run_finds_the_interface_on_each_preset(preset: str, analytics_sandbox: 
     needs_extra = preset == "boolean-rule"
     assert marks(run) == ({"favorite-values": "SET"} if needs_extra else {})
     assert run.extras == ({"boolean_format": "1/0"} if needs_extra else {})
-    assert report.status(run) == (report.FINDINGS if needs_extra else report.AS_DOCUMENTED)
+    assert acceptance_report.status(run) == (
+        acceptance_report.FINDINGS if needs_extra else acceptance_report.AS_DOCUMENTED
+    )
     assert run.findings.keys() == STATEMENTS.keys()
     assert analytics_sandbox.websites() == before
     assert run.transport.stats.requests <= MAX_REQUESTS
@@ -107,7 +109,7 @@ def test_run_reports_the_differences_of_servers_written_from_scratch(
         found = marks(run)
         if options.get("inverts") and framework == "django":
             found.pop("update-methods")
-        assert (found, report.status(run)) == (expected, status)
+        assert (found, acceptance_report.status(run)) == (expected, status)
         left = {key: website for key, website in server.websites.items() if key not in others}
         assert {key: website for key, website in server.websites.items() if key in others} == others
         assert len(left) == (not server.deletes)
@@ -361,7 +363,7 @@ def test_run_removes_the_website_after_an_error(operation: Operation, analytics_
     skipped = {"update": 3, "show": 5, "list": 8, "delete": 0}[operation]
     analytics_sandbox.fault(operation, skip=skipped, status=500, times=2)
     run = verified(settings_of(analytics_sandbox, max_retries=0))
-    assert report.status(run) == (1 if operation == "delete" else 2)
+    assert acceptance_report.status(run) == (1 if operation == "delete" else 2)
     if operation == "delete":
         verified(settings_of(analytics_sandbox))
     assert analytics_sandbox.websites() == []

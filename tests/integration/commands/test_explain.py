@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_analytics.commands import main
-from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Identity, Run, Table
-from airflow_provider_analytics.reconcile.maintained import EntrySource, now
+from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource, now
+from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Identity, Run, Table
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 ADDRESS = "192.0.2.1"

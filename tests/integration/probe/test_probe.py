@@ -18,7 +18,7 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import AnalyticsError
-from airflow_provider_analytics.probe import report
+from airflow_provider_analytics.probe import probe_report
 from airflow_provider_analytics.probe.checks import CHECKS, Probe
 from airflow_provider_analytics.probe.reading import MAX_REQUESTS, LimitedReader
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
@@ -117,7 +117,7 @@ def test_nothing_wrong_is_said(
     populate(analytics_sandbox, 253, **options)
     probe = probed(settings_of(analytics_sandbox))
     assert (marks(probe), probe.extras) == (expected, extras)
-    assert report.status(probe) == (2 if extras else 1 if "FAILS" in expected.values() else 0)
+    assert probe_report.status(probe) == (2 if extras else 1 if "FAILS" in expected.values() else 0)
     assert {request.method for request in analytics_sandbox.requests} == {"GET"}
     assert len(analytics_sandbox.requests) == probe.reader.transport.stats.requests <= MAX_REQUESTS
     assert is_read(analytics_sandbox, probe) == (expected.get("list") != "FAILS")
@@ -170,13 +170,15 @@ def test_a_long_list_is_read_as_far_as_the_requests_allow(analytics_sandbox: Zoo
     populate(analytics_sandbox, 300, page_size_limit=5)
     probe = probed(settings_of(analytics_sandbox))
     assert marks(probe) == {"list": "note", "per_page": "note"}
-    assert " of 300, not read to its end" in report.as_text(probe)
+    assert " of 300, not read to its end" in probe_report.as_text(probe)
     assert len(analytics_sandbox.requests) <= MAX_REQUESTS
     # An extra that is not proven is not printed as one to set.
     analytics_sandbox.configure(page_parameter="p", links="absent")
     probe = probed(settings_of(analytics_sandbox))
-    assert (probe.extras, report.status(probe)) == ({}, report.FAILED)
-    assert '{"page_parameter": "p"}, not read to its end; set it, and run the probe again' in report.as_text(probe)
+    assert (probe.extras, probe_report.status(probe)) == ({}, probe_report.FAILED)
+    assert '{"page_parameter": "p"}, not read to its end; set it, and run the probe again' in probe_report.as_text(
+        probe
+    )
 
 
 def test_wrong_extras_are_corrected(analytics_sandbox: Zoo) -> None:
@@ -185,7 +187,7 @@ def test_wrong_extras_are_corrected(analytics_sandbox: Zoo) -> None:
     for own in wrong:
         probe = probed(replace(settings_of(analytics_sandbox), **own))
         assert is_read(analytics_sandbox, probe)
-        assert report.status(probe) == report.SET_EXTRAS
+        assert probe_report.status(probe) == probe_report.SET_EXTRAS
 
 
 @pytest.mark.parametrize("changes", [{3}, {3, 5}, {3, 9}], ids=str)
@@ -208,7 +210,7 @@ def test_a_list_that_breaks_down_fails(analytics_sandbox: Zoo) -> None:
     analytics_sandbox.fault("list", skip=2, status=500, times=None)
     probe = probed(replace(settings_of(analytics_sandbox), max_retries=0))
     assert marks(probe) == {"list": "FAILS", "search": "FAILS", "favorite": "FAILS"}
-    assert report.status(probe) == report.FAILED
+    assert probe_report.status(probe) == probe_report.FAILED
 
 
 def test_a_service_that_hangs_is_given_up_after_the_time_of_all_requests(analytics_sandbox: Zoo) -> None:

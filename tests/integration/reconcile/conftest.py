@@ -24,7 +24,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 @pytest.fixture(autouse=True)
 def nobody_else_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test wait for the updates of others."""
-    monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.SETTLE_SECONDS", 0)
+    monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.application.SETTLE_SECONDS", 0)
 
 
 @pytest.fixture

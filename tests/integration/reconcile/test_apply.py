@@ -18,10 +18,10 @@ from reconciling import Night
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile import workers as workers_module
-from airflow_provider_analytics.reconcile.apply import ATTEMPTS_ALONE
-from airflow_provider_analytics.reconcile.plan import Change, FieldChange
-from airflow_provider_analytics.reconcile.results import State, Update
-from airflow_provider_analytics.reconcile.sending import Sender
+from airflow_provider_analytics.reconcile.apply.application import ATTEMPTS_ALONE
+from airflow_provider_analytics.reconcile.apply.results import State, Update
+from airflow_provider_analytics.reconcile.apply.sending import Sender
+from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 

@@ -17,9 +17,9 @@ from reconciling import Night
 
 from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.commands import main
-from airflow_provider_analytics.reconcile import yaml_values
-from airflow_provider_analytics.reconcile.maintained import EntryList, read_list, together
-from airflow_provider_analytics.reconcile.websites_file import parse_websites, parse_websites_files
+from airflow_provider_analytics.reconcile.desired import yaml_values
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, read_list, together
+from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites, parse_websites_files
 from airflow_provider_analytics.storage import MAX_TEXT_BYTES
 
 #: Less than the real limit, so that the tests are quick.

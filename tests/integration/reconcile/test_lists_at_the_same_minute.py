@@ -17,7 +17,7 @@ from zoo import Zoo
 
 from airflow_provider_analytics.exceptions import StoppedError
 from airflow_provider_analytics.operators.state import ListFile
-from airflow_provider_analytics.reconcile.lists import Lists
+from airflow_provider_analytics.reconcile.desired.tables import Lists
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 A, B, C, V = "203.0.113.1", "203.0.113.2", "203.0.113.3", "198.51.100.1"

@@ -18,8 +18,8 @@ from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.hooks import host_names
 from airflow_provider_analytics.operators.state import read_tables
-from airflow_provider_analytics.reconcile import maintained
-from airflow_provider_analytics.reconcile.maintained import EntrySource
+from airflow_provider_analytics.reconcile.desired import list_lines as maintained
+from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource
 
 TODAY = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
 VPN = "vpn.example.com"

@@ -20,9 +20,9 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_analytics.operators import state
-from airflow_provider_analytics.reconcile.exclusions import ExclusionList
-from airflow_provider_analytics.reconcile.lists import KEPT_DAYS, Identity
-from airflow_provider_analytics.reconcile.maintained import EntryList
+from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
+from airflow_provider_analytics.reconcile.desired.tables import KEPT_DAYS, Identity
 
 DOMAINS = ("a.example", "b.example", "c.example")
 #: Both lists share all of these; people type them, too.

@@ -26,7 +26,7 @@ from mail import Inbox, mail_server
 from reconciling import Night
 from samples import SAMPLES, sample, sample_dag
 
-from airflow_provider_analytics.reconcile.websites_file import parse_websites_files
+from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites_files
 
 Run = Callable[..., Any]
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from airflow_provider_analytics.api.fields import same_setting
 from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+from airflow_provider_analytics.reconcile.apply.results import State
+from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites
 from airflow_provider_analytics.reconcile.engine import plan
-from airflow_provider_analytics.reconcile.results import State
-from airflow_provider_analytics.reconcile.websites_file import parse_websites
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 NEW = "203.0.113.7"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Websites that are read with the list, or one by one: ``reconcile/websites.py``."""
+"""Websites that are read with the list, or one by one: ``reconcile/service_websites.py``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reconciling import Night
 from zoo import Zoo
 
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.reconcile.websites import complete_records, read_websites
+from airflow_provider_analytics.reconcile.service_websites import complete_records, read_websites
 
 FIELDS = ("privacy", "exclude_ips", "favorite")
 

@@ -12,7 +12,7 @@ from reconciling import Night
 
 from airflow_provider_analytics.exceptions import BulkError
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator
-from airflow_provider_analytics.reconcile.plan import Plan
+from airflow_provider_analytics.reconcile.plan.plan import Plan
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 #: Refused in the run, or when the DAG is parsed.

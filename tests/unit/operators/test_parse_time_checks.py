@@ -31,7 +31,7 @@ from airflow_provider_analytics.operators.websites_as_code import (
     ExportWebsitesOperator,
     PlanWebsitesOperator,
 )
-from airflow_provider_analytics.reconcile import desired
+from airflow_provider_analytics.reconcile.desired import desired_state as desired
 from airflow_provider_analytics.snapshots import formats, rows
 
 #: Operator to allowed arguments, with which one wrong argument is given.

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.approval import ApprovedPlan, parse_digest
-from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
+from airflow_provider_analytics.reconcile.plan.approval import ApprovedPlan, parse_digest
+from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan
 
 
 def listing(number: int, before: str, after: str) -> Change:

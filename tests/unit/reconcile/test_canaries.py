@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.reconcile.canaries import Canaries, risks_of
-from airflow_provider_analytics.reconcile.plan import Change, FieldChange
-from airflow_provider_analytics.reconcile.results import State, Update
+from airflow_provider_analytics.reconcile.apply.canaries import Canaries, risks_of
+from airflow_provider_analytics.reconcile.apply.results import State, Update
+from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange
 
 NEW = "203.0.113.7"
 

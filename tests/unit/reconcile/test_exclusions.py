@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.api.entries import Addresses
-from airflow_provider_analytics.reconcile.desired import reconcile
-from airflow_provider_analytics.reconcile.exclusions import ExclusionList
-from airflow_provider_analytics.reconcile.maintained import EntryList, read_list
-from airflow_provider_analytics.reconcile.plan import Plan
-from airflow_provider_analytics.reconcile.yaml_values import ProblemsError
+from airflow_provider_analytics.reconcile.desired.desired_state import reconcile
+from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, read_list
+from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError
+from airflow_provider_analytics.reconcile.plan.plan import Plan
 
 # Without the unspecified ones, also mapped: Pythons write that one in different ways.
 ADDRESSES = st.ip_addresses().filter(lambda address: int(address) not in (0, 0xFFFF << 32)).map(str)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards of plans and lists at their limits: ``reconcile/guards.py``."""
+"""Guards of plans and lists at their limits: ``reconcile/plan/plan_guards.py``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_analytics.reconcile.guards import guarded, left
-from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Identity, Lists, Run, Table
-from airflow_provider_analytics.reconcile.maintained import EntrySource
-from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
+from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource
+from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Identity, Lists, Run, Table
+from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan
+from airflow_provider_analytics.reconcile.plan.plan_guards import guarded, left
 
 NOW = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
 RUN = Run("dag/run", "sync", NOW)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Identity, Lists, Run, Table
-from airflow_provider_analytics.reconcile.maintained import EntrySource, Resolution
+from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource, Resolution
+from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Identity, Lists, Run, Table
 
 OFFICE = Identity("https://stats.example.com", "1", "office")
 VPN = replace(OFFICE, list="vpn")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Owners, reasons and expiration dates of list entries: ``reconcile/maintained.py``."""
+"""Owners, reasons and expiration dates of list entries: ``reconcile/desired/list_lines.py``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS
-from airflow_provider_analytics.reconcile import maintained
-from airflow_provider_analytics.reconcile.maintained import (
+from airflow_provider_analytics.reconcile.desired import list_lines as maintained
+from airflow_provider_analytics.reconcile.desired.list_lines import (
     EXPIRING_DAYS,
     KEEP_UNRESOLVED_DAYS,
     EntryList,

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.guards import guarded
-from airflow_provider_analytics.reconcile.markdown import to_markdown
-from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
+from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan
+from airflow_provider_analytics.reconcile.plan.plan_guards import guarded
+from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 
 VALUES = st.none() | st.booleans() | st.text(max_size=5) | st.lists(st.text(max_size=3), max_size=3).map(tuple)
 CHANGES = st.builds(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.api.fields import FIELDS
-from airflow_provider_analytics.reconcile.chunks import chunk_websites
-from airflow_provider_analytics.reconcile.selection import parse_selectors, select
+from airflow_provider_analytics.operators.exclusions import chunk_websites
+from airflow_provider_analytics.reconcile.desired.selection import parse_selectors, select
 
 WEBSITES: list[dict[str, Any]] = [
     {"id": 1, "domain": "www.example.com"},

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_analytics.reconcile.markdown import to_markdown
-from airflow_provider_analytics.reconcile.plan import Plan
-from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
-from airflow_provider_analytics.reconcile.websites_export import export_websites
-from airflow_provider_analytics.reconcile.websites_file import parse_websites, parse_websites_files
+from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
+from airflow_provider_analytics.reconcile.desired.websites_export import export_websites
+from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites, parse_websites_files
+from airflow_provider_analytics.reconcile.plan.plan import Plan
+from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 
 FILE = """\
 defaults: {privacy: private, exclude_ips: [203.0.113.7]}

@@ -11,7 +11,7 @@ import pytest
 from shelf import HOUR, NIGHT, NOON, Shelf, held, websites
 
 from airflow_provider_analytics.snapshots.catalog import Snapshot
-from airflow_provider_analytics.snapshots.report import chart_points
+from airflow_provider_analytics.snapshots.html_report import chart_points
 
 
 def page(snapshot: Snapshot) -> str:

@@ -23,10 +23,10 @@ from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM
 from airflow_provider_analytics.readable import first_of, readable
-from airflow_provider_analytics.reconcile.desired import DesiredWebsite
-from airflow_provider_analytics.reconcile.maintained import EntryList, read_list, together
-from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode, check_key, is_pattern
-from airflow_provider_analytics.reconcile.yaml_values import Path, Problem, ProblemsError, Values, is_over
+from airflow_provider_analytics.reconcile.desired.desired_state import DesiredWebsite
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, read_list, together
+from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode, check_key, is_pattern
+from airflow_provider_analytics.reconcile.desired.yaml_values import Path, Problem, ProblemsError, Values, is_over
 
 _ALSO = "also_"
 #: Keys that a layer may contain in addition to settings.

@@ -24,10 +24,10 @@ from airflow_provider_analytics.api.fields import (
 )
 from airflow_provider_analytics.api.verification import Record, has_value, omitted_value
 from airflow_provider_analytics.readable import readable
-from airflow_provider_analytics.reconcile.lists import Lists
-from airflow_provider_analytics.reconcile.maintained import EntryList
-from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_name, website_of
-from airflow_provider_analytics.reconcile.yaml_values import Place, Problem, ProblemsError
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
+from airflow_provider_analytics.reconcile.desired.tables import Lists
+from airflow_provider_analytics.reconcile.desired.yaml_values import Place, Problem, ProblemsError
+from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan, website_name, website_of
 
 MODES = ("merge", "replace", "managed")
 #: Characters of a line in an error.

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
 from airflow_provider_analytics.api.verification import COMPARED, Record, has_value, omitted_value
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.reconcile.plan import Change
-from airflow_provider_analytics.reconcile.results import Finding, FindingKind, State, Update
+from airflow_provider_analytics.reconcile.apply.results import Finding, FindingKind, State, Update
+from airflow_provider_analytics.reconcile.plan.plan import Change
 
 #: Number of updates that are canaries; further ones only if they risk something that no canary had.
 UPDATES = 2

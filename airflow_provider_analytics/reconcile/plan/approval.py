@@ -15,8 +15,8 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import COMPARED, Expected, Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of
-from airflow_provider_analytics.reconcile.desired import ChangeOf
-from airflow_provider_analytics.reconcile.plan import Change, Plan, short, website_of
+from airflow_provider_analytics.reconcile.desired.desired_state import ChangeOf
+from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, short, website_of
 
 #: Approved action and an action that may be planned now. After a crash, an update may follow an approved create.
 _MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"), ("delete", "delete")}

@@ -12,7 +12,7 @@ from airflow_provider_analytics.api.domains import spellings
 from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import NotFoundError
-from airflow_provider_analytics.reconcile.plan import website_name, website_of
+from airflow_provider_analytics.reconcile.plan.plan import website_name, website_of
 from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, each, reason_of
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS, Privacy, count_en
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.guards import MIN_COUNTED, loses_too_much
 from airflow_provider_analytics.readable import first_of
-from airflow_provider_analytics.reconcile.lists import Lists
-from airflow_provider_analytics.reconcile.plan import Change, Plan, short
+from airflow_provider_analytics.reconcile.desired.tables import Lists
+from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, short
 
 #: Maximum number of websites, and of entries per website, in the message of a guard.
 _MAX_WORST = 5

@@ -11,7 +11,7 @@ from airflow_provider_analytics.api.entries import without_comment
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of, readable
-from airflow_provider_analytics.reconcile.plan import website_name, website_of
+from airflow_provider_analytics.reconcile.plan.plan import website_name, website_of
 
 _MAX_NAMED = 20
 #: Domains, globs such as ``*.example.com``, or ids.

@@ -14,9 +14,9 @@ from airflow_provider_analytics.api.entries import AS_IS, EntryType, entry_of, l
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, normalise, raw_lines
 from airflow_provider_analytics.api.verification import Record, has_value
 from airflow_provider_analytics.readable import MASK, is_plain, readable
-from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
-from airflow_provider_analytics.reconcile.plan import website_of
-from airflow_provider_analytics.reconcile.websites_as_code import check_key
+from airflow_provider_analytics.reconcile.desired.desired_state import SETTABLE_FIELDS
+from airflow_provider_analytics.reconcile.desired.websites_config import check_key
+from airflow_provider_analytics.reconcile.plan.plan import website_of
 
 
 def export_websites(records: Iterable[Record], *, origin: str, restore: bool = False) -> tuple[str, list[str]]:

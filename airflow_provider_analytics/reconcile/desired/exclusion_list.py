@@ -10,17 +10,17 @@ from typing import Any
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import is_pattern
 from airflow_provider_analytics.api.verification import Record
-from airflow_provider_analytics.reconcile.desired import Desired, DesiredWebsite
-from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Rows, scope_of
-from airflow_provider_analytics.reconcile.maintained import EntryList, together
-from airflow_provider_analytics.reconcile.selection import (
+from airflow_provider_analytics.reconcile.desired.desired_state import Desired, DesiredWebsite
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, together
+from airflow_provider_analytics.reconcile.desired.selection import (
     Selectors,
     near_equals,
     raise_unless_found,
     raise_unmatched,
     select,
 )
-from airflow_provider_analytics.reconcile.websites import Websites, read_websites
+from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Rows, scope_of
+from airflow_provider_analytics.reconcile.service_websites import Websites, read_websites
 
 
 @dataclass(frozen=True)

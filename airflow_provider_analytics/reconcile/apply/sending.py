@@ -21,9 +21,9 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     StorageError,
 )
-from airflow_provider_analytics.reconcile.desired import ChangeOf, deletion
-from airflow_provider_analytics.reconcile.plan import Change
-from airflow_provider_analytics.reconcile.results import NOT_SENT, State, Update
+from airflow_provider_analytics.reconcile.apply.results import NOT_SENT, State, Update
+from airflow_provider_analytics.reconcile.desired.desired_state import ChangeOf, deletion
+from airflow_provider_analytics.reconcile.plan.plan import Change
 from airflow_provider_analytics.reconcile.workers import reason_of
 
 log = logging.getLogger(__name__)

@@ -11,16 +11,16 @@ from airflow_provider_analytics.api.checks import refused_together
 from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, matches, may_become
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import Record
-from airflow_provider_analytics.reconcile.desired import Desired, DesiredWebsite
-from airflow_provider_analytics.reconcile.lists import Rows
-from airflow_provider_analytics.reconcile.maintained import EntryList
-from airflow_provider_analytics.reconcile.plan import website_name, website_of
-from airflow_provider_analytics.reconcile.selection import near_equals
-from airflow_provider_analytics.reconcile.yaml_values import Problem
+from airflow_provider_analytics.reconcile.desired.desired_state import Desired, DesiredWebsite
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
+from airflow_provider_analytics.reconcile.desired.selection import near_equals
+from airflow_provider_analytics.reconcile.desired.tables import Rows
+from airflow_provider_analytics.reconcile.desired.yaml_values import Problem
+from airflow_provider_analytics.reconcile.plan.plan import website_name, website_of
 
 if TYPE_CHECKING:
     from airflow_provider_analytics.api.client import AnalyticsClient
-    from airflow_provider_analytics.reconcile.websites import Websites
+    from airflow_provider_analytics.reconcile.service_websites import Websites
 
 
 def check_key(domain: str) -> None:
@@ -82,7 +82,9 @@ class WebsitesAsCode:
 
     def read(self, client: AnalyticsClient) -> Websites:
         """Read the complete list."""
-        from airflow_provider_analytics.reconcile.websites import Websites  # slow, and not needed to check files
+        from airflow_provider_analytics.reconcile.service_websites import (
+            Websites,  # slow, and not needed to check files
+        )
 
         return Websites(client, client.list_websites(), complete=True)
 

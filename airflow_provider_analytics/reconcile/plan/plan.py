@@ -169,7 +169,7 @@ class Plan:
     :param protected: websites that are not in the file and are not deleted, and why.
     :param warnings: further information for the approver, one sentence each.
     :param scope: what the plan is bound to, such as service, account and settings; part of the digest.
-    :param findings: name of a guard that refuses the plan to its finding (:func:`guards.guarded`).
+    :param findings: name of a guard that refuses the plan to its finding (:func:`plan_guards.guarded`).
     :param override_guards: names of the guards that are overridden; part of the digest.
     """
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import Privacy
 from airflow_provider_analytics.readable import code_span, counted, first_of
-from airflow_provider_analytics.reconcile.plan import Action, Change, Effect, Plan, short
+from airflow_provider_analytics.reconcile.plan.plan import Action, Change, Effect, Plan, short
 
 #: Maximum number of effects of an action that name their websites, and of websites in one line.
 _MAX_EFFECTS, _MAX_NAMES = 50, 20

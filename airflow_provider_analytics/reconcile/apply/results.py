@@ -19,7 +19,7 @@ from airflow_provider_analytics.exceptions import (
     StorageError,
 )
 from airflow_provider_analytics.readable import first_of
-from airflow_provider_analytics.reconcile.plan import Change
+from airflow_provider_analytics.reconcile.plan.plan import Change
 
 #: Why a website is not tried, if the work ended before.
 NOT_SENT = "Not tried: the work ended before its turn."

@@ -28,8 +28,8 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import readable
-from airflow_provider_analytics.reconcile.maintained import EntrySource, Resolution
-from airflow_provider_analytics.reconcile.plan import website_of
+from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource, Resolution
+from airflow_provider_analytics.reconcile.plan.plan import website_of
 
 VERSION = 2
 _NOTHING_SENT = "Nothing was sent."

@@ -26,12 +26,12 @@ from airflow_provider_analytics.exceptions import (
 )
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import counted, first_of, readable
-from airflow_provider_analytics.reconcile.canaries import Canaries, Risk, risks_of
-from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
-from airflow_provider_analytics.reconcile.plan import Plan, website_of
-from airflow_provider_analytics.reconcile.results import Finding, FindingKind, Outcome, State, Update, describe
-from airflow_provider_analytics.reconcile.sending import Sender
-from airflow_provider_analytics.reconcile.websites import ReadResult, Websites
+from airflow_provider_analytics.reconcile.apply.canaries import Canaries, Risk, risks_of
+from airflow_provider_analytics.reconcile.apply.results import Finding, FindingKind, Outcome, State, Update, describe
+from airflow_provider_analytics.reconcile.apply.sending import Sender
+from airflow_provider_analytics.reconcile.desired.desired_state import SETTABLE_FIELDS
+from airflow_provider_analytics.reconcile.plan.plan import Plan, website_of
+from airflow_provider_analytics.reconcile.service_websites import ReadResult, Websites
 from airflow_provider_analytics.reconcile.workers import Breaker, each
 
 #: Seconds to wait before the changed websites are read back. An update that another process computed earlier may still
