@@ -58,7 +58,7 @@ test-all: test test-rest  ## Run the whole test suite
 	@:
 
 # About three minutes on two cores. A test that makes it much longer is quicker or marked before it lands.
-FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/oracle
+FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/fuzzer
 
 test-fast: install  ## Run what answers within three minutes: no kills, no browser, no commands of Airflow
 	@$(PY) -m pytest $(PYTEST_FLAGS) $(FAST)
@@ -104,8 +104,8 @@ lint: install  ## Check style, format and types
 
 SECONDS ?= 300
 
-soak: install  ## Let the oracle watch worlds drawn by chance for SECONDS (300); SEED=... begins at another
-	@PYTHONPATH=tests/support $(PY) tests/oracle/soak.py $(SECONDS) $(if $(SEED),--seed $(SEED))
+soak: install  ## Fuzz the provider against random services for SECONDS (300); SEED=... is the first scenario
+	@PYTHONPATH=tests/support $(PY) tests/fuzzer/soak.py $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 fault-matrix: install  ## Try every way a list may be served and a write be taken
 	@FAULT_MATRIX=all $(PY) -m pytest $(PYTEST_FLAGS) tests/integration/api/test_fault_matrix.py

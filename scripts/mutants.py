@@ -33,7 +33,7 @@ PYTEST = ["-m", "pytest", "-q", "-p", "mutating", "-p", "no:cacheprovider"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(CHECKOUT / "tests" / "support")}
 #: The tests of ``make test-fast``.
 FAST = ["-m", "not (kill or browser or system or slow)", "-n", "2", "--dist", "loadfile"]
-FOLDERS = [f"tests/{name}" for name in ("unit", "contract", "integration", "oracle")]
+FOLDERS = [f"tests/{name}" for name in ("unit", "contract", "integration", "fuzzer")]
 #: Maximum number of tests that are run for a mistake, the nearest first: some lines are covered by thousands.
 MAX_TESTS = 300
 #: Seconds after which the tests of a mistake are ended. A mistake that makes them hang is noticed.

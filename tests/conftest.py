@@ -29,7 +29,7 @@ from fixture_types import Execute, Serving
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import DAG
-    from zoo import Zoo
+    from fake_services import FakeService
 
 # Airflow reads its settings while it is imported, so they are set before any test module can import it.
 AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="airflow-home-"))
@@ -69,11 +69,11 @@ gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(scope="session")
-def _analytics_sandbox_server() -> Iterator[Zoo]:
+def _analytics_sandbox_server() -> Iterator[FakeService]:
     """Run the server of the fixture ``analytics_sandbox``, which in these tests can play other services, too."""
-    from zoo import Zoo
+    from fake_services import FakeService
 
-    with Zoo() as server:
+    with FakeService() as server:
         yield server
 
 

@@ -2,7 +2,7 @@
 """All assumptions about what the interface does not document (docs/interface.md, Not documented).
 
 docs/internals/assumptions.md lists the promises that depend on them, and how a task detects that one is wrong. The
-options of ``tests/support/zoo.py`` play the alternatives.
+options of ``tests/support/fake_services.py`` play the alternatives.
 
 =============================================  =====================================  ====================
 assumption                                     here                                   changed by the extra

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from contract_table import STATEMENTS as INTERFACE
 from contract_table import proves
+from fake_services import FakeService
 from framework_servers import FRAMEWORKS, KEY
-from zoo import Zoo
 
 from airflow_provider_analytics.acceptance.run import AcceptanceRun
 from airflow_provider_analytics.acceptance.statements import REPEATED, STATEMENTS, Finding
@@ -44,9 +44,9 @@ def settings_of(server: str) -> Iterator[Settings]:
         with AnalyticsHook("acceptance") as hook:
             yield hook.client.settings
     elif server == "sandbox":
-        with Zoo() as zoo:
-            zoo.seed(30)
-            yield Settings(base_url=zoo.url, api_key=zoo.api_key)
+        with FakeService() as service:
+            service.seed(30)
+            yield Settings(base_url=service.url, api_key=service.api_key)
     else:
         with FRAMEWORKS[server]() as framework:
             for number in range(30):

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fake_services import FakeService
 from fixture_types import Execute
-from zoo import Zoo
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites_as_code import (
@@ -23,7 +23,7 @@ from airflow_provider_analytics.operators.websites_as_code import (
 class Night:
     """The sandbox, and tasks without a DAG run that share a state folder and a file of websites."""
 
-    def __init__(self, sandbox: Zoo, execute: Execute, folder: Path) -> None:
+    def __init__(self, sandbox: FakeService, execute: Execute, folder: Path) -> None:
         self.sandbox = sandbox
         self.execute = execute
         self.folder = folder

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
-from zoo import Zoo
+from fake_services import FakeService
 
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.exceptions import AnalyticsError
@@ -53,7 +53,7 @@ class Writer:
         return is_same and not self.ignores
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the zoo."""
+        """Return the options of the fake services."""
         return {
             "domain_as": self.normalises,
             "ignored_fields": self.ignores,
@@ -71,9 +71,9 @@ def writers() -> list[Writer]:
 
 
 @contextmanager
-def service() -> Iterator[Zoo]:
+def service() -> Iterator[FakeService]:
     """Run a sandbox that the connection ``writes`` leads to."""
-    with Zoo() as sandbox:
+    with FakeService() as sandbox:
         os.environ["AIRFLOW_CONN_WRITES"] = sandbox.connection_json()
         try:
             yield sandbox
@@ -81,7 +81,7 @@ def service() -> Iterator[Zoo]:
             del os.environ["AIRFLOW_CONN_WRITES"]
 
 
-def write(sandbox: Zoo, writer: Writer) -> str | None:
+def write(sandbox: FakeService, writer: Writer) -> str | None:
     """Try one way; return what did not hold, None if all did."""
     sandbox.reset()
     sandbox.configure(**writer.options())

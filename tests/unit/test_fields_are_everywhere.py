@@ -2,8 +2,8 @@
 """Every place that has to know the fields of a website knows each field of the table in ``api/fields.py``.
 
 What can be derived from the table is. The rest (signatures and docstrings that people read in an editor, SQL, the
-report, the sandbox's own table and seeds, the worlds of the oracle, the statements of docs/interface.md) is held to it
-here: a case for each place, which names the place and the fields.
+report, the sandbox's own table and seeds, the scenarios of the fuzzer, the statements of docs/interface.md) is
+compared here: a case for each place, which names the place and the fields.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from unittest import mock
 import contract_table
 import duckdb
 import pytest
+import scenario
 import shelf
 import soak
-import world
 from samples import sample
 
 from airflow_provider_analytics.api.client import WriteResult
@@ -229,19 +229,19 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
         lambda: quoted_in(html_report._table_cells),
     ),
     "sandbox/seeds.py, generate_websites": (RECORDED, lambda: differ(list(generate_websites(200, seed=1)))),
-    "tests/oracle/world.py, FIELDS or LISTS": (RECORDED - {"domain"}, lambda: set(world.FIELDS)),
-    "tests/oracle/world.py, DEFAULTS": (RECORDED - {"domain"}, lambda: set(world.DEFAULTS)),
-    "tests/oracle/soak.py, Draw.website": (
+    "tests/fuzzer/scenario.py, FIELDS or LISTS": (RECORDED - {"domain"}, lambda: set(scenario.FIELDS)),
+    "tests/fuzzer/scenario.py, DEFAULTS": (RECORDED - {"domain"}, lambda: set(scenario.DEFAULTS)),
+    "tests/fuzzer/soak.py, Draw.website": (
         RECORDED - {"domain"},
         lambda: differ([soak.Draw(seed).website() for seed in range(50)]),
     ),
-    "tests/oracle/soak.py, Draw.settings": (
+    "tests/fuzzer/soak.py, Draw.settings": (
         RECORDED - {"domain"},
         lambda: differ([soak.Draw(seed).settings(update=True) for seed in range(50)]),
     ),
 }
 #: Where more than the names that belong there does no harm.
-MAY_HAVE_MORE = ("tests/oracle", "sandbox/seeds.py", "snapshots/html_report.py", f"{DUCKDB}, {ADD!r}")
+MAY_HAVE_MORE = ("tests/fuzzer", "sandbox/seeds.py", "snapshots/html_report.py", f"{DUCKDB}, {ADD!r}")
 
 
 @pytest.mark.parametrize("place", PLACES)

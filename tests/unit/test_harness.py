@@ -34,7 +34,7 @@ def test_every_sample_dag_is_run() -> None:
 @pytest.mark.parametrize("module", ["soak", "generate", "mutants", "request_counts", "bench"])
 def test_import_of_a_program_does_not_change_the_settings_of_the_process(module: str) -> None:
     """Tests import it, and the tests after them would run with its Airflow home and its log level."""
-    folders = [str(CHECKOUT / name) for name in ("scripts", "tests/support", "tests/oracle", "tests/benchmarks")]
+    folders = [str(CHECKOUT / name) for name in ("scripts", "tests/support", "tests/fuzzer", "tests/benchmarks")]
     code = (
         f"import os, sys; sys.path[:0] = {folders}; before = dict(os.environ); import {module}; "
         "print({name for name in before.keys() | os.environ.keys() if before.get(name) != os.environ.get(name)})"

@@ -44,14 +44,14 @@ RUN_BY: dict[str, dict[str, str]] = {
     },
     "docs/exclusions.md": {
         "integration/docs/test_exclusions_page": "console",
-        "integration/reconcile/test_reconcile_dag_runs": "python",
+        "integration/operators/test_reconciling_dag_runs": "python",
     },
     "docs/loading.md": {"system/test_recipes": "python sql yaml"},
     "docs/operations.md": {"integration/docs/test_guides": "python"},
     "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python sh"},
     "docs/troubleshooting.md": {"integration/docs/test_recovery": "console python yaml"},
     "docs/websites_as_code.md": {
-        "integration/reconcile/test_reconcile_dag_runs": "python yaml",
+        "integration/operators/test_reconciling_dag_runs": "python yaml",
         "integration/docs/test_rehearsal": "sh text",
     },
     "docs/websites_in_git.md": {"integration/docs/test_websites_in_git": "console python text yaml"},

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 import contract_table
+import fake_services
 import pytest
 import soak
-import zoo
 from operations import OPERATIONS
 from reference import signature_of
 from wire_client import client_of
@@ -113,10 +113,10 @@ PLACES_OF_AN_OPERATION: dict[str, Callable[[str], bool]] = {
     "docs/reference/sandbox.md, Faults": lambda name: (
         f"`{name}`" in sentence("docs/reference/sandbox.md", "A fault applies to the next requests")
     ),
-    "tests/oracle/soak.py, _OFTEN or _RARELY; IN_THE_FUZZER of this test": lambda name: (
+    "tests/fuzzer/soak.py, _OFTEN or _RARELY; IN_THE_FUZZER of this test": lambda name: (
         name in IN_THE_FUZZER and {IN_THE_FUZZER[name]} <= {*soak._OFTEN, *soak._RARELY, None}
     ),
-    "tests/support/zoo.py, Write": lambda name: name in get_args(zoo.Write) or not is_write(name),
+    "tests/support/fake_services.py, Write": lambda name: name in get_args(fake_services.Write) or not is_write(name),
     "the counted requests (tests/support/request_counts.py)": lambda name: (
         f"`hook.{IN_THE_HOOK.get(name, '?')}`" in page("reference/performance.md")
         or operator_of(name) in page("reference/performance.md")

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_services import FakeService
 from framework_servers import FRAMEWORKS, KEY, FrameworkServer
 from raw_server import RawServer, Request, answer_read, http, rows
-from zoo import Zoo
 
 from airflow_provider_analytics.acceptance import acceptance_report
 from airflow_provider_analytics.acceptance.disposable import Created, CreatedWebsites, is_disposable, new_domain
@@ -49,8 +49,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0, 0.05, 0))
 
 
-def settings_of(server: Zoo | FrameworkServer, **extras: Any) -> Settings:
-    key = server.api_key if isinstance(server, Zoo) else KEY
+def settings_of(server: FakeService | FrameworkServer, **extras: Any) -> Settings:
+    key = server.api_key if isinstance(server, FakeService) else KEY
     return Settings(base_url=server.url, api_key=key, **extras)
 
 
@@ -69,7 +69,7 @@ def marks(run: AcceptanceRun) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_run_finds_the_interface_on_each_preset(preset: str, analytics_sandbox: Zoo) -> None:
+def test_run_finds_the_interface_on_each_preset(preset: str, analytics_sandbox: FakeService) -> None:
     analytics_sandbox.configure(**QUICK_PRESETS[preset])
     analytics_sandbox.seed(30)
     before = analytics_sandbox.websites()
@@ -143,7 +143,9 @@ def test_run_reports_the_differences_of_servers_written_from_scratch(
     ],
     ids=str,
 )
-def test_run_reports_each_difference(options: dict[str, Any], expected: dict[str, str], analytics_sandbox: Zoo) -> None:
+def test_run_reports_each_difference(
+    options: dict[str, Any], expected: dict[str, str], analytics_sandbox: FakeService
+) -> None:
     analytics_sandbox.configure(**options)
     for number in range(30):
         analytics_sandbox.add_website(f"shop-{number}.example")
@@ -153,7 +155,7 @@ def test_run_reports_each_difference(options: dict[str, Any], expected: dict[str
     assert analytics_sandbox.websites() == before
 
 
-def test_run_suggests_the_update_method_that_keeps_unsent_fields(analytics_sandbox: Zoo) -> None:
+def test_run_suggests_the_update_method_that_keeps_unsent_fields(analytics_sandbox: FakeService) -> None:
     def reset_with_patch(request: RecordedRequest) -> None:
         analytics_sandbox.configure(updates="reset others" if request.method == "PATCH" else "keep others")
 
@@ -166,7 +168,7 @@ def test_run_suggests_the_update_method_that_keeps_unsent_fields(analytics_sandb
     assert run.findings["update-methods"].seen.startswith("PATCH resets email")
 
 
-def test_repeated_steps_send_no_write_except_for_passwords(analytics_sandbox: Zoo) -> None:
+def test_repeated_steps_send_no_write_except_for_passwords(analytics_sandbox: FakeService) -> None:
     verified(settings_of(analytics_sandbox))
     writes = [(request.method, request.body) for request in analytics_sandbox.requests if request.method != "GET"]
     repeated = [body for (_, body), (_, following) in itertools.pairwise(writes) if body == following]
@@ -182,7 +184,7 @@ def test_repeated_steps_send_no_write_except_for_passwords(analytics_sandbox: Zo
 # Limits
 
 
-def test_run_never_writes_to_another_website(analytics_sandbox: Zoo) -> None:
+def test_run_never_writes_to_another_website(analytics_sandbox: FakeService) -> None:
     transport = GuardedTransport(settings_of(analytics_sandbox), "acceptance.example")
     website = analytics_sandbox.add_website("shop.example")
     form = {"domain": "other.example"}
@@ -205,7 +207,7 @@ def test_run_stops_if_the_create_returns_the_id_of_another_website() -> None:
     assert {request.method for request in server.requests} == {"GET", "POST"}
 
 
-def test_run_ends_after_120_requests_and_removes_the_website(analytics_sandbox: Zoo) -> None:
+def test_run_ends_after_120_requests_and_removes_the_website(analytics_sandbox: FakeService) -> None:
     """A service that returns each write only at the fourth read takes too many requests."""
     analytics_sandbox.configure(reads_behind=2)
     run = verified(settings_of(analytics_sandbox))
@@ -216,7 +218,7 @@ def test_run_ends_after_120_requests_and_removes_the_website(analytics_sandbox: 
 
 
 def test_run_fails_if_no_request_is_left_for_the_create(
-    analytics_sandbox: Zoo, monkeypatch: pytest.MonkeyPatch
+    analytics_sandbox: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_analytics.acceptance.transport.REMOVAL_REQUESTS", MAX_REQUESTS - 2)
     with pytest.raises(RequestLimitError, match="Run the command again"):
@@ -224,7 +226,7 @@ def test_run_fails_if_no_request_is_left_for_the_create(
     assert len(analytics_sandbox.requests) == 2
 
 
-def test_run_needs_no_complete_list_of_a_large_account(analytics_sandbox: Zoo) -> None:
+def test_run_needs_no_complete_list_of_a_large_account(analytics_sandbox: FakeService) -> None:
     analytics_sandbox.seed(3000)
     leftover = analytics_sandbox.add_website(new_domain())
     run = verified(settings_of(analytics_sandbox))
@@ -270,7 +272,7 @@ def killed() -> Iterator[Callable[..., bool]]:
         [sys.executable, "-c", _FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None, text=True
     ) as process:
 
-        def start(server: Zoo, kill_at: int, domain: str | None, record: Path) -> bool:
+        def start(server: FakeService, kill_at: int, domain: str | None, record: Path) -> bool:
             assert process.stdin is not None
             assert process.stdout is not None
             job = {"url": server.url, "key": server.api_key, "kill_at": kill_at, "domain": domain}
@@ -284,7 +286,7 @@ def killed() -> Iterator[Callable[..., bool]]:
 @pytest.mark.kill
 @pytest.mark.parametrize("domain", [None, "disposable.example"])
 def test_next_run_removes_the_website_after_a_kill_before_each_request(
-    domain: str | None, analytics_sandbox: Zoo, killed: Callable[..., bool], tmp_path: Path
+    domain: str | None, analytics_sandbox: FakeService, killed: Callable[..., bool], tmp_path: Path
 ) -> None:
     other = analytics_sandbox.add_website("shop.example", email=1)
     record = tmp_path / "created.json"
@@ -309,7 +311,7 @@ def test_next_run_removes_the_website_after_a_kill_before_each_request(
     assert unknown == 0 if domain is None else unknown <= 5
 
 
-def test_sweeper_removes_only_websites_with_the_exact_form(analytics_sandbox: Zoo) -> None:
+def test_sweeper_removes_only_websites_with_the_exact_form(analytics_sandbox: FakeService) -> None:
     others = [
         analytics_sandbox.add_website(domain)
         for domain in (
@@ -330,7 +332,9 @@ def test_sweeper_removes_only_websites_with_the_exact_form(analytics_sandbox: Zo
     assert new_domain() != new_domain()
 
 
-def test_sweeper_keeps_a_recorded_id_that_belongs_to_another_domain(analytics_sandbox: Zoo, tmp_path: Path) -> None:
+def test_sweeper_keeps_a_recorded_id_that_belongs_to_another_domain(
+    analytics_sandbox: FakeService, tmp_path: Path
+) -> None:
     website = analytics_sandbox.add_website("shop.example")
     created = CreatedWebsites(tmp_path / "created.json")
     created.add(Created(analytics_sandbox.url, "old.example", str(website["id"])))
@@ -351,7 +355,7 @@ def test_run_creates_nothing_while_a_leftover_cannot_be_removed() -> None:
         assert len(server.websites) == 1
 
 
-def test_run_removes_the_website_if_the_response_to_the_create_is_lost(analytics_sandbox: Zoo) -> None:
+def test_run_removes_the_website_if_the_response_to_the_create_is_lost(analytics_sandbox: FakeService) -> None:
     analytics_sandbox.fault("create", status=502, commit=True)
     with pytest.raises(AnalyticsError, match="may or may not"):
         verified(settings_of(analytics_sandbox))
@@ -359,7 +363,7 @@ def test_run_removes_the_website_if_the_response_to_the_create_is_lost(analytics
 
 
 @pytest.mark.parametrize("operation", ["update", "show", "list", "delete"])
-def test_run_removes_the_website_after_an_error(operation: Operation, analytics_sandbox: Zoo) -> None:
+def test_run_removes_the_website_after_an_error(operation: Operation, analytics_sandbox: FakeService) -> None:
     skipped = {"update": 3, "show": 5, "list": 8, "delete": 0}[operation]
     analytics_sandbox.fault(operation, skip=skipped, status=500, times=2)
     run = verified(settings_of(analytics_sandbox, max_retries=0))
@@ -374,7 +378,7 @@ def test_run_removes_the_website_after_an_error(operation: Operation, analytics_
 
 @pytest.fixture
 def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], analytics_sandbox: Zoo, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], analytics_sandbox: FakeService, tmp_path: Path
 ) -> Run:
     """Run the command: ``status, out, err = command("--yes", "--json")``."""
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
@@ -387,7 +391,7 @@ def command(
     return run
 
 
-def test_command_prints_the_table_and_the_extra_to_set(analytics_sandbox: Zoo, command: Run) -> None:
+def test_command_prints_the_table_and_the_extra_to_set(analytics_sandbox: FakeService, command: Run) -> None:
     analytics_sandbox.configure(preset="boolean-rule")
     status, out, err = command("--yes")
     assert (status, json.loads(out.splitlines()[-1])) == (2, {"boolean_format": "1/0"})
@@ -399,7 +403,7 @@ def test_command_prints_the_table_and_the_extra_to_set(analytics_sandbox: Zoo, c
 
 
 @pytest.mark.repository
-def test_rows_of_the_documents_are_in_the_report(analytics_sandbox: Zoo, command: Run) -> None:
+def test_rows_of_the_documents_are_in_the_report(analytics_sandbox: FakeService, command: Run) -> None:
     document = (Path(__file__).parents[3] / "docs" / "connection.md").read_text(encoding="utf-8")
     rows_of_document = document.partition("rows of the report")[2].partition("```text\n")[2].partition("```")[0]
     analytics_sandbox.configure(preset="boolean-rule")
@@ -417,7 +421,9 @@ def test_make_target_of_the_documents_exists() -> None:
     assert re.search(rf"^{target}:", (root / "Makefile").read_text(), re.MULTILINE)
 
 
-def test_json_report_has_every_statement_and_neither_host_nor_domain(analytics_sandbox: Zoo, command: Run) -> None:
+def test_json_report_has_every_statement_and_neither_host_nor_domain(
+    analytics_sandbox: FakeService, command: Run
+) -> None:
     analytics_sandbox.add_website("secret-shop.example")
     status, out, _ = command("--yes", "--json")
     found = json.loads(out)
@@ -430,7 +436,12 @@ def test_json_report_has_every_statement_and_neither_host_nor_domain(analytics_s
 
 @pytest.mark.parametrize(("answer", "status"), [("yes\n", 0), ("y\n", 1), ("\n", 1), ("", 1)])
 def test_command_sends_nothing_without_a_confirmation(
-    answer: str, status: int, analytics_sandbox: Zoo, command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    answer: str,
+    status: int,
+    analytics_sandbox: FakeService,
+    command: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     answers = tmp_path / "answers"
     answers.write_text(answer)
@@ -442,7 +453,9 @@ def test_command_sends_nothing_without_a_confirmation(
     assert bool(analytics_sandbox.requests) == (status == 0)
 
 
-def test_command_uses_a_given_domain_that_no_website_has(analytics_sandbox: Zoo, command: Run, tmp_path: Path) -> None:
+def test_command_uses_a_given_domain_that_no_website_has(
+    analytics_sandbox: FakeService, command: Run, tmp_path: Path
+) -> None:
     status, _, _ = command("--yes", "--domain", "disposable.example")
     assert status == 0
     [create] = [request for request in analytics_sandbox.requests if request.method == "POST"]
@@ -459,7 +472,9 @@ def test_command_uses_a_given_domain_that_no_website_has(analytics_sandbox: Zoo,
         assert command("--yes", "--domain", bad)[0] == 1
 
 
-def test_command_names_the_option_if_the_service_rejects_the_domain(analytics_sandbox: Zoo, command: Run) -> None:
+def test_command_names_the_option_if_the_service_rejects_the_domain(
+    analytics_sandbox: FakeService, command: Run
+) -> None:
     body = {"message": "The domain is invalid.", "errors": {"domain": ["The domain is invalid."]}}
     analytics_sandbox.fault("create", status=422, body=body)
     status, _, err = command("--yes")
@@ -467,7 +482,7 @@ def test_command_names_the_option_if_the_service_rejects_the_domain(analytics_sa
     assert "status 422 about domain. Give another one with --domain." in err
 
 
-def test_command_reports_a_website_that_it_cannot_remove(analytics_sandbox: Zoo, command: Run) -> None:
+def test_command_reports_a_website_that_it_cannot_remove(analytics_sandbox: FakeService, command: Run) -> None:
     analytics_sandbox.configure(deletes="keep")
     status, out, err = command("--yes")
     assert status == 1
@@ -475,7 +490,7 @@ def test_command_reports_a_website_that_it_cannot_remove(analytics_sandbox: Zoo,
         assert "may still exist, because it cannot be deleted" in text
 
 
-def test_command_removes_the_website_after_a_termination_signal(analytics_sandbox: Zoo, command: Run) -> None:
+def test_command_removes_the_website_after_a_termination_signal(analytics_sandbox: FakeService, command: Run) -> None:
     def terminate(request: RecordedRequest) -> None:
         if request.method == "PATCH":
             analytics_sandbox.meanwhile(lambda _: None)
@@ -489,7 +504,7 @@ def test_command_removes_the_website_after_a_termination_signal(analytics_sandbo
 
 @pytest.mark.parametrize("content", ["{", "[1]", '{"a": 1}'])
 def test_command_rejects_a_damaged_record_of_created_websites(
-    content: str, analytics_sandbox: Zoo, command: Run, tmp_path: Path
+    content: str, analytics_sandbox: FakeService, command: Run, tmp_path: Path
 ) -> None:
     path = tmp_path / "analytics_acceptance.json"
     path.write_text(content)

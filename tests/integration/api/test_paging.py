@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 from distortion import Distortion
+from fake_services import FakeService
 from hypothesis import given
 from hypothesis import strategies as st
 from raw_server import Reply, Request, answer_read, http, list_body, rows
 from wire_client import Time, error_of, served, waiting_client_of
-from zoo import Zoo
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import Page
@@ -50,7 +50,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("websites", [0, 1, 100, 101, 250])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_list_is_read_whole(client: AnalyticsClient, analytics_sandbox: Zoo, shape: str, websites: int) -> None:
+def test_a_list_is_read_whole(
+    client: AnalyticsClient, analytics_sandbox: FakeService, shape: str, websites: int
+) -> None:
     analytics_sandbox.seed(websites)
     analytics_sandbox.configure(strict_parameters=False, **SHAPES[shape])
     queries: tuple[dict[str, Any], ...] = ({}, {"sort": "asc"}, {"sort_by": "domain", "sort": "asc"})
@@ -73,7 +75,7 @@ ADDRESSES = {
 @pytest.mark.parametrize("name", ["page", "p"])
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_a_list_of_several_pages_is_complete(
-    analytics_sandbox: Zoo, kind: str, name: str, metadata: str, address: str
+    analytics_sandbox: FakeService, kind: str, name: str, metadata: str, address: str
 ) -> None:
     """Laravel's three paginators, as they are and as resource collections."""
     analytics_sandbox.seed(250)
@@ -99,7 +101,7 @@ def test_a_list_of_several_pages_is_complete(
 @pytest.mark.parametrize("preset", ["length", "simple", "cursor"])
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_list_is_read_once_while_colleagues_create_websites(
-    client: AnalyticsClient, analytics_sandbox: Zoo, preset: str, every: int, order: dict[str, Any]
+    client: AnalyticsClient, analytics_sandbox: FakeService, preset: str, every: int, order: dict[str, Any]
 ) -> None:
     analytics_sandbox.seed(250)
     analytics_sandbox.configure(preset=preset)
@@ -116,7 +118,7 @@ def test_a_list_is_read_once_while_colleagues_create_websites(
     assert set(range(1, 251)) <= set(ids)
 
 
-def test_many_websites_are_created_at_the_same_time(client_with: ClientWith, analytics_sandbox: Zoo) -> None:
+def test_many_websites_are_created_at_the_same_time(client_with: ClientWith, analytics_sandbox: FakeService) -> None:
     analytics_sandbox.seed(1000)
     domains = [f"new-{number}.example" for number in range(24)]
     ready = threading.Barrier(len(domains))
@@ -151,7 +153,7 @@ def test_a_total_that_is_cached_for_two_seconds_does_not_use_up_all_readings(
 
 
 @pytest.mark.parametrize("name", ["items", "data.items", "result.websites"])
-def test_the_list_key_is_a_setting(client_with: ClientWith, analytics_sandbox: Zoo, name: str) -> None:
+def test_the_list_key_is_a_setting(client_with: ClientWith, analytics_sandbox: FakeService, name: str) -> None:
     analytics_sandbox.seed(120)
     analytics_sandbox.configure(list_key=name)
     assert len(client_with(list_key=name).list_websites()) == 120
@@ -161,7 +163,7 @@ def test_the_list_key_is_a_setting(client_with: ClientWith, analytics_sandbox: Z
 
 @pytest.mark.parametrize("websites", [101, 201, 301])
 def test_a_page_that_vanishes_while_the_list_is_read_is_a_list_that_moved(
-    client: AnalyticsClient, analytics_sandbox: Zoo, websites: int
+    client: AnalyticsClient, analytics_sandbox: FakeService, websites: int
 ) -> None:
     analytics_sandbox.seed(websites)
     analytics_sandbox.configure(behind_last="not found")
@@ -227,7 +229,10 @@ def test_a_cursor_that_comes_again_ends_the_reading() -> None:
 
 
 def test_a_long_list_tells_its_progress(
-    client: AnalyticsClient, analytics_sandbox: Zoo, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    client: AnalyticsClient,
+    analytics_sandbox: FakeService,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("airflow_provider_analytics.api.listing.PROGRESS_SECONDS", 0)
     caplog.set_level("INFO")

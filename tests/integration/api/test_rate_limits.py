@@ -13,9 +13,9 @@ from functools import partial
 from urllib.parse import parse_qsl
 
 import pytest
+from fake_services import FakeService
 from raw_server import RawServer, Request, answer_read, http
 from wire_client import WEBSITE, Time, do, served, waiting_client_of
-from zoo import Zoo
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.rate_limiter import MAX_INTERVAL, MIN_INTERVAL, REPORT_SECONDS
@@ -322,7 +322,9 @@ def test_request_that_is_always_refused_fails_although_others_are_accepted() -> 
 
 
 @pytest.mark.parametrize("body", ["<html><center><h1>503</h1></center><hr><center>nginx</center></html>", "<p>Down"])
-def test_status_503_is_a_rate_limit_only_after_requests_that_succeeded(analytics_sandbox: Zoo, body: str) -> None:
+def test_status_503_is_a_rate_limit_only_after_requests_that_succeeded(
+    analytics_sandbox: FakeService, body: str
+) -> None:
     settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key, max_retries=0)
     with AnalyticsClient(settings) as client:
         analytics_sandbox.fault("list", status=503, body=body, times=2)

@@ -20,8 +20,8 @@ from airflow_versions import (
     register,
 )
 from dag_runs import RunDag
+from fake_services import FakeService
 from mail import Inbox, mail_server
-from zoo import Zoo
 
 from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
@@ -162,7 +162,7 @@ def test_staging_comes_before_production(
     file = tmp_path / "websites.yaml"
     file.write_text("websites:\n  www.example.com:\n    privacy: private\n")
     [promote] = [block for block in blocks("websites_as_code", "python") if "promote_websites" in block]
-    with Zoo() as staging, Zoo() as production:
+    with FakeService() as staging, FakeService() as production:
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_STAGING", staging.connection_json())
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_PRODUCTION", production.connection_json())
         places = {"/opt/airflow/dags/websites.yaml": str(file)}

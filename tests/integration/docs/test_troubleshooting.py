@@ -35,7 +35,7 @@ TEXT = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 ENTRIES = dict(re.findall(r"^### .+\n\n\*\*Message:\*\* `(.+?)`((?:(?!##).*\n)+)", TEXT, re.MULTILINE))
 
 
-class World:
+class Scenario:
     """What a case may use, and what several of them do."""
 
     def __init__(self, sandbox: SandboxServer, connect: Any, execute: Any, folder: Path, patch: Any) -> None:
@@ -120,99 +120,99 @@ class World:
         self.execute(PlanWebsitesOperator, config_path=str(path))
 
 
-def no_nullable(world: World) -> None:
-    element = world.sandbox.add_website("shop.example", exclude_ips="192.0.2.1")
+def no_nullable(scenario: Scenario) -> None:
+    element = scenario.sandbox.add_website("shop.example", exclude_ips="192.0.2.1")
     message = "The exclude ips field must be a string."
-    world.sandbox.fault("update", status=422, body={"message": message, "errors": {"exclude_ips": [message]}})
-    world.execute(UpdateWebsiteOperator, website_id=element["id"], exclude_ips=[])
+    scenario.sandbox.fault("update", status=422, body={"message": message, "errors": {"exclude_ips": [message]}})
+    scenario.execute(UpdateWebsiteOperator, website_id=element["id"], exclude_ips=[])
 
 
-def not_taken(world: World) -> None:
-    world.sandbox.add_website("shop.example", privacy=0)
-    world.sandbox.configure(ignored_fields=["privacy"])
-    world.execute(UpdateWebsiteOperator, domain="shop.example", privacy="private")
+def not_taken(scenario: Scenario) -> None:
+    scenario.sandbox.add_website("shop.example", privacy=0)
+    scenario.sandbox.configure(ignored_fields=["privacy"])
+    scenario.execute(UpdateWebsiteOperator, domain="shop.example", privacy="private")
 
 
-def unknown_key(world: World) -> None:
-    world.sandbox.configure(list_key="result.items")
-    world.execute(ListWebsitesOperator)
+def unknown_key(scenario: Scenario) -> None:
+    scenario.sandbox.configure(list_key="result.items")
+    scenario.execute(ListWebsitesOperator)
 
 
-def twice(world: World) -> None:
+def twice(scenario: Scenario) -> None:
     for _ in range(2):
-        world.sandbox.add_website("shop.example")
+        scenario.sandbox.add_website("shop.example")
     with AnalyticsHook() as hook:
         hook.find_website("shop.example")
 
 
-def no_folder(world: World) -> None:
-    (world.folder / "file").write_text("in the way")
-    world.snapshots({"base_path": str(world.folder / "file")})
+def no_folder(scenario: Scenario) -> None:
+    (scenario.folder / "file").write_text("in the way")
+    scenario.snapshots({"base_path": str(scenario.folder / "file")})
 
 
-def foreign_table(world: World) -> None:
-    (world.folder / "websites" / "dt=2026-01-01").mkdir(parents=True)
-    world.execute(PruneSnapshotsOperator, base_path=str(world.folder), keep_days=1)
+def foreign_table(scenario: Scenario) -> None:
+    (scenario.folder / "websites" / "dt=2026-01-01").mkdir(parents=True)
+    scenario.execute(PruneSnapshotsOperator, base_path=str(scenario.folder), keep_days=1)
 
 
-def named_like_the_key(world: World) -> None:
-    world.sandbox.add_website(f"{world.sandbox.api_key}.example")
-    world.execute(ListWebsitesOperator)
+def named_like_the_key(scenario: Scenario) -> None:
+    scenario.sandbox.add_website(f"{scenario.sandbox.api_key}.example")
+    scenario.execute(ListWebsitesOperator)
 
 
-def list_cut(world: World) -> None:
+def list_cut(scenario: Scenario) -> None:
     for number in range(5):
-        world.sandbox.add_website(f"{number}.example", exclude_ips="192.0.2.1\n192.0.2.2\n192.0.2.3")
-    world.sync(["192.0.2.1"], mode="replace")
+        scenario.sandbox.add_website(f"{number}.example", exclude_ips="192.0.2.1\n192.0.2.2\n192.0.2.3")
+    scenario.sync(["192.0.2.1"], mode="replace")
 
 
-def managed_list_cut(world: World) -> None:
+def managed_list_cut(scenario: Scenario) -> None:
     for number in (20, 4):
-        world.managed(*(f"192.0.2.{item}" for item in range(number)))
+        scenario.managed(*(f"192.0.2.{item}" for item in range(number)))
 
 
-def typed_again(world: World) -> None:
-    world.managed("192.0.2.1", "192.0.2.2")
-    world.managed("192.0.2.1")
-    world.sandbox.change_website(world.sandbox.websites()[0]["id"], exclude_ips="192.0.2.1\n192.0.2.2")
-    world.managed("192.0.2.1")
+def typed_again(scenario: Scenario) -> None:
+    scenario.managed("192.0.2.1", "192.0.2.2")
+    scenario.managed("192.0.2.1")
+    scenario.sandbox.change_website(scenario.sandbox.websites()[0]["id"], exclude_ips="192.0.2.1\n192.0.2.2")
+    scenario.managed("192.0.2.1")
 
 
-def full_disk(world: World) -> None:
+def full_disk(scenario: Scenario) -> None:
     with Path("/dev/full").open("wb") as device:
-        world.patch.setattr("airflow_provider_analytics.operators.audit.open_own", lambda *_: device)
-        world.managed("192.0.2.1", mode="merge")
+        scenario.patch.setattr("airflow_provider_analytics.operators.audit.open_own", lambda *_: device)
+        scenario.managed("192.0.2.1", mode="merge")
 
 
-def without_credentials(world: World) -> None:
+def without_credentials(scenario: Scenario) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise RuntimeError("Unable to locate credentials")
 
-    world.managed("192.0.2.1")
-    world.patch.setattr(LocalFileSystem, "ls", refuse)
-    world.managed("192.0.2.1")
+    scenario.managed("192.0.2.1")
+    scenario.patch.setattr(LocalFileSystem, "ls", refuse)
+    scenario.managed("192.0.2.1")
 
 
-def file_in_the_way(world: World) -> None:
-    (world.folder / "file").write_text("")
-    world.managed("192.0.2.1", state_path=str(world.folder / "file"))
+def file_in_the_way(scenario: Scenario) -> None:
+    (scenario.folder / "file").write_text("")
+    scenario.managed("192.0.2.1", state_path=str(scenario.folder / "file"))
 
 
-def misspelt_selector(world: World) -> None:
-    world.sandbox.seed(3)
-    world.sync(["192.0.2.1"], websites=["shpo.example"])
+def misspelt_selector(scenario: Scenario) -> None:
+    scenario.sandbox.seed(3)
+    scenario.sync(["192.0.2.1"], websites=["shpo.example"])
 
 
-def more_than_approved(world: World) -> None:
-    state = str(world.folder)
-    digest = world.plan({"websites": SHOP}, state_path=state)["digest"]
+def more_than_approved(scenario: Scenario) -> None:
+    state = str(scenario.folder)
+    digest = scenario.plan({"websites": SHOP}, state_path=state)["digest"]
     blog = {"blog.example": {"privacy": "private"}}
-    world.apply({"websites": {**SHOP, **blog}}, state_path=state, approved_digest=digest)
+    scenario.apply({"websites": {**SHOP, **blog}}, state_path=state, approved_digest=digest)
 
 
-def file_cut(world: World) -> None:
-    world.sandbox.seed(20)
-    world.apply({"websites": {world.sandbox.websites()[0]["domain"]: {"privacy": "private"}}}, prune=True)
+def file_cut(scenario: Scenario) -> None:
+    scenario.sandbox.seed(20)
+    scenario.apply({"websites": {scenario.sandbox.websites()[0]["domain"]: {"privacy": "private"}}}, prune=True)
 
 
 SHOP = {"shop.example": {"privacy": "private"}}
@@ -241,59 +241,63 @@ FAULTS: dict[str, dict[str, Any]] = {
     "The service redirects": {"status": 302, "headers": {"Location": "https://x.example/"}},
 }
 #: Heading to what makes its error or its warning.
-CASES: dict[str, Callable[[World], Any]] = {
-    **{text: partial(World.account, **changes) for text, changes in CONNECTIONS.items()},
+CASES: dict[str, Callable[[Scenario], Any]] = {
+    **{text: partial(Scenario.account, **changes) for text, changes in CONNECTIONS.items()},
     **{
-        text: partial(World.fault, operation="any", operator=GetAccountOperator, arguments={}, **fault)
+        text: partial(Scenario.fault, operation="any", operator=GetAccountOperator, arguments={}, **fault)
         for text, fault in FAULTS.items()
     },
-    "isn't defined": lambda world: world.execute(GetAccountOperator, analytics_conn_id="nobody_made_this"),
-    "is set, and is neither JSON nor a URI": lambda world: world.variable("{'conn_type': 'analytics'}"),
-    "The list may be incomplete": lambda world: world.fault(
+    "isn't defined": lambda scenario: scenario.execute(GetAccountOperator, analytics_conn_id="nobody_made_this"),
+    "is set, and is neither JSON nor a URI": lambda scenario: scenario.variable("{'conn_type': 'analytics'}"),
+    "The list may be incomplete": lambda scenario: scenario.fault(
         "any", ListWebsitesOperator, {}, options={"total_offset": 3}
     ),
-    "may or may not have been created": lambda world: world.fault(
+    "may or may not have been created": lambda scenario: scenario.fault(
         "create", CreateWebsiteOperator, {"domain": "new.example"}, drop=True
     ),
-    "Not found (404": lambda world: world.execute(GetWebsiteOperator, website_id=7),
+    "Not found (404": lambda scenario: scenario.execute(GetWebsiteOperator, website_id=7),
     "The service rejected": no_nullable,
-    "did not respond within": lambda world: world.raw(Reply(then="hang"), timeout=0.05),
-    "more than 2,000,000 values": lambda world: world.raw(
+    "did not respond within": lambda scenario: scenario.raw(Reply(then="hang"), timeout=0.05),
+    "more than 2,000,000 values": lambda scenario: scenario.raw(
         http(200, b"[" + b"{}," * 1_000_001 + b"{}]"), ListWebsitesOperator
     ),
-    "is not trusted": lambda world: world.certificate("127.0.0.1", is_known=False),
-    "has expired": lambda world: world.certificate("127.0.0.1", expired=True),
-    "is for another host": lambda world: world.certificate("stats.example.com"),
-    "does not speak https on this port": lambda world: world.account(host=world.sandbox.url.replace("http:", "https:")),
+    "is not trusted": lambda scenario: scenario.certificate("127.0.0.1", is_known=False),
+    "has expired": lambda scenario: scenario.certificate("127.0.0.1", expired=True),
+    "is for another host": lambda scenario: scenario.certificate("stats.example.com"),
+    "does not speak https on this port": lambda scenario: scenario.account(
+        host=scenario.sandbox.url.replace("http:", "https:")
+    ),
     "is not as expected after the write": not_taken,
     "The response contains no list of websites, or more than one": unknown_key,
-    "websites failed": lambda world: world.refused(3),
-    "Sent, but not in effect": lambda world: world.unchanged(1),
-    "accepted the changes of two websites but did not store": lambda world: world.unchanged(3),
+    "websites failed": lambda scenario: scenario.refused(3),
+    "Sent, but not in effect": lambda scenario: scenario.unchanged(1),
+    "accepted the changes of two websites but did not store": lambda scenario: scenario.unchanged(3),
     "websites have the domain": twice,
-    "more than max_loss_fraction": lambda world: world.nights(20, 5),
-    "The list has 0 websites": lambda world: world.nights(20, 0),
-    "is of another list": lambda world: world.snapshots({}, {"favorite": True}),
-    "is over and has its snapshot": lambda world: world.snapshots(
+    "more than max_loss_fraction": lambda scenario: scenario.nights(20, 5),
+    "The list has 0 websites": lambda scenario: scenario.nights(20, 0),
+    "is of another list": lambda scenario: scenario.snapshots({}, {"favorite": True}),
+    "is over and has its snapshot": lambda scenario: scenario.snapshots(
         {"partition_date": "2026-01-02", "on_late": "publish"}, {"partition_date": "2026-01-02"}
     ),
-    "Airflow has no file system for": lambda world: world.snapshot(base_path="gs://my-bucket/analytics"),
+    "Airflow has no file system for": lambda scenario: scenario.snapshot(base_path="gs://my-bucket/analytics"),
     "cannot write the snapshot to": no_folder,
     "has no manifest of any of them": foreign_table,
     "shows a secret in an id or in a domain": named_like_the_key,
     "entries would be lost": list_cut,
-    "is empty. Check the Variable, file, or task": lambda world: world.sync(""),
-    "unusable entries": lambda world: world.sync("vpn.example.com"),
+    "is empty. Check the Variable, file, or task": lambda scenario: scenario.sync(""),
+    "unusable entries": lambda scenario: scenario.sync("vpn.example.com"),
     "Removed, because it left the list earlier": typed_again,
-    "was last run by task": lambda world: world.table(
+    "was last run by task": lambda scenario: scenario.table(
         lambda text: re.sub(r'("task": )"task"', r'\1"another"', text).replace("2026-01-02", "2026-01-01")
     ),
     "The storage cannot write": full_disk,
     "entries left the list": managed_list_cut,
-    "The table belongs to another": lambda world: world.table(lambda text: text.replace("http://", "https://")),
-    "This is not the table of a list": lambda world: world.table(lambda text: text[: len(text) // 2]),
-    "have the same list": lambda world: world.table(lambda text: text.replace('"task": "task"', '"task": "another"')),
-    "A later run of the list": lambda world: world.table(
+    "The table belongs to another": lambda scenario: scenario.table(lambda text: text.replace("http://", "https://")),
+    "This is not the table of a list": lambda scenario: scenario.table(lambda text: text[: len(text) // 2]),
+    "have the same list": lambda scenario: scenario.table(
+        lambda text: text.replace('"task": "task"', '"task": "another"')
+    ),
+    "A later run of the list": lambda scenario: scenario.table(
         lambda text: (
             re.sub('"began": "....', '"began": "9999', text)
             .replace("manual__2026", "manual__9999")
@@ -301,28 +305,32 @@ CASES: dict[str, Callable[[World], Any]] = {
         )
     ),
     "No website matches": misspelt_selector,
-    "is not known; did you mean": lambda world: world.plan({"websites": {"shop.example": {"privcy": "private"}}}),
-    "invalid YAML": lambda world: world.file("websites: {"),
-    "there is no such file": lambda world: world.execute(PlanWebsitesOperator, config_path="/no/such/websites.yaml"),
-    "The plan is not the approved one: its digest is": lambda world: world.apply(
+    "is not known; did you mean": lambda scenario: scenario.plan({"websites": {"shop.example": {"privcy": "private"}}}),
+    "invalid YAML": lambda scenario: scenario.file("websites: {"),
+    "there is no such file": lambda scenario: scenario.execute(
+        PlanWebsitesOperator, config_path="/no/such/websites.yaml"
+    ),
+    "The plan is not the approved one: its digest is": lambda scenario: scenario.apply(
         {"websites": SHOP}, approved_digest="a" * 64
     ),
     "Planned now, but not approved": more_than_approved,
-    "The response has no digest of a plan": lambda world: world.apply({"websites": SHOP}, approved_digest=NO_DIGEST),
+    "The response has no digest of a plan": lambda scenario: scenario.apply(
+        {"websites": SHOP}, approved_digest=NO_DIGEST
+    ),
     "websites would be deleted": file_cut,
 }
 #: Other words of an error or a warning to the heading of the entry that has them, and to what makes them.
-WORDS: dict[str, tuple[str, Callable[[World], Any]]] = {
+WORDS: dict[str, tuple[str, Callable[[Scenario], Any]]] = {
     "verify=": ("is not allowed; allowed", CASES["is not allowed; allowed"]),
     "There is no connection": ("isn't defined", lambda _: main(["probe", "--conn-id", "nobody_made_this"])),
-    "type ''": ("The connection is of type", lambda world: world.variable("analytics_default")),
-    "1 website failed": ("websites failed", lambda world: world.refused(1)),
+    "type ''": ("The connection is of type", lambda scenario: scenario.variable("analytics_default")),
+    "1 website failed": ("websites failed", lambda scenario: scenario.refused(1)),
     "by the check 'total'": ("The list may be incomplete", CASES["The list may be incomplete"]),
     "is not an IP address": ("unusable entries", CASES["unusable entries"]),
     "Not in the audit trail": ("The storage cannot write", full_disk),
     "The storage cannot read": ("The storage cannot write", without_credentials),
     "cannot be written": ("The storage cannot write", file_in_the_way),
-    "is empty": ("invalid YAML", lambda world: world.file("")),
+    "is empty": ("invalid YAML", lambda scenario: scenario.file("")),
     "must be a string": ("The service rejected", no_nullable),
 }
 
@@ -350,7 +358,7 @@ def test_each_check_of_a_list_has_its_advice() -> None:
 def test_the_error_says_what_its_entry_says(
     words: str,
     heading: str,
-    provoke: Callable[[World], Any],
+    provoke: Callable[[Scenario], Any],
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
     execute: Callable[..., Any],
@@ -360,7 +368,7 @@ def test_the_error_says_what_its_entry_says(
 ) -> None:
     assert words in f"{heading}\n{ENTRIES[heading]}"
     try:
-        provoke(World(analytics_sandbox, connect, execute, tmp_path, monkeypatch))
+        provoke(Scenario(analytics_sandbox, connect, execute, tmp_path, monkeypatch))
     except Exception as error:
         text = str(error)
     else:  # a warning

@@ -177,11 +177,11 @@ def variables(head: str, commit: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("host", ["github", "gitlab"])
-@pytest.mark.parametrize("world", ["stays", "changes"])
+@pytest.mark.parametrize("scenario", ["stays", "changes"])
 @pytest.mark.chosen(1)
 def test_what_was_reviewed_is_applied_and_no_code_of_the_checkout_runs(
     host: str,
-    world: str,
+    scenario: str,
     repository: Repository,
     blocks: Callable[[str, str], list[str]],
     applied: Callable[[Repository], DagOutcome],
@@ -203,11 +203,11 @@ def test_what_was_reviewed_is_applied_and_no_code_of_the_checkout_runs(
         assert started.returncode == 0, started.stderr
     assert not (repository.state / "stolen").exists()
     assert not (repository.state / "overwritten").exists()
-    if world == "changes":
+    if scenario == "changes":
         analytics_sandbox.add_website("www.client-b.example", privacy="public")
     before = analytics_sandbox.websites()
     outcome = applied(repository)
-    if world == "changes":
+    if scenario == "changes":
         assert outcome.tasks["apply"].state == "failed"
         assert analytics_sandbox.websites() == before
     else:

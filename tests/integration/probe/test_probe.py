@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_services import FakeService
 from operations import update
-from zoo import Zoo
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
@@ -38,7 +38,7 @@ def marks(probe: Probe) -> dict[str, str]:
     return {finding.name: finding.mark for finding in probe.findings if finding.mark not in ("ok", "?")}
 
 
-def settings_of(sandbox: Zoo) -> Settings:
+def settings_of(sandbox: FakeService) -> Settings:
     return Settings(base_url=sandbox.url, api_key=sandbox.api_key)
 
 
@@ -51,7 +51,7 @@ NO_FILTER = {"favorite": "note"}
 OTHER_LISTS = {"entries": "note"}
 NOTHING_COMPLETE = {**NO_PAGES, **NO_SEARCH, **NO_FILTER}
 
-#: Options of the zoo, the marks of what is not as expected, and the extras to set; for 253 websites.
+#: Options of the fake services, the marks of what is not as expected, and the extras to set; for 253 websites.
 CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
     ({}, {}, {}),
     # Fields that are left out if they are empty.
@@ -112,7 +112,7 @@ CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
 
 @pytest.mark.parametrize(("options", "expected", "extras"), CASES, ids=[str(case[0]) for case in CASES])
 def test_nothing_wrong_is_said(
-    options: dict[str, Any], expected: dict[str, str], extras: Mapping[str, str], analytics_sandbox: Zoo
+    options: dict[str, Any], expected: dict[str, str], extras: Mapping[str, str], analytics_sandbox: FakeService
 ) -> None:
     populate(analytics_sandbox, 253, **options)
     probe = probed(settings_of(analytics_sandbox))
@@ -123,7 +123,7 @@ def test_nothing_wrong_is_said(
     assert is_read(analytics_sandbox, probe) == (expected.get("list") != "FAILS")
 
 
-def populate(sandbox: Zoo, count: int, **options: Any) -> None:
+def populate(sandbox: FakeService, count: int, **options: Any) -> None:
     """Add websites; as the newest one, a favorite with lists, whose domain is stored by the options."""
     sandbox.configure(**options)
     sandbox.seed(max(0, count - 2))
@@ -137,7 +137,7 @@ def populate(sandbox: Zoo, count: int, **options: Any) -> None:
     sandbox.clear_requests()
 
 
-def is_read(sandbox: Zoo, probe: Probe) -> bool:
+def is_read(sandbox: FakeService, probe: Probe) -> bool:
     """Return whether a task reads the list, with the extras that are to be set."""
     with AnalyticsClient(replace(settings_of(sandbox), **probe.extras)) as client:
         try:
@@ -155,7 +155,7 @@ def is_read(sandbox: Zoo, probe: Probe) -> bool:
     ids=str,
 )
 def test_no_number_of_websites_leads_to_a_wrong_answer(
-    count: int, options: dict[str, Any], fails_with_pages: bool, analytics_sandbox: Zoo
+    count: int, options: dict[str, Any], fails_with_pages: bool, analytics_sandbox: FakeService
 ) -> None:
     """A list with few websites is read in small pages: it works tonight, and may fail with more than 100."""
     populate(analytics_sandbox, count, **options)
@@ -166,7 +166,7 @@ def test_no_number_of_websites_leads_to_a_wrong_answer(
     assert is_read(analytics_sandbox, probe) == (found.get("list") != "FAILS")
 
 
-def test_a_long_list_is_read_as_far_as_the_requests_allow(analytics_sandbox: Zoo) -> None:
+def test_a_long_list_is_read_as_far_as_the_requests_allow(analytics_sandbox: FakeService) -> None:
     populate(analytics_sandbox, 300, page_size_limit=5)
     probe = probed(settings_of(analytics_sandbox))
     assert marks(probe) == {"list": "note", "per_page": "note"}
@@ -181,7 +181,7 @@ def test_a_long_list_is_read_as_far_as_the_requests_allow(analytics_sandbox: Zoo
     )
 
 
-def test_wrong_extras_are_corrected(analytics_sandbox: Zoo) -> None:
+def test_wrong_extras_are_corrected(analytics_sandbox: FakeService) -> None:
     populate(analytics_sandbox, 150, links="absent")
     wrong: list[dict[str, Any]] = [{"page_parameter": "seite"}, {"boolean_format": "1/0", "list_key": "rows"}]
     for own in wrong:
@@ -191,7 +191,7 @@ def test_wrong_extras_are_corrected(analytics_sandbox: Zoo) -> None:
 
 
 @pytest.mark.parametrize("changes", [{3}, {3, 5}, {3, 9}], ids=str)
-def test_a_list_that_changes_needs_no_extra(changes: set[int], analytics_sandbox: Zoo) -> None:
+def test_a_list_that_changes_needs_no_extra(changes: set[int], analytics_sandbox: FakeService) -> None:
     """Numbers of list requests before which a website is deleted: each time, the list cannot be proven complete."""
     populate(analytics_sandbox, 150)
     asked = itertools.count(1)
@@ -205,7 +205,7 @@ def test_a_list_that_changes_needs_no_extra(changes: set[int], analytics_sandbox
     assert (marks(probe), probe.extras) == ({}, {})
 
 
-def test_a_list_that_breaks_down_fails(analytics_sandbox: Zoo) -> None:
+def test_a_list_that_breaks_down_fails(analytics_sandbox: FakeService) -> None:
     populate(analytics_sandbox, 150)
     analytics_sandbox.fault("list", skip=2, status=500, times=None)
     probe = probed(replace(settings_of(analytics_sandbox), max_retries=0))
@@ -213,7 +213,7 @@ def test_a_list_that_breaks_down_fails(analytics_sandbox: Zoo) -> None:
     assert probe_report.status(probe) == probe_report.FAILED
 
 
-def test_a_service_that_hangs_is_given_up_after_the_time_of_all_requests(analytics_sandbox: Zoo) -> None:
+def test_a_service_that_hangs_is_given_up_after_the_time_of_all_requests(analytics_sandbox: FakeService) -> None:
     """Nothing but that time ends the request: the service never answers it."""
     populate(analytics_sandbox, 150, **P, links="absent")
     analytics_sandbox.fault("list", target="search=.", delay=600, times=None)
@@ -228,7 +228,7 @@ def test_a_service_that_hangs_is_given_up_after_the_time_of_all_requests(analyti
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], analytics_sandbox: Zoo) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], analytics_sandbox: FakeService) -> Run:
     """Run the command on a service: ``status, out, err = run("--json", url=..., key=...)``."""
 
     def probe(*arguments: str, url: str = "", key: str = "", **extra: Any) -> tuple[int, str, str]:
@@ -240,7 +240,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ana
     return probe
 
 
-def test_the_extras_are_printed_as_they_are_pasted(analytics_sandbox: Zoo, run: Run) -> None:
+def test_the_extras_are_printed_as_they_are_pasted(analytics_sandbox: FakeService, run: Run) -> None:
     analytics_sandbox.seed(120)
     analytics_sandbox.configure(page_parameter="p", links="absent", boolean_rule=True)
     status, out, _ = run()
@@ -256,14 +256,14 @@ def test_the_extras_are_printed_as_they_are_pasted(analytics_sandbox: Zoo, run: 
 
 
 @pytest.mark.repository
-def test_the_report_of_the_documents_is_real(analytics_sandbox: Zoo, run: Run) -> None:
+def test_the_report_of_the_documents_is_real(analytics_sandbox: FakeService, run: Run) -> None:
     analytics_sandbox.seed(253)
     analytics_sandbox.configure(preset="boolean-rule")
     document = Path(__file__).parents[3] / "docs" / "connection.md"
     assert run()[1].partition(" requests.")[2].strip() in document.read_text(encoding="utf-8")
 
 
-def test_json_has_every_check_and_no_host(analytics_sandbox: Zoo, run: Run) -> None:
+def test_json_has_every_check_and_no_host(analytics_sandbox: FakeService, run: Run) -> None:
     analytics_sandbox.seed(12)
     status, out, _ = run("--json")
     found = json.loads(out)
@@ -277,7 +277,9 @@ def test_json_has_every_check_and_no_host(analytics_sandbox: Zoo, run: Run) -> N
     ("wrong_key", "told"),
     [("401", "API key rejected"), ("403", "403"), ("redirect", "/login"), ("page", "or a wrong Base URL")],
 )
-def test_a_wrong_key_fails_and_is_not_shown(wrong_key: str, told: str, analytics_sandbox: Zoo, run: Run) -> None:
+def test_a_wrong_key_fails_and_is_not_shown(
+    wrong_key: str, told: str, analytics_sandbox: FakeService, run: Run
+) -> None:
     analytics_sandbox.configure(wrong_key=wrong_key)
     status, out, err = run(key="wr0ng-key-of-some-length")
     assert (status, out) == (1, "")
@@ -303,7 +305,7 @@ def test_nothing_is_printed_or_logged_that_has_a_value_of_the_service(
     options: dict[str, Any],
     expected: int,
     arguments: tuple[str, ...],
-    analytics_sandbox: Zoo,
+    analytics_sandbox: FakeService,
     run: Run,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

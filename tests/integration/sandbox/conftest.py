@@ -15,7 +15,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 @pytest.fixture(scope="session")
 def _analytics_sandbox_server() -> Iterator[SandboxServer]:
-    """Run the server as users have it, without the options of the zoo."""
+    """Run the server as users have it, without the options of the fake services."""
     with SandboxServer() as server:
         yield server
 

@@ -12,9 +12,9 @@ import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowFailException
 from airflow_versions import allow_execute_in_this_thread
 from dag_runs import RunDag
+from fake_services import FakeService
 from nights import Nights
 from reconciling import Night
-from zoo import Zoo
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
@@ -126,7 +126,7 @@ def test_mapped_dag_run_with_different_entries_fails_in_one_task(run_dag: RunDag
 @pytest.mark.chosen(3)
 @pytest.mark.parametrize("update", [1, 3, 10, 20, 30])
 def test_lists_at_the_same_time_keep_all_entries_behind_a_replica(
-    analytics_sandbox: Zoo, nights: Nights, monkeypatch: pytest.MonkeyPatch, update: int
+    analytics_sandbox: FakeService, nights: Nights, monkeypatch: pytest.MonkeyPatch, update: int
 ) -> None:
     """The second list begins with an update of the first one, and fetches websites that do not show it yet."""
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.25, 0.5, 1.0))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Services that are no plain Laravel application: the sandbox with odd shapes, habits and errors, by option.
 
-:class:`Zoo` is a :class:`SandboxServer` with the options of :class:`ZooOptions` and two more fields of faults.
+:class:`FakeService` is a :class:`SandboxServer` with the options of :class:`FakeServiceOptions`, and two more fields of
+faults.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _OMITTED: dict[str, tuple[Any, ...]] = {"nothing": (), "null": (None,), "empty":
 _DOMAINS = {"with www": "www.{}", "with scheme": "https://{}", "with port": "{}:443", "with slash": "{}/"}
 
 
-class ZooOptions(Options):
+class FakeServiceOptions(Options):
     """What services do otherwise. The defaults are those of the sandbox."""
 
     #: Reject unknown query parameters and form fields instead of ignoring them.
@@ -159,7 +160,7 @@ class ZooOptions(Options):
         return names
 
 
-class ZooFault(Fault):
+class FakeServiceFault(Fault):
     """A fault with two more fields."""
 
     #: Options for these requests.
@@ -170,7 +171,7 @@ class ZooFault(Fault):
     @field_validator("options")
     @classmethod
     def _are_options(cls, options: dict[str, Any]) -> dict[str, Any]:
-        ZooOptions().changed(options)
+        FakeServiceOptions().changed(options)
         return options
 
     @property
@@ -222,7 +223,7 @@ class ZooService(Service):
 
     store_type = ZooStore
     store: ZooStore
-    options: ZooOptions
+    options: FakeServiceOptions
     api_key: str
 
     def clear(self) -> None:
@@ -328,7 +329,7 @@ class ZooService(Service):
     # What it returns
 
     def respond(self, request: RecordedRequest, options: Options) -> Response:
-        assert isinstance(options, ZooOptions)
+        assert isinstance(options, FakeServiceOptions)
         response = super().respond(request, options)
         if not isinstance(response, JSONResponse):
             return response
@@ -513,7 +514,7 @@ Meanwhile = Callable[[RecordedRequest], Fault | Awaitable[Fault | None] | None]
 
 
 class _App(App):
-    fault_type = ZooFault
+    fault_type = FakeServiceFault
     service_type = ZooService
     service: ZooService
 
@@ -532,7 +533,7 @@ class _App(App):
         return fault or await super().next_fault(request)
 
     def process(self, request: RecordedRequest, fault: Fault) -> Response:
-        if not isinstance(fault, ZooFault):
+        if not isinstance(fault, FakeServiceFault):
             return super().process(request, fault)
         if fault.echo:
             text = request.body.decode("latin-1")
@@ -547,17 +548,17 @@ class _App(App):
             self.options = before
 
 
-class Zoo(SandboxServer):
+class FakeService(SandboxServer):
     """A sandbox that can play any of these services."""
 
     _app_type = _App
-    _options_type = ZooOptions
+    _options_type = FakeServiceOptions
     _app: _App
 
     @property
-    def options(self) -> ZooOptions:
+    def options(self) -> FakeServiceOptions:
         """Current options."""
-        assert isinstance(self._app.options, ZooOptions)
+        assert isinstance(self._app.options, FakeServiceOptions)
         return self._app.options
 
     @property

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fake_services import FakeService
 from reconciling import Night
-from zoo import Zoo
 
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile.service_websites import complete_records, read_websites
@@ -16,13 +16,13 @@ FIELDS = ("privacy", "exclude_ips", "favorite")
 
 
 @pytest.fixture
-def hook(analytics_sandbox: Zoo) -> Any:
+def hook(analytics_sandbox: FakeService) -> Any:
     with AnalyticsHook() as made:
         yield made
 
 
 def test_fetched_website_keeps_the_domain_of_the_list_if_it_was_renamed_in_between(
-    analytics_sandbox: Zoo, hook: AnalyticsHook
+    analytics_sandbox: FakeService, hook: AnalyticsHook
 ) -> None:
     """The plan is for the domain in the list, and the change fails because the id belongs to another domain."""
     for domain in ("a.example", "b.example"):
@@ -75,7 +75,11 @@ def test_result_is_verified_although_list_rows_lack_some_fields(night: Night, hi
     ],
 )
 def test_list_is_read_again_only_if_each_row_has_each_field(
-    analytics_sandbox: Zoo, hook: AnalyticsHook, lacking: dict[int, str], fields: tuple[str, ...], reads_the_list: bool
+    analytics_sandbox: FakeService,
+    hook: AnalyticsHook,
+    lacking: dict[int, str],
+    fields: tuple[str, ...],
+    reads_the_list: bool,
 ) -> None:
     for number in range(1, 9):
         analytics_sandbox.add_website(f"{number}.example")
@@ -88,7 +92,7 @@ def test_list_is_read_again_only_if_each_row_has_each_field(
     assert all(name in record for record in read.found.values() for name in fields)
 
 
-def test_newest_website_is_that_with_the_highest_id(analytics_sandbox: Zoo, hook: AnalyticsHook) -> None:
+def test_newest_website_is_that_with_the_highest_id(analytics_sandbox: FakeService, hook: AnalyticsHook) -> None:
     for number in range(1, 12):
         analytics_sandbox.add_website(f"{number}.example")
     assert read_websites(hook.client, None).newest == "11"

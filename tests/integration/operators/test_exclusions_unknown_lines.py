@@ -47,9 +47,9 @@ def test_sync_keeps_a_line_that_is_not_understood(line: str, mode: str, night: N
 
 
 @pytest.mark.parametrize("line", ["a - b", "utm_(source|medium)", "^fbclid$", 'say "x"', "a<b"])
-def test_sync_keeps_a_parameter_that_is_not_understood(line: str, night: Night, execute: Execute) -> None:
+def test_sync_keeps_a_parameter_that_is_not_understood(line: str, night: Night, execute_task: Execute) -> None:
     night.add(2, exclude_params=f"{line}\ngclid")
-    assert execute(SyncExcludedParamsOperator, exclude_params=["fbclid"])["verified"] is True
+    assert execute_task(SyncExcludedParamsOperator, exclude_params=["fbclid"])["verified"] is True
     assert night.lists("exclude_params") == [f"{line}\ngclid\nfbclid"] * 2
 
 
@@ -76,21 +76,21 @@ def test_sync_sends_any_line_as_it_is_and_removes_it_when_it_leaves_the_list(nig
 @pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
 @pytest.mark.parametrize("line", ["192.168.*.*", "10/8"])
 def test_single_website_is_never_sent_a_line_that_is_not_understood(
-    operator: type, line: str, night: Night, execute: Execute
+    operator: type, line: str, night: Night, execute_task: Execute
 ) -> None:
     night.add("a.example")
     with pytest.raises((AirflowFailException, ValueError), match="exclude_ips"):
-        execute(operator, domain="a.example", exclude_ips=[line])
+        execute_task(operator, domain="a.example", exclude_ips=[line])
     assert not night.updated
 
 
 def test_export_keeps_lines_that_are_not_understood_and_plans_to_nothing(
-    night: Night, execute: Execute, tmp_path: Path
+    night: Night, execute_task: Execute, tmp_path: Path
 ) -> None:
     night.add("a.example", exclude_ips="\n".join([*LINES, "192.0.2.7 # Ann", "# the end"]), exclude_params="a - b\nc,d")
     night.add("b.example", exclude_ips="192.0.2.7")
     file = str(tmp_path / "exported.yaml")
-    assert execute(ExportWebsitesOperator, output_path=file)["omitted"] == 0
+    assert execute_task(ExportWebsitesOperator, output_path=file)["omitted"] == 0
     exported = yaml.safe_load(Path(file).read_text())
     assert exported["networks"] == "as_is"
     assert len(exported["websites"]["a.example"]["exclude_ips"]) == len(LINES) + 2
@@ -98,7 +98,7 @@ def test_export_keeps_lines_that_are_not_understood_and_plans_to_nothing(
 
 
 def test_restore_brings_back_lines_that_are_not_understood(
-    night: Night, execute: Execute, tmp_path: Path, analytics_sandbox: Any, run_dag: Callable[..., Any]
+    night: Night, execute_task: Execute, tmp_path: Path, analytics_sandbox: Any, run_dag: Callable[..., Any]
 ) -> None:
     before = "\n".join([*LINES, "192.0.2.7"])
     night.add("a.example", exclude_ips=before)
@@ -106,7 +106,7 @@ def test_restore_brings_back_lines_that_are_not_understood(
     snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path=base, partition_date=None).execute({})
     night.sandbox.change_website(1, exclude_ips="192.0.2.99")
     file = str(tmp_path / "restore.yaml")
-    execute(ExportWebsitesOperator, output_path=file, base_path=base, snapshot_date=snapshot["snapshot_date"])
+    execute_task(ExportWebsitesOperator, output_path=file, base_path=base, snapshot_date=snapshot["snapshot_date"])
     night.apply(config_path=file, override_guards=["entries_lost"])
     assert night.lists() == [before]
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worlds by chance, until the time is over: ``make soak SECONDS=300``.
+"""Play random scenarios until the time is over: ``make soak SECONDS=300``.
 
-The last line says worlds, steps, green and red tasks, and violations. A world in which something happened that must
-never happen is made as small as possible, and printed as it stands in worlds.yaml, which the tests replay. Exit status
-1 with any violation.
+The last line has the number of scenarios, steps, tasks that succeeded and failed, and violations. A scenario with a
+violation is made as small as possible and printed in the format of ``scenarios.yaml``, which the tests replay. The exit
+status is 1 if there is a violation.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if __name__ == "__main__":  # an Airflow home of its own, and a log with errors 
 
 import dialects
 import yaml
-from world import LISTS, World
-from zoo import Zoo
+from fake_services import FakeService
+from scenario import LISTS, Scenario
 
 from airflow_provider_analytics.randomness import RANDOM
 
@@ -84,7 +84,7 @@ Step = dict[str, Any]
 
 
 class Draw:
-    """Draws a world: dialect, websites and steps, as plain values."""
+    """Draws a scenario: dialect, websites and steps, as plain values."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -120,7 +120,7 @@ class Draw:
         return values | {name: "\n".join(self.some(_LINES[name], 0, 4)) or None for name in LISTS if self.maybe(0.7)}
 
     def settings(self, *, update: bool) -> dict[str, Any]:
-        """Return settings to send, in the terms of the world."""
+        """Return settings to send, in the terms of the scenario."""
         names = [name for name in _VALUES if (update or name != "favorite") and self.maybe(0.5)]
         values = {name: self.choice(_VALUES[name][:2]) for name in names}
         values |= {name: sorted(self.some(_ENTRIES[name], 0, 4)) for name in LISTS if self.maybe(0.4)}
@@ -229,7 +229,7 @@ def at_once() -> Iterator[None]:
         "api.listing.WAITS_BETWEEN_READINGS": (0, 0, 0),
         "api.listing.AT_ONCE": 0,
         "api.transport.FIRST_BACKOFF": 0,
-        "reconcile.apply.SETTLE_SECONDS": 0,
+        "reconcile.apply.application.SETTLE_SECONDS": 0,
         "operators.state.WRITE_WAITS": (0,) * 7,
     }
     with contextlib.ExitStack() as stack:
@@ -239,23 +239,23 @@ def at_once() -> Iterator[None]:
         yield
 
 
-def play(sandbox: Zoo, script: Script, tally: Counter[str]) -> str:
-    """Play a world, and return what happened that must never happen; empty if nothing did."""
+def play(sandbox: FakeService, script: Script, tally: Counter[str]) -> str:
+    """Play a scenario, and return what happened that must never happen; empty if nothing did."""
     dialect, websites, steps = script
     RANDOM.seed(json.dumps(script, default=str))  # so that the same scenario has the same outcome
-    with tempfile.TemporaryDirectory(prefix="world-") as folder:
-        world = World(sandbox, Path(folder), dialect, websites, tally)
+    with tempfile.TemporaryDirectory(prefix="scenario-") as folder:
+        scenario = Scenario(sandbox, Path(folder), dialect, websites, tally)
         for number, step in enumerate(steps, 1):
             tally["steps"] += 1
             try:
-                world.step(step)
-            except Exception:  # an AssertionError, or the world itself failed
+                scenario.step(step)
+            except Exception:  # an AssertionError, or the scenario itself failed
                 return f"step {number} ({step['do']}): {traceback.format_exc()}"
     return ""
 
 
 def _smaller(script: Script) -> Iterator[Script]:
-    """Yield worlds without one step, option, website or event."""
+    """Yield scenarios without one step, option, website or event."""
     dialect, websites, steps = script
     yield from ((dialect, websites, _without(steps, number)) for number in reversed(range(len(steps))))
     yield from ((dict(_without([*dialect.items()], number)), websites, steps) for number in range(len(dialect)))
@@ -270,8 +270,8 @@ def _without(items: Sequence[Any], number: int) -> list[Any]:
     return [*items[:number], *items[number + 1 :]]
 
 
-def shrink(sandbox: Zoo, script: Script, until: float) -> Script:
-    """Return a smaller world that is violated, too, as far as the time allows."""
+def shrink(sandbox: FakeService, script: Script, until: float) -> Script:
+    """Return a smaller scenario that is violated, too, as far as the time allows."""
     for smaller in _smaller(script):
         if time.monotonic() < until and play(sandbox, smaller, Counter()):
             return shrink(sandbox, smaller, until)
@@ -279,9 +279,9 @@ def shrink(sandbox: Zoo, script: Script, until: float) -> Script:
 
 
 def as_yaml(script: Script, seed: int) -> str:
-    """Return a world as it stands in worlds.yaml."""
+    """Return a scenario as it stands in scenarios.yaml."""
     named = dict(zip(("title", "dialect", "websites", "steps"), ("", *script), strict=True))
-    return yaml.dump({f"world_{seed}": named}, Dumper=_Dumper, sort_keys=False, width=120, default_flow_style=None)
+    return yaml.dump({f"scenario_{seed}": named}, Dumper=_Dumper, sort_keys=False, width=120, default_flow_style=None)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -291,19 +291,19 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def soak(sandbox: Zoo, seconds: float, seed: int, shrink_seconds: float = 20) -> Counter[str]:
-    """Play worlds until the time is over, print those that are violated, and return what was tried."""
-    tally = Counter(worlds=0, steps=0, green=0, red=0, violations=0)
+def soak(sandbox: FakeService, seconds: float, seed: int, shrink_seconds: float = 20) -> Counter[str]:
+    """Play scenarios until the time is over, print those that are violated, and return what was tried."""
+    tally = Counter(scenarios=0, steps=0, green=0, red=0, violations=0)
     until = time.monotonic() + seconds
     while time.monotonic() < until and tally["violations"] < MOST_VIOLATIONS:
         script = Draw(seed).script()
-        tally["worlds"] += 1
+        tally["scenarios"] += 1
         if problem := play(sandbox, script, tally):
             tally["violations"] += 1
             small = shrink(sandbox, script, time.monotonic() + shrink_seconds)
             problem = play(sandbox, small, Counter()) or problem
             commented = problem.strip().replace("\n", "\n# ")
-            print(f"# World {seed}: {commented}\n\n{as_yaml(small, seed)}", flush=True)
+            print(f"# Scenario {seed}: {commented}\n\n{as_yaml(small, seed)}", flush=True)
         seed += 1
     return tally
 
@@ -312,10 +312,10 @@ def main() -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seconds", type=float, nargs="?", default=60)
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first world")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first scenario")
     arguments = parser.parse_args()
-    with at_once(), Zoo(api_key="key-of-the-world-123") as sandbox:
-        print(f"Worlds from seed {arguments.seed}.", flush=True)
+    with at_once(), FakeService(api_key="key-of-the-scenario-123") as sandbox:
+        print(f"Scenarios from seed {arguments.seed}.", flush=True)
         tally = soak(sandbox, arguments.seconds, arguments.seed)
     print(", ".join(f"{number:,} {what}" for what, number in tally.items()))
     return 1 if tally["violations"] else 0

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import soak
 import yaml
-from zoo import Zoo
+from fake_services import FakeService
 
 from airflow_provider_analytics.api.verification import Comparison, Expected
 
 
-def test_worlds_by_chance(analytics_sandbox: Zoo, capsys: pytest.CaptureFixture[str]) -> None:
+def test_random_scenarios_have_no_violation(analytics_sandbox: FakeService, capsys: pytest.CaptureFixture[str]) -> None:
     with soak.at_once():
         tally = soak.soak(analytics_sandbox, 15, seed=0, shrink_seconds=5)
     assert tally["violations"] == 0, capsys.readouterr().out
@@ -23,8 +23,8 @@ def test_worlds_by_chance(analytics_sandbox: Zoo, capsys: pytest.CaptureFixture[
     assert tally["red"] > 0
 
 
-#: Worlds in which something happened once that must never happen.
-WORLDS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("worlds.yaml").read_text())
+#: Scenarios in which something happened once that must never happen.
+SCENARIOS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("scenarios.yaml").read_text())
 
 SYNC = {"do": "sync", "field": "exclude_ips", "entries": ["203.0.113.7"], "mode": "merge", "websites": None}
 RESETS: soak.Script = (
@@ -35,7 +35,7 @@ RESETS: soak.Script = (
 
 
 def test_a_verification_that_compares_nothing_is_seen_and_printed(
-    analytics_sandbox: Zoo, monkeypatch: pytest.MonkeyPatch
+    analytics_sandbox: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with soak.at_once():
         assert soak.play(analytics_sandbox, RESETS, Counter()) == ""
@@ -43,20 +43,21 @@ def test_a_verification_that_compares_nothing_is_seen_and_printed(
         assert "green, but a.example" in soak.play(analytics_sandbox, RESETS, Counter())
         small = soak.shrink(analytics_sandbox, RESETS, until=float("inf"))
     assert len(small[1]) == 1
-    printed = yaml.safe_load(soak.as_yaml(small, 7))["world_7"]
+    printed = yaml.safe_load(soak.as_yaml(small, 7))["scenario_7"]
     assert (printed["dialect"], printed["websites"], printed["steps"]) == small
 
 
-@pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
-def test_a_world_that_failed_once(world: dict[str, Any], analytics_sandbox: Zoo) -> None:
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_scenario_that_failed_once(scenario: dict[str, Any], analytics_sandbox: FakeService) -> None:
     with soak.at_once():
-        assert soak.play(analytics_sandbox, (world["dialect"], world["websites"], world["steps"]), Counter()) == "", (
-            world["title"]
-        )
+        assert (
+            soak.play(analytics_sandbox, (scenario["dialect"], scenario["websites"], scenario["steps"]), Counter())
+            == ""
+        ), scenario["title"]
 
 
 @pytest.mark.slow
-def test_scenario_has_the_same_outcome_each_time_it_is_replayed(analytics_sandbox: Zoo) -> None:
+def test_scenario_has_the_same_outcome_each_time_it_is_replayed(analytics_sandbox: FakeService) -> None:
     """The order of canaries and all pauses come from one seeded source of random numbers."""
     with soak.at_once():
         for seed in range(20):

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow_versions import allow_execute_in_this_thread
+from fake_services import FakeService
 from nights import Nights
-from zoo import Zoo
 
 from airflow_provider_analytics.exceptions import StoppedError
 from airflow_provider_analytics.operators.state import ListFile
@@ -28,7 +28,9 @@ REQUESTS = range(20)
 
 
 @contextlib.contextmanager
-def before_request(zoo: Zoo, number: int, run: Callable[[], object], *, of: Sequence[str] = ()) -> Iterator[None]:
+def before_request(
+    service: FakeService, number: int, run: Callable[[], object], *, of: Sequence[str] = ()
+) -> Iterator[None]:
     """Let a run begin and end before the request with this number, from 0, or at the end if there are fewer.
 
     :param of: count these operations only.
@@ -44,7 +46,7 @@ def before_request(zoo: Zoo, number: int, run: Callable[[], object], *, of: Sequ
         if (not of or request.operation in of) and next(counted) == number:
             await asyncio.to_thread(here)
 
-    zoo.meanwhile(act)
+    service.meanwhile(act)
     yield
     if not ran:
         run()
@@ -60,7 +62,7 @@ def before_request(zoo: Zoo, number: int, run: Callable[[], object], *, of: Sequ
     ],
 )
 def test_an_address_that_moves_to_another_list_stays(
-    analytics_sandbox: Zoo, nights: Nights, before: Run, outer: Run, inner: Run, left: set[str], number: int
+    analytics_sandbox: FakeService, nights: Nights, before: Run, outer: Run, inner: Run, left: set[str], number: int
 ) -> None:
     nights.sync("office", A, B)
     nights.sync("vpn", *before)
@@ -71,7 +73,7 @@ def test_an_address_that_moves_to_another_list_stays(
 
 @pytest.mark.parametrize("number", range(4))
 def test_a_list_does_not_remove_what_left_it_lately_and_another_one_adds(
-    analytics_sandbox: Zoo, nights: Nights, number: int
+    analytics_sandbox: FakeService, nights: Nights, number: int
 ) -> None:
     nights.sync("vpn", V, B)
     nights.sync("vpn", V)
@@ -83,7 +85,7 @@ def test_a_list_does_not_remove_what_left_it_lately_and_another_one_adds(
 
 @pytest.mark.parametrize("number", REQUESTS[1:])
 def test_a_run_that_a_later_run_of_its_list_overtook_is_not_green(
-    analytics_sandbox: Zoo, nights: Nights, number: int
+    analytics_sandbox: FakeService, nights: Nights, number: int
 ) -> None:
     nights.sync("office", A)
     overtook = []
@@ -102,7 +104,7 @@ def test_a_run_that_a_later_run_of_its_list_overtook_is_not_green(
 
 
 def test_an_address_that_moves_while_the_other_list_is_being_applied_stays(
-    analytics_sandbox: Zoo, nights: Nights, monkeypatch: pytest.MonkeyPatch
+    analytics_sandbox: FakeService, nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list that removes it is noted before the other one begins, and ends before the other one notes what left."""
     nights.sync("office", A, B)

@@ -58,12 +58,14 @@ def test_file_changes_and_deletes_only_the_website_of_exactly_this_domain(night:
         assert near in planned["markdown"].partition("**Warning:** `example.com does not select ")[2]
 
 
-def test_export_and_single_operators_find_the_website_of_exactly_this_domain(night: Night, execute: Execute) -> None:
+def test_export_and_single_operators_find_the_website_of_exactly_this_domain(
+    night: Night, execute_task: Execute
+) -> None:
     night.add(" ".join(NEAR))
     path = str(night.folder / "exported.yaml")
-    assert execute(ExportWebsitesOperator, output_path=path)["omitted"] == len(NEAR) - 1
-    assert execute(GetWebsiteOperator, domain="example.com")["id"] == 1
-    assert execute(DeleteWebsiteOperator, domain="EXAMPLE.com.")["deleted"] is True
+    assert execute_task(ExportWebsitesOperator, output_path=path)["omitted"] == len(NEAR) - 1
+    assert execute_task(GetWebsiteOperator, domain="example.com")["id"] == 1
+    assert execute_task(DeleteWebsiteOperator, domain="EXAMPLE.com.")["deleted"] is True
     assert [website["domain"] for website in night.sandbox.websites()] == NEAR[1:]
 
 

@@ -36,7 +36,7 @@ Entries = dict[str, frozenset[str]]
 Sent = tuple[str, str]
 
 
-class World:
+class Scenario:
     def __init__(self, seed: int, folder: Path, clock: pytest.MonkeyPatch) -> None:
         self.chance = random.Random(seed)
         self.folder = str(folder)
@@ -177,7 +177,7 @@ class World:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_thirty_nights_of_two_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    world = World(seed, tmp_path, monkeypatch)
+    scenario = Scenario(seed, tmp_path, monkeypatch)
     for _ in range(30):
-        world.night()
-    assert world.check() == []
+        scenario.night()
+    assert scenario.check() == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A world: a service, the tool, somebody else who writes, and an oracle that knows what may be true after each task."""
+"""A scenario of the fuzzer: a service, the tasks, another writer, and the checks after each task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ import dialects
 import requests
 import yaml
 from airflow_versions import allow_execute_in_this_thread
-from zoo import Zoo, ZooFault
+from fake_services import FakeService, FakeServiceFault
 
 from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
@@ -90,7 +90,7 @@ class Goal:
 
 @dataclass
 class DesiredWebsite:
-    """What a task wants of the world.
+    """What a task wants of the scenario.
 
     :param goals: id of a website that is there to what is wanted of it.
     :param creations: domain of a new website to what is wanted of it.
@@ -106,7 +106,7 @@ class DesiredWebsite:
 class Table:
     """What a managed list has, as pairs of a scope and an entry: ``*`` or a domain.
 
-    :param known: what it has, or had; kept for longer than a world lasts.
+    :param known: what it has, or had; kept for longer than a scenario lasts.
     :param maybe_known: that, and what a red or killed task may have noted.
     :param has: what it has now; no other list removes it.
     :param maybe_has: that, and what it may have now.
@@ -153,7 +153,7 @@ class Outcome:
     killed: bool = False
 
 
-class World:
+class Scenario:
     """One service and all that happens to it.
 
     :param sandbox: the service; it is reset.
@@ -161,7 +161,12 @@ class World:
     """
 
     def __init__(
-        self, sandbox: Zoo, folder: Path, dialect: Mapping[str, Any], websites: Sequence[Record], tally: Counter[str]
+        self,
+        sandbox: FakeService,
+        folder: Path,
+        dialect: Mapping[str, Any],
+        websites: Sequence[Record],
+        tally: Counter[str],
     ) -> None:
         self.sandbox, self.folder, self.dialect, self.tally = sandbox, folder, dialect, tally
         sandbox.reset()
@@ -170,7 +175,7 @@ class World:
             if website.get("privacy") == 2:
                 sandbox.change_website(number, password=f"s3cret-page-{number}")
         self._speak(dialect)
-        #: List (its name and the field) to its table, as far as the world can tell.
+        #: List (its name and the field) to its table, as far as the scenario can tell.
         self.tables = {(do, name): Table() for do in ("sync", "apply", "second") for name in LISTS}
         self._runs = 0
         self._begin()
@@ -178,7 +183,7 @@ class World:
     # Steps
 
     def step(self, step: Step) -> None:
-        """Make one step, and hold it to the oracle.
+        """Make one step, and check it.
 
         :raises AssertionError: if something happened that must never happen.
         """
@@ -200,7 +205,7 @@ class World:
         self._extras = dialects.extras(options)
 
     def _task(self, step: Step) -> Outcome:
-        """Run a task, and compare the world before and after it with what the task says."""
+        """Run a task, and compare the scenario before and after it with what the task says."""
         self._begin()
         wanted = self._wanted(step)
         (outcome,) = self._run([step], step)
@@ -242,7 +247,7 @@ class World:
     # Two tasks at once
 
     def _both(self, step: Step) -> None:
-        """Run two tasks at the same time, and compare the world before and after them with what both say."""
+        """Run two tasks at the same time, and compare the scenario before and after them with what both say."""
         tasks: list[Step] = [step["first"], step["second"]]
         self._begin()
         wanted = [self._wanted(task) for task in tasks]
@@ -417,7 +422,7 @@ class World:
     # Running
 
     def _run(self, tasks: Sequence[Step], step: Step) -> list[Outcome]:
-        """Run a task, or two at the same time, and note the world after that.
+        """Run a task, or two at the same time, and note the scenario after that.
 
         ``meanwhile`` of the step has what happens when request number ``at`` of the first task arrives. ``turns`` has
         pairs: when that request arrives, the second task makes ``count`` requests before the first one goes on. When
@@ -431,7 +436,7 @@ class World:
         made = [0, 0]
         may_make = 0
         is_killed = False
-        lost = ZooFault(drop=True, commit=False)
+        lost = FakeServiceFault(drop=True, commit=False)
 
         def run(number: int) -> None:
             make = self._forked if kills else self._execute
@@ -439,7 +444,7 @@ class World:
 
         second = threading.Thread(target=run, args=(1,))
 
-        async def act(request: RecordedRequest) -> ZooFault | None:
+        async def act(request: RecordedRequest) -> FakeServiceFault | None:
             nonlocal may_make, is_killed
             number = int(request.header("x-task") == "second")
             made[number] += 1
@@ -460,7 +465,7 @@ class World:
             if what == "hand":
                 self._edit(details[0], len(self._served))
             elif what == "fault":
-                return ZooFault(**details[0])
+                return FakeServiceFault(**details[0])
             elif what == "stop":
                 for operator in operators[0]:
                     operator.on_kill()
@@ -603,7 +608,7 @@ class World:
                 self.sandbox.change_website(number, **changes)
         self.edits += [Edit(at, number, do, name, value) for number in edited]
 
-    # The oracle
+    # The checks
 
     def _nothing_lost(self, step: Step, wanted: DesiredWebsite, outcome: Outcome) -> None:
         """Green is true, and nothing of others is lost; red is safe."""

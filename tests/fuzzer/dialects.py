@@ -16,7 +16,7 @@ def _each(option: str, *values: Any) -> list[dict[str, Any]]:
     return [{option: value} for value in values]
 
 
-#: Question to the ways in which services answer it, as options of the zoo, other than the ordinary one.
+#: Question to the ways in which services answer it, as options of the fake services, other than the ordinary one.
 ROWS: dict[str, list[dict[str, Any]]] = {
     "what selects a page": [
         {"paginator": "cursor", "page_parameter": "cursor"}, {"metadata": "flat"}, {"metadata": "none"},
@@ -72,11 +72,11 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 
 
-#: What ordinary services do: the worlds in which two tasks run at once draw most of their dialects from these.
+#: What ordinary services do: the scenarios in which two tasks run at once draw most of their dialects from these.
 CALM: list[dict[str, Any]] = [
     *(dict(PRESETS[item]) for item in ("length", "simple", "cursor", "boolean-rule")),
     *(dict(PRESETS[f"{item}-untrusted-proxy"]) for item in ("length", "simple", "cursor")),
-    # Counted, not timed: the worlds wait for nothing.
+    # Counted, not timed: the scenarios wait for nothing.
     {"reads_behind": 1},
     {"reads_behind": 2},
     {"list_hides": ["exclude_ips", "exclude_params"]},

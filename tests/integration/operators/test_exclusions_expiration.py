@@ -25,7 +25,7 @@ TODAY = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
 VPN = "vpn.example.com"
 
 
-class World:
+class Scenario:
     """The time, and the answers of the resolver."""
 
     def __init__(self) -> None:
@@ -43,8 +43,8 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    found = World()
+def scenario(monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    found = Scenario()
     monkeypatch.setattr(maintained, "now", lambda: found.now)
     monkeypatch.setattr("airflow_provider_analytics.operators.state.now", lambda: found.now)
     monkeypatch.setattr(host_names, "look_up", found.look_up)
@@ -55,10 +55,15 @@ Sync = Callable[..., Any]
 
 
 @pytest.fixture
-def sync(world: World, night: Night) -> Sync:
+def sync(scenario: Scenario, night: Night) -> Sync:
     def run(*lines: Any, **arguments: Any) -> Any:
         night.sandbox.clear_requests()
-        given = {"exclude_ips": "\n".join(lines), "resolve_names": True, "run_id": world.now.isoformat(), **arguments}
+        given = {
+            "exclude_ips": "\n".join(lines),
+            "resolve_names": True,
+            "run_id": scenario.now.isoformat(),
+            **arguments,
+        }
         return night.managed(**given)
 
     return run
@@ -68,14 +73,16 @@ def lists(night: Night) -> list[list[str]]:
     return [(item or "").splitlines() for item in night.lists()]
 
 
-def test_an_address_that_moved_is_replaced_on_all_websites_in_one_run(night: Night, world: World, sync: Sync) -> None:
+def test_an_address_that_moved_is_replaced_on_all_websites_in_one_run(
+    night: Night, scenario: Scenario, sync: Sync
+) -> None:
     night.add(12, exclude_ips="192.0.2.1 # Ann")
     text = f"8.8.8.8\n{VPN}  # Berlin, owner=it@example.com"
-    world.answers[VPN] = ["1.1.1.1", "2606:4700:4700:0::1111"]
+    scenario.answers[VPN] = ["1.1.1.1", "2606:4700:4700:0::1111"]
     sync(text)
     assert lists(night) == [["192.0.2.1 # Ann", "8.8.8.8", "1.1.1.1", "2606:4700:4700::1111"]] * 12
-    world.answers[VPN] = ["9.9.9.9", "1.1.1.1"]
-    world.pass_days()
+    scenario.answers[VPN] = ["9.9.9.9", "1.1.1.1"]
+    scenario.pass_days()
     result = sync(text)
     assert lists(night) == [["192.0.2.1 # Ann", "8.8.8.8", "1.1.1.1", "9.9.9.9"]] * 12
     assert (result["updates"], result["verified"], night.operations["update"]) == (12, True, 12)
@@ -86,30 +93,30 @@ def test_an_address_that_moved_is_replaced_on_all_websites_in_one_run(night: Nig
 
 
 def test_the_addresses_of_a_name_that_does_not_resolve_any_more_stay_for_a_week(
-    night: Night, world: World, sync: Sync
+    night: Night, scenario: Scenario, sync: Sync
 ) -> None:
     night.add(1)
-    world.answers[VPN] = ["1.1.1.1"]
+    scenario.answers[VPN] = ["1.1.1.1"]
     sync("8.8.8.8", VPN)
-    world.answers.clear()
-    world.pass_days(7)
+    scenario.answers.clear()
+    scenario.pass_days(7)
     assert (sync("9.9.9.9", VPN)["updates"], lists(night)) == (1, [["1.1.1.1", "9.9.9.9"]])
-    world.pass_days()
+    scenario.pass_days()
     with pytest.raises(AnalyticsError, match="its last answer, of 2026-11-23, is older than 7 days"):
         sync("9.9.9.9", VPN)
     assert not night.updated
     # Found elsewhere, the new address replaces the old one, which a person typed in the meantime, too.
     night.sandbox.change_website(1, exclude_ips="1.1.1.1\n9.9.9.9\n192.0.2.7")
-    world.answers[VPN] = ["1.1.1.2"]
+    scenario.answers[VPN] = ["1.1.1.2"]
     sync("9.9.9.9", VPN)
     assert lists(night) == [["9.9.9.9", "192.0.2.7", "1.1.1.2"]]
 
 
-def test_a_name_counts_and_not_its_addresses(night: Night, world: World, sync: Sync) -> None:
+def test_a_name_counts_and_not_its_addresses(night: Night, scenario: Scenario, sync: Sync) -> None:
     night.add(1)
-    world.answers |= {VPN: [f"1.1.2.{number}" for number in range(20)], "new.example": ["1.1.1.5", "1.1.1.6"]}
+    scenario.answers |= {VPN: [f"1.1.2.{number}" for number in range(20)], "new.example": ["1.1.1.5", "1.1.1.6"]}
     sync("1.1.1.1", VPN)
-    world.answers[VPN] = ["1.1.1.1"]
+    scenario.answers[VPN] = ["1.1.1.1"]
     assert sync("1.1.1.1", VPN)["guard_message"] is sync("new.example")["guard_message"] is None
     assert lists(night) == [["1.1.1.5", "1.1.1.6"]]
 
@@ -182,7 +189,7 @@ def test_what_does_not_fit_together_is_refused_before_anything_is_sent(
 
 
 def test_entries_leave_after_their_last_day_everywhere_and_say_why(
-    night: Night, world: World, sync: Sync, caplog: pytest.LogCaptureFixture
+    night: Night, scenario: Scenario, sync: Sync, caplog: pytest.LogCaptureFixture
 ) -> None:
     night.add("a.example", exclude_ips="192.0.2.1")
     night.add("b.example")
@@ -192,9 +199,9 @@ def test_entries_leave_after_their_last_day_everywhere_and_say_why(
         {"entry": "1.1.1.1", "until": "2026-11-24", "owner": "it@example.com", "reason": "Berlin"},
         {"entry": "192.0.2.1", "until": "2026-11-24"},
     ]
-    world.pass_days()  # its last day
+    scenario.pass_days()  # its last day
     assert sync(text)["updates"] == 0
-    world.pass_days()
+    scenario.pass_days()
     caplog.set_level("INFO")
     result = sync(text)
     assert lists(night) == [["8.8.8.8"], ["8.8.8.8"]]
@@ -206,28 +213,28 @@ def test_entries_leave_after_their_last_day_everywhere_and_say_why(
     assert last == {"a.example": sources, "b.example": sources}
 
 
-def test_entries_that_leave_after_their_last_day_are_no_loss(night: Night, world: World, sync: Sync) -> None:
+def test_entries_that_leave_after_their_last_day_are_no_loss(night: Night, scenario: Scenario, sync: Sync) -> None:
     night.add(1)
     text = "\n".join(f"192.0.2.{number} # until=2026-11-2{5 if number < 8 else 9}" for number in range(1, 13))
     assert sync(text)["applied"] == 1
-    world.pass_days(3)
+    scenario.pass_days(3)
     assert (sync(text)["entries_removed"], len(lists(night)[0])) == (7, 5)
 
 
-def test_an_expired_address_that_a_name_has_stays(night: Night, world: World, sync: Sync) -> None:
+def test_an_expired_address_that_a_name_has_stays(night: Night, scenario: Scenario, sync: Sync) -> None:
     night.add(1)
-    world.answers[VPN] = ["1.1.1.1"]
+    scenario.answers[VPN] = ["1.1.1.1"]
     result = sync("1.1.1.1 # until=2026-11-01", VPN)
     assert (result["expired"], lists(night)) == ([], [["1.1.1.1"]])
 
 
-def test_owners_and_last_days_in_a_file_of_websites(night: Night, world: World) -> None:
+def test_owners_and_last_days_in_a_file_of_websites(night: Night, scenario: Scenario) -> None:
     night.add("a.example b.example")
     item = {"entry": "1.1.1.1", "owner": "it@example.com", "reason": "Berlin", "until": str(TODAY.date())}
     websites: dict[str, Any] = {"a.example": {}, "b.example": {"also_exclude_ips": ["1.1.1.1"]}}
     night.write({"defaults": {"exclude_ips": ["8.8.8.8", item]}, "websites": websites})
     night.apply(**night.state)
-    world.pass_days()
+    scenario.pass_days()
     result = night.apply(**night.state, run_id="again")
     # It also stands in the list of b.example, without a last day.
     assert lists(night) == [["8.8.8.8"], ["8.8.8.8", "1.1.1.1"]]
@@ -267,9 +274,11 @@ def test_names_are_looked_up_by_the_resolver_of_the_system(night: Night, monkeyp
     assert host_names.look_up("x.example") == ["192.0.2.1", "2001:db8::1"]
 
 
-def test_why_an_address_is_there(night: Night, world: World, sync: Sync, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_an_address_is_there(
+    night: Night, scenario: Scenario, sync: Sync, capsys: pytest.CaptureFixture[str]
+) -> None:
     night.add(3, exclude_ips="192.0.2.7")
-    world.answers[VPN] = ["1.1.1.1"]
+    scenario.answers[VPN] = ["1.1.1.1"]
     sync("8.8.8.0/24", f"{VPN} # Berlin, owner=it@x, until=2027-01-31", networks="as_is", list_name="offices")
 
     def why(*arguments: str) -> list[list[str]]:
