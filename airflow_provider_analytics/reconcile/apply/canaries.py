@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
@@ -37,24 +39,26 @@ def risks_of(change: Change, record: Record) -> frozenset[Risk]:
 
     :param record: record of the website before the change; a field that it does not contain has no risk.
     """
-    sent = {field_change.field for field_change in change.fields if change.action != "delete"}
-    # A create that is followed by an update can lose values by the update.
-    is_followed = change.action == "create" and not all(FIELDS[name].on_create for name in sent & FIELDS.keys())
-    detail = "with an update" if is_followed else ""
+    if change.action == "delete":
+        return frozenset({Risk(Finding("delete", FindingKind.NOT_APPLIED, "website"))})
+    sent = {field_change.field for field_change in change.fields}
+    detail = ""
+    if change.action == "create" and not all(FIELDS[name].on_create for name in sent & FIELDS.keys()):
+        detail = "with an update"  # which can lose values of the create
     risks = {Risk(Finding(change.action, FindingKind.NOT_APPLIED, name), detail) for name in sent}
-    if change.action != "update":
-        whole = "domain" if change.action == "create" else "website"
-        return frozenset({Risk(Finding(change.action, FindingKind.NOT_APPLIED, whole)), *risks})
+    if change.action == "create":
+        risks.add(Risk(Finding("create", FindingKind.NOT_APPLIED, "domain")))
+        return frozenset(risks)
     for name in COMPARED:
         if not has_value(name, record):
             continue
         finding = Finding("update", FindingKind.UNSENT, name)
         value = normalise(name, record[name])
-        if name in LINE_FIELDS:
+        if name in LINE_FIELDS and value:
             how = "sent" if name in sent else "not sent"
-            forms = {character for line in value for character in line if not character.isalnum()}
-            risks |= {Risk(finding, f"{how} {form}") for form in ("", *forms) if value}
-        elif name not in sent and not _is_safe(name, value):
+            special = {character for character in "".join(value) if not character.isalnum()}
+            risks.update(Risk(finding, f"{how} {character}") for character in ("", *special))
+        elif name not in LINE_FIELDS and name not in sent and not _is_safe(name, value):
             risks.add(Risk(finding, str(value)))
     return frozenset(risks)
 
@@ -65,23 +69,37 @@ def _is_safe(name: str, value: object) -> bool:
     return value == normalise(name, omitted_value(name)) and default in (None, value)
 
 
-class Candidate(NamedTuple):
+@dataclass(frozen=True)
+class Candidate:
     """A website of the plan.
 
     :param update: its change.
     :param record: its record, as the plan was made from it; empty if it has none.
-    :param risks: the risks of the change.
     """
 
     update: Update
     record: Record
-    risks: frozenset[Risk]
+
+    @cached_property
+    def risks(self) -> frozenset[Risk]:
+        """The risks of the change."""
+        return risks_of(self.update.planned, self.record)
+
+    @property
+    def is_update(self) -> bool:
+        """Whether the website exists, and is kept."""
+        return self.update.planned.action == "update"
 
     def length(self, fields: Collection[str]) -> int:
         """Return the number of characters in some lists after the change: a service may cut long lists."""
-        lists = {name: normalise(name, self.record[name]) for name in LINE_FIELDS if has_value(name, self.record)}
-        lists |= {change.field: change.after for change in self.update.planned.fields if change.field in LINE_FIELDS}
-        return sum(len(line) + 1 for name in lists.keys() & fields for line in lists[name] or ())
+        lists = {}
+        for name in LINE_FIELDS.keys() & fields:
+            if has_value(name, self.record):
+                lists[name] = normalise(name, self.record[name])
+        for change in self.update.planned.fields:
+            if change.field in LINE_FIELDS.keys() & fields:
+                lists[change.field] = change.after
+        return sum(len("\n".join(lines or ())) for lines in lists.values())
 
 
 class Canaries:
@@ -92,48 +110,82 @@ class Canaries:
     """
 
     def __init__(self, updates: Iterable[Update], records: Mapping[str, Record]) -> None:
-        self._candidates: list[Candidate] = []
-        for update in updates:
-            record = records.get(str(update.website_id), {})
-            self._candidates.append(Candidate(update, record, risks_of(update.planned, record)))
-        # Two tasks that begin at the same time must not choose the same websites in the same order.
+        self._candidates = [Candidate(update, records.get(str(update.website_id), {})) for update in updates]
+        # Two tasks that start at the same time must not choose the same websites in the same order.
         RANDOM.shuffle(self._candidates)
+        #: Risks of the canaries so far.
         self._taken: set[Risk] = set()
+        #: Risk of a canary that is not as expected; another website with the same risk decides.
+        self._suspected: dict[Risk, Update] = {}
         self._updated = 0
         self._failed = 0
 
-    def next(self, suspected: Collection[Risk] = ()) -> Update | None:
+    @property
+    def suspected(self) -> list[Update]:
+        """The canaries that are not as expected, and for which no second canary has decided yet."""
+        return list(dict.fromkeys(self._suspected.values()))
+
+    def next(self) -> Update | None:
         """Return the website to change next; None if the other websites risk nothing that no canary had.
 
-        :param suspected: risks of canaries that are not as expected. A website with one of them comes next. For an
-            unsent change, it is a random one: another task that changes websites in the same order as this one is
-            unlikely to change it at the same time. For a value that is not stored, it is the one with the longest list.
+        If a canary is not as expected, a website with the same risk comes next. For an unsent change, it is a random
+        website: another task that changes websites in the same order as this one is unlikely to change it at the same
+        time. For a value that is not stored, it is the website with the longest list.
         """
         self._candidates = [candidate for candidate in self._candidates if candidate.update.state is State.NOT_TRIED]
         if not self._candidates or self._failed >= MAX_FAILED:
             return None
+        suspected = self._suspected.keys()
         deciding = [candidate for candidate in self._candidates if not candidate.risks.isdisjoint(suspected)]
         if not deciding:
-            chosen = max(self._candidates, key=self._value)
+            chosen = max(self._candidates, key=self._priority)
             return chosen.update if self._is_needed(chosen) else None
         if all(risk.finding.kind is FindingKind.UNSENT for risk in suspected):
             return RANDOM.choice(deciding).update
         fields = {risk.finding.field for risk in suspected}
         return max(deciding, key=lambda candidate: candidate.length(fields)).update
 
-    def note(self, canary: Update) -> None:
-        """Note that a canary was changed: its risks are taken if it was read back."""
+    def repeated(self, canary: Update) -> dict[Finding, Update]:
+        """Return the findings that a canary shares with earlier ones, each with the earlier canary.
+
+        Two unsent changes count, even of different fields: one website may have a value to lose that the other one
+        lacks.
+        """
+        shared: dict[Finding, Update] = {}
+        unsent: dict[Finding, Update] = {}
+        for risk, earlier in self._suspected.items():
+            for finding in canary.findings:
+                if (finding.action, finding.field) == (risk.finding.action, risk.finding.field):
+                    shared.update({finding: earlier, risk.finding: earlier})
+                elif finding.kind is risk.finding.kind is FindingKind.UNSENT:
+                    unsent.update({finding: earlier, risk.finding: earlier})
+        return shared or unsent
+
+    def note(self, canary: Update, repeated: Collection[Finding] = ()) -> None:
+        """Note that a canary was changed: if it was read back, its risks are taken, and it decides about suspicions.
+
+        :param repeated: findings that the service did not cause.
+        """
         if canary.comparison is None and canary.state is not State.UNCHANGED:
             self._failed += 1
             return
-        self._taken |= risks_of(canary.planned, canary.before)
-        self._updated += canary.planned.action == "update"
+        risks = risks_of(canary.planned, canary.before)
+        self._taken |= risks
+        if canary.planned.action == "update":
+            self._updated += 1
+        if canary.comparison is None:
+            return
+        for risk in risks & self._suspected.keys():
+            del self._suspected[risk]  # this website had it and is as expected, or other websites changed, too
+        for risk in risks:
+            if risk.finding in canary.findings - set(repeated):
+                self._suspected[risk] = canary
 
-    def _value(self, candidate: Candidate) -> tuple[bool, bool, int, int]:
-        is_update = candidate.update.planned.action == "update"
-        number = len(candidate.risks - self._taken)
-        return self._is_needed(candidate), is_update, number, candidate.length(LINE_FIELDS.keys())
+    def _priority(self, candidate: Candidate) -> tuple[bool, bool, int, int]:
+        new_risks = len(candidate.risks - self._taken)
+        return self._is_needed(candidate), candidate.is_update, new_risks, candidate.length(LINE_FIELDS.keys())
 
     def _is_needed(self, candidate: Candidate) -> bool:
-        is_one_of_the_first = candidate.update.planned.action == "update" and self._updated < UPDATES
-        return is_one_of_the_first or bool(candidate.risks - self._taken)
+        if candidate.is_update and self._updated < UPDATES:
+            return True
+        return not candidate.risks <= self._taken

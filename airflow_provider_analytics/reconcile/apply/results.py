@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from airflow_provider_analytics.api.verification import Comparison, Differences, Expected, Record
+from airflow_provider_analytics.api.fields import normalise
+from airflow_provider_analytics.api.verification import Comparison, Differences, Expected, Record, has_value
 from airflow_provider_analytics.exceptions import (
     AuthenticationError,
     BulkError,
@@ -18,7 +19,8 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     StorageError,
 )
-from airflow_provider_analytics.readable import first_of
+from airflow_provider_analytics.readable import first_of, readable
+from airflow_provider_analytics.reconcile.desired.desired_state import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan.plan import Change
 
 #: Why a website is not tried, if the work ended before.
@@ -99,6 +101,16 @@ class Update:
         return self.sent[-1] if self.sent else self.planned
 
     @property
+    def may_be_applied(self) -> bool:
+        """Whether the change was sent and not rejected, or may have been."""
+        return self.unconfirmed is not None or (bool(self.sent) and self.state is State.APPLIED)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the website was created, and is not found in the list yet."""
+        return self.planned.action == "create" and self.comparison is None
+
+    @property
     def website(self) -> str:
         """Name of the website for logs and errors."""
         return self.last.website
@@ -134,15 +146,32 @@ class Update:
     def findings(self) -> frozenset[Finding]:
         """The differences that can have their cause in the service."""
         action = self.planned.action
-        found = set[Finding]()
-        if self.unconfirmed is None:
-            fields = self.not_applied.keys() - self.unsent.keys()
-            found = {Finding(action, FindingKind.NOT_APPLIED, name) for name in fields}
-        if self.comparison and self.comparison.other_domain is not None and action == "create":
-            found.add(Finding(action, FindingKind.NOT_APPLIED, "domain"))
+        found: set[Finding] = set()
         if action == "update":
-            found |= {Finding(action, FindingKind.UNSENT, name) for name in self.unsent}
+            found.update(Finding(action, FindingKind.UNSENT, name) for name in self.unsent)
+        if self.unconfirmed is None:
+            not_stored = self.not_applied.keys() - self.unsent.keys()
+            found.update(Finding(action, FindingKind.NOT_APPLIED, name) for name in not_stored)
+        if action == "create" and self.comparison and self.comparison.other_domain is not None:
+            found.add(Finding(action, FindingKind.NOT_APPLIED, "domain"))
         return frozenset(found)
+
+    @property
+    def differences(self) -> str:
+        """All differences from the expected record, as text."""
+        return describe({**self.not_applied, **self.unsent}) or self.reason.rstrip(".")
+
+    @property
+    def values_before(self) -> str:
+        """The values before the first update, as text."""
+        values = []
+        for name in SETTABLE_FIELDS:
+            if name in self.before:
+                value = self.before[name]
+                if has_value(name, self.before):
+                    value = normalise(name, value)
+                values.append(f"{name} {readable(str(value), 200)}")
+        return ", ".join(values)
 
     @property
     def is_good(self) -> bool:

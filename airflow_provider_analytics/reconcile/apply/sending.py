@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from airflow_provider_analytics.exceptions import (
 from airflow_provider_analytics.reconcile.apply.results import NOT_SENT, State, Update
 from airflow_provider_analytics.reconcile.desired.desired_state import ChangeOf, deletion
 from airflow_provider_analytics.reconcile.plan.plan import Change
-from airflow_provider_analytics.reconcile.workers import reason_of
+from airflow_provider_analytics.reconcile.workers import Breaker, each, reason_of
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,13 @@ class Sender:
     read_tables: Callable[[], None] = lambda: None
     passwords: Mapping[str, str] = field(default_factory=dict)
     ignore_gone: bool = False
+
+    def send_all(
+        self, updates: Sequence[Update], verb: str = "Changing", breaker: Breaker | None = None
+    ) -> list[BaseException]:
+        """Send the changes of these websites in parallel, set their states, and return the errors."""
+        results = each(self.client, updates, self.send, verb, breaker or Breaker())
+        return [result.error for result in results if result.error]
 
     def note(self, update: Update, change: Change) -> None:
         """Note a change that was sent and not refused; it is not read again yet."""

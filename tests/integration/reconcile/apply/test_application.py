@@ -18,7 +18,7 @@ from reconciling import Night
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile import workers as workers_module
-from airflow_provider_analytics.reconcile.apply.application import ATTEMPTS_ALONE
+from airflow_provider_analytics.reconcile.apply.experiment import ATTEMPTS_ALONE
 from airflow_provider_analytics.reconcile.apply.results import State, Update
 from airflow_provider_analytics.reconcile.apply.sending import Sender
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_provider_analytics.api.verification import Expected
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.reconcile.apply.canaries import Canaries, risks_of
+from airflow_provider_analytics.reconcile.apply.canaries import Canaries
 from airflow_provider_analytics.reconcile.apply.results import State, Update
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange
 
@@ -54,8 +55,11 @@ def test_website_that_decides_about_an_unsent_change_is_random() -> None:
         assert first is not None
         assert first.website_id == "20"
         first.set(State.APPLIED)
-        suspected = [risk for risk in risks_of(first.planned, records["20"]) if risk.finding.field == "exclude_bots"]
-        deciding = canaries.next(suspected)
+        first.expected = Expected(records["20"], {})
+        first.comparison = first.expected.compare({**records["20"], "exclude_bots": False})
+        assert {finding.field for finding in first.findings} == {"exclude_bots"}
+        canaries.note(first)
+        deciding = canaries.next()
         assert deciding is not None
         second.add(deciding.website_id)
     assert len(second) > 5
