@@ -18,7 +18,7 @@ from typing import Any, Self
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.entries import line_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, RECORD_FIELDS, normalise, same_setting
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import first_of, readable
 
 #: Fields that are compared. The domain is compared separately, because no update changes it.
 COMPARED = tuple(name for name in RECORD_FIELDS if name != "domain")
@@ -137,7 +137,9 @@ class Expected:
             found.not_applied[name] = f"is returned in an unknown form: '{_text(name, record)}'"
             return
         now, sent = _by_key(name, record), _by_key(name, self.sent)
-        before = _by_key(name, self.before) if has_value(name, self.before) else {}
+        before: dict[LineKey, str] = {}
+        if has_value(name, self.before):
+            before = _by_key(name, self.before)
         missing, extra = sent.keys() - now.keys(), now.keys() - sent.keys()
         lines_of_others: set[LineKey] = set()
         if name in self.shared:
@@ -175,7 +177,9 @@ def has_value(name: str, record: Record) -> bool:
 
 def omitted_value(name: str) -> Any:
     """Return the value of a field that a service omits from a record: an empty list, false, or zero."""
-    return "" if name in LINE_FIELDS else 0
+    if name in LINE_FIELDS:
+        return ""
+    return 0
 
 
 def with_omitted(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
@@ -186,8 +190,11 @@ def with_omitted(record: dict[str, Any], known: Collection[str]) -> dict[str, An
 
     :param known: the fields that other records of the account show.
     """
-    omitted = {name: omitted_value(name) for name in COMPARED if name in known and not is_present(name, record)}
-    return {**record, **omitted} if omitted else record
+    omitted = {}
+    for name in COMPARED:
+        if name in known and not is_present(name, record):
+            omitted[name] = omitted_value(name)
+    return {**record, **omitted}
 
 
 def present_fields(record: Record) -> set[str]:
@@ -206,9 +213,8 @@ def _phrase(missing: Iterable[str], extra: Iterable[str] = ()) -> str:
     phrases = []
     for verb, lines in (("lacks", sorted(missing)), ("still has", sorted(extra))):
         if lines:
-            named = ", ".join(readable(line, _MAX_CHARACTERS) for line in lines[:_MAX_NAMED_ENTRIES])
-            more = len(lines) - _MAX_NAMED_ENTRIES
-            phrases.append(f"{verb} {named}{f' and {more:,} more' if more > 0 else ''}")
+            named = first_of([readable(line, _MAX_CHARACTERS) for line in lines], _MAX_NAMED_ENTRIES)
+            phrases.append(f"{verb} {named}")
     return " and ".join(phrases)
 
 

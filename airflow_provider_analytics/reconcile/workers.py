@@ -63,8 +63,12 @@ class Breaker:
             raise error
         # A service that asks for a longer wait than the client takes refuses each request until then.
         is_long = isinstance(error, AnalyticsError) and (error.retry_after or 0.0) > MAX_WAIT
-        failures = self._give_up_after if is_long else 1
-        self._in_a_row = self._in_a_row + failures if _is_down(error) else 0
+        if not _is_down(error):
+            self._in_a_row = 0
+        elif is_long:
+            self._in_a_row = self._give_up_after
+        else:
+            self._in_a_row += 1
         if isinstance(error, AuthenticationError):
             self.rejection = self.rejection or error
 
@@ -120,7 +124,10 @@ def each(
                 continue
             breaker.note(error)
             progress.step(error)
-            yield WorkResult(item, None if error else future.result(), error)
+            result = None
+            if error is None:
+                result = future.result()
+            yield WorkResult(item, result, error)
 
     try:
         while not client.stopped:
@@ -156,18 +163,22 @@ class _Progress:
     def step(self, error: BaseException | None) -> None:
         """Count a website; log a line if it is time."""
         self._done += 1
-        self._failed += error is not None
+        if error is not None:
+            self._failed += 1
         if time.monotonic() - self._logged_at >= PROGRESS_SECONDS:
             self.log()
 
     def log(self) -> None:
         """Log a line if there is more than one website, and the last line was another one."""
-        self._logged_at, last, self._logged = time.monotonic(), self._logged, self._done
-        if self._total > 1 and self._done != last:
-            numbers = (f"{item:,}" for item in (self._done, self._total, self._failed))
-            log.info("%s: %s of %s websites done, %s failed", self._verb, *numbers)
+        is_new = self._done != self._logged
+        self._logged_at, self._logged = time.monotonic(), self._done
+        if self._total > 1 and is_new:
+            done = f"{self._done:,} of {self._total:,} websites done, {self._failed:,} failed"
+            log.info("%s: %s", self._verb, done)
 
 
 def reason_of(error: BaseException) -> str:
     """Return the text of an error for a list of failures, without service and connection."""
-    return error.text if isinstance(error, AnalyticsError) else str(error)
+    if isinstance(error, AnalyticsError):
+        return error.text
+    return str(error)

@@ -64,7 +64,7 @@ class Application:
             named = first_of(changed, _MAX_NAMED, "; ")
             log.warning("Another process changed websites at the same time, at least these: %s", named)
         self._client.stats.count("changes_applied", outcome.applied)
-        self._client.stats.count("changes_failed", sum(not update.is_good for update in updates))
+        self._client.stats.count("changes_failed", len([update for update in updates if not update.is_good]))
         return outcome
 
     def _run(self) -> None:

@@ -54,12 +54,12 @@ def risks_of(change: Change, record: Record) -> frozenset[Risk]:
             continue
         finding = Finding("update", FindingKind.UNSENT, name)
         value = normalise(name, record[name])
-        if name in LINE_FIELDS and value:
-            how = "sent" if name in sent else "not sent"
+        if name not in LINE_FIELDS:
+            if name not in sent and not _is_safe(name, value):
+                risks.add(Risk(finding, str(value)))
+        elif value:
             special = {character for character in "".join(value) if not character.isalnum()}
-            risks.update(Risk(finding, f"{how} {character}") for character in ("", *special))
-        elif name not in LINE_FIELDS and name not in sent and not _is_safe(name, value):
-            risks.add(Risk(finding, str(value)))
+            risks.update(Risk(finding, f"{name in sent} {character}") for character in ("", *special))
     return frozenset(risks)
 
 
@@ -139,7 +139,9 @@ class Canaries:
         deciding = [candidate for candidate in self._candidates if not candidate.risks.isdisjoint(suspected)]
         if not deciding:
             chosen = max(self._candidates, key=self._priority)
-            return chosen.update if self._is_needed(chosen) else None
+            if self._is_needed(chosen):
+                return chosen.update
+            return None
         if all(risk.finding.kind is FindingKind.UNSENT for risk in suspected):
             return RANDOM.choice(deciding).update
         fields = {risk.finding.field for risk in suspected}

@@ -193,7 +193,7 @@ class Experiment:
                     how = "Its values were restored and verified"
             update.set(State.FAILED, f"{differences}. {how}.")
             outcomes.append(f"{update.website}: {how}.")
-        unchanged = sum(update.state is State.NOT_TRIED for update in self._updates)
+        unchanged = len([update for update in self._updates if update.state is State.NOT_TRIED])
         first = affected[0]
         self.stopped = NotAppliedError(
             str(first.website_id),
@@ -228,7 +228,9 @@ def _restore(update: Update, client: AnalyticsClient) -> str:
     expected = Expected({}, settings, update.planned.domain)
 
     def restored(record: Record) -> Record | None:
-        return None if expected.compare(record).is_applied else settings
+        if expected.compare(record).is_applied:
+            return None
+        return settings
 
     try:
         client.change_website(str(update.website_id), restored)

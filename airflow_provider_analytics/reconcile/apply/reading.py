@@ -128,8 +128,10 @@ class ReadBack:
         if own_id:
             ids.add(own_id)
         if len(ids) > 1:
-            duplicates = api_client.duplicates(domain, ids).text
-            update.set(State.FAILED, f"Created, but: {duplicates}" if own_id else duplicates)
+            reason = api_client.duplicates(domain, ids).text
+            if own_id:
+                reason = f"Created, but: {reason}"
+            update.set(State.FAILED, reason)
             return False
         if not found:
             if own_id:

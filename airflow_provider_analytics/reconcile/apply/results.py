@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -98,7 +97,9 @@ class Update:
     @property
     def last(self) -> Change:
         """The last change that was sent, or the planned one."""
-        return self.sent[-1] if self.sent else self.planned
+        if self.sent:
+            return self.sent[-1]
+        return self.planned
 
     @property
     def may_be_applied(self) -> bool:
@@ -123,24 +124,28 @@ class Update:
     @property
     def before(self) -> Record:
         """Its record immediately before the first update; empty for a new website."""
-        return self.expected.before if self.expected and self.planned.action == "update" else {}
+        if self.expected is None or self.planned.action != "update":
+            return {}
+        return self.expected.before
 
     @property
     def unverified(self) -> tuple[str, ...]:
         """Sent fields that were not read back, or that the record does not contain."""
         if self.comparison is not None:
             return self.comparison.unverified
-        return tuple(field_change.field for field_change in self.last.fields) if self.sent else ()
+        if not self.sent:
+            return ()
+        return tuple(field_change.field for field_change in self.last.fields)
 
     @property
     def unsent(self) -> Differences:
         """Unsent changes, see :class:`Comparison`."""
-        return self.comparison.unsent if self.comparison else {}
+        return (self.comparison or Comparison()).unsent
 
     @property
     def not_applied(self) -> Differences:
         """Sent values that are not in effect, see :class:`Comparison`."""
-        return self.comparison.not_applied if self.comparison else {}
+        return (self.comparison or Comparison()).not_applied
 
     @property
     def findings(self) -> frozenset[Finding]:
@@ -204,8 +209,10 @@ class Outcome:
     @property
     def states(self) -> dict[str, int]:
         """Number of websites by state; their sum is the number of planned changes."""
-        counts = Counter(update.state for update in self.updates)
-        return {state.value: counts[state] for state in State}
+        counts = dict.fromkeys(map(str, State), 0)
+        for update in self.updates:
+            counts[update.state.value] += 1
+        return counts
 
     @property
     def applied(self) -> int:
@@ -234,7 +241,7 @@ class Outcome:
     @property
     def unverified(self) -> list[str]:
         """Fields that could not be verified on at least one changed website."""
-        return sorted({name for update in self.updates for name in update.unverified})
+        return sorted(set().union(*(update.unverified for update in self.updates)))
 
     @property
     def unexpected_changes(self) -> list[str]:
@@ -265,9 +272,23 @@ class Outcome:
         """
         if self.interrupted is None:
             return
-        unclear = self.states[State.UNCLEAR]
-        changed = sum(bool(update.sent) and update.state is not State.UNCLEAR for update in self.updates)
+        summary = self._summary_of_a_stop()
+        log.warning("%s", summary)
+        if isinstance(self.interrupted, StoppedError):
+            raise StoppedError(f"{summary}.", "The next try does the rest.") from None
+        if isinstance(self.interrupted, (AuthenticationError, StorageError)):
+            self.interrupted.so_far = f"{summary}."
+        # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.
+        raise self.interrupted from None
+
+    def _summary_of_a_stop(self) -> str:
+        """Return the number of changed websites, and the websites that are not as expected, grouped by reason."""
+        changed = 0
+        for update in self.updates:
+            if update.sent and update.state is not State.UNCLEAR:
+                changed += 1
         summary = f"Stopped: {changed:,} of {len(self.updates):,} websites changed"
+        unclear = self.states[State.UNCLEAR]
         if unclear:
             summary += f", {unclear:,} may have been"
         reasons: dict[str, list[str]] = {}
@@ -276,13 +297,7 @@ class Outcome:
         if reasons:
             failed = [f"{first_of(websites, _MAX_IN_A_STOP)}: {reason}" for reason, websites in reasons.items()]
             summary += f". Not as expected: {first_of(failed, _MAX_IN_A_STOP, '; ')}"
-        log.warning("%s", summary)
-        if isinstance(self.interrupted, StoppedError):
-            raise StoppedError(f"{summary}.", "The next try does the rest.") from None
-        if isinstance(self.interrupted, (AuthenticationError, StorageError)):
-            self.interrupted.so_far = f"{summary}."
-        # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.
-        raise self.interrupted from None
+        return summary
 
     def raise_failures(self) -> None:
         """Raise an error if any website is not as desired.
@@ -292,12 +307,13 @@ class Outcome:
         """
         if self.stopped is not None:
             raise self.stopped
-        if self.failures:
-            failed = [update for update in self.updates if not update.is_good]
-            is_rejected = not self.unread and all(update.state is State.REFUSED for update in failed)
-            # A retry would find nothing to do, and hide the values that were lost.
-            has_lost_values = any(update.state is State.FAILED and update.unsent for update in failed)
-            error = BulkError(self.failures, self.applied, self.not_tried, is_rejected or has_lost_values)
-            if self.unexpected_changes:
-                error.so_far = f"Values that were not sent changed, too: {'; '.join(self.unexpected_changes)}."
-            raise error
+        if not self.failures:
+            return
+        failed = [update for update in self.updates if not update.is_good]
+        is_rejected = not self.unread and all(update.state is State.REFUSED for update in failed)
+        # A retry would find nothing to do, and hide the values that were lost.
+        has_lost_values = any(update.state is State.FAILED and update.unsent for update in failed)
+        error = BulkError(self.failures, self.applied, self.not_tried, is_rejected or has_lost_values)
+        if self.unexpected_changes:
+            error.so_far = f"Values that were not sent changed, too: {'; '.join(self.unexpected_changes)}."
+        raise error

@@ -71,7 +71,8 @@ class Sender:
     def compare(self, update: Update, record: Record) -> Comparison:
         """Compare a record with what was sent, and with what is wanted now: others may have changed it since."""
         allowed = {name: self.kept(name, record) for name in self.shared}
-        comparison = (update.expected or Expected({}, {})).compare(record, allowed)
+        expected = update.expected or Expected({}, {})
+        comparison = expected.compare(record, allowed)
         change = self._still_wanted(update, record)
         if change is None:
             return comparison
@@ -109,30 +110,29 @@ class Sender:
         except StorageError:  # the change was sent, and cannot be recorded
             raise
         except (AnalyticsError, ValueError) as error:
-            state = State.UNCLEAR if update.unconfirmed else State.FAILED
-            if (
-                isinstance(error, AnalyticsApiError)
-                and (error.status == 403 or error.is_invalid)
-                and not error.is_blocked
-            ):
-                # Another process may have created the website: the next try finds it.
-                is_taken = update.website_id is None and may_mean_taken(error)
-                state = State.FAILED if is_taken else State.REFUSED
+            state = State.FAILED
+            if update.unconfirmed:
+                state = State.UNCLEAR
+            elif _is_rejected(error, is_create=update.website_id is None):
+                state = State.REFUSED
             update.set(state, self._missing(update) + reason_of(error))
             raise
 
     def _missing(self, update: Update) -> str:
-        """Return the fields of a new website that were not set yet, as the beginning of a text."""
-        fields = {item.field for change in update.sent for item in change.fields}
-        missing = [item.field for item in update.planned.fields if item.field not in fields]
-        return f"Created, but not set yet: {', '.join(missing)}. " if update.sent and missing else ""
+        """Return the fields of a new website that were not set yet, as the start of a text."""
+        sent: set[str] = set()
+        for change in update.sent:
+            sent.update(field_change.field for field_change in change.fields)
+        missing = [field_change.field for field_change in update.planned.fields if field_change.field not in sent]
+        if not update.sent or not missing:
+            return ""
+        return f"Created, but not set yet: {', '.join(missing)}. "
 
     def _create(self, update: Update) -> None:
         change = update.planned
         settings = self._settings(change)
         # A create request cannot set all fields.
-        later = {name for name in settings if not FIELDS[name].on_create}
-        at_once = {name: value for name, value in settings.items() if name not in later}
+        at_once = {name: value for name, value in settings.items() if FIELDS[name].on_create}
         update.expected = Expected.of_new(change.domain, settings)
         update.unconfirmed = None
         update.set(State.UNCLEAR, _UNDER_WAY)
@@ -145,8 +145,9 @@ class Sender:
             update.set(State.UNCLEAR, "The service reported success without the id of the website.")
             update.unconfirmed = change
             return
-        fields = tuple(item for item in change.fields if item.field not in later)
-        self.note(update, replace(change, website_id=str(created["id"]), fields=fields))
+        later = settings.keys() - at_once.keys()
+        sent = tuple(field_change for field_change in change.fields if field_change.field not in later)
+        self.note(update, replace(change, website_id=str(created["id"]), fields=sent))
         domain = created.get("domain")
         if isinstance(domain, str) and not same_domain(domain, change.domain):
             update.comparison = Comparison(created, other_domain=domain)
@@ -182,11 +183,15 @@ class Sender:
             log.debug("Not changed: website %s does not exist any more.", update.website)
             computed = None
         except Exception:
-            update.unconfirmed = lost[-1] if lost else None
+            update.unconfirmed = None
+            if lost:
+                update.unconfirmed = lost[-1]
             raise
         # The outcome of the attempts before the last one is unknown: it found them applied, or overwrote them.
-        for change in (*lost, *([computed] if computed else ())):
+        for change in lost:
             self.note(update, change)
+        if computed is not None:
+            self.note(update, computed)
         if not update.sent:
             update.set(State.UNCHANGED)
 
@@ -204,7 +209,9 @@ class Sender:
             try:
                 self.client.send_delete(website_id)
             except AnalyticsError as error:
-                update.unconfirmed = update.planned if may_have_been_applied(error) else None
+                update.unconfirmed = None
+                if may_have_been_applied(error):
+                    update.unconfirmed = update.planned
                 raise
         except NotFoundError:
             if not self._is_gone(website_id):
@@ -217,7 +224,18 @@ class Sender:
     def _settings(self, change: Change) -> dict[str, Any]:
         settings = change.settings
         reference = settings.pop(PASSWORD_FROM, None)
-        return {**settings, "password": self.passwords[reference]} if reference else settings
+        if reference:
+            settings["password"] = self.passwords[reference]
+        return settings
+
+
+def _is_rejected(error: AnalyticsError | ValueError, *, is_create: bool) -> bool:
+    """Return whether the service rejected a change, and a retry cannot succeed."""
+    if not isinstance(error, AnalyticsApiError) or error.is_blocked:
+        return False
+    if is_create and may_mean_taken(error):
+        return False  # another process may have created the website: the next try finds it
+    return error.status == 403 or error.is_invalid
 
 
 def _check_domain(planned: Change, record: Record, verb: str) -> None:
