@@ -73,13 +73,16 @@ def main() -> None:
         name = path.relative_to(arguments.folder).parts[0]
         for room in (name, "all"):
             lines[room] += code_lines(source, tree)
-        for kind, _line in findings(tree):
+        for kind, line in findings(tree):
             counts[name][kind] += 1
             counts["all"][kind] += 1
             if arguments.lines:
-                pass
+                print(f"{path}:{line}: {kind}")  # noqa: T201
+    table = [f"| per 1,000 lines of code | lines | {' | '.join(COLUMNS)} |", "|---|---|" + "---|" * len(COLUMNS)]
     for room in sorted(lines, key=lambda room: (room == "all", room)):
-        [f"{1000 * counts[room][kind] / max(lines[room], 1):.1f}" for kind in COLUMNS]
+        rates = [f"{1000 * counts[room][kind] / max(lines[room], 1):.1f}" for kind in COLUMNS]
+        table.append(f"| {room} | {lines[room]:,} | {' | '.join(rates)} |")
+    print("\n".join(table))  # noqa: T201
 
 
 if __name__ == "__main__":
