@@ -127,13 +127,17 @@ class FailWithoutRetry:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Raise ``AirflowFailException`` for a permanent error; its message contains the cause, without frames."""
-        first = next((first for kind, first in PERMANENT_ERRORS.items() if isinstance(error, kind)), "")
+        first = ""
+        for permanent_kind, before_retry in PERMANENT_ERRORS.items():
+            if isinstance(error, permanent_kind):
+                first = before_retry
         if isinstance(error, AnalyticsError) and error.permanent:
             first = error.before_retry
         if first:
-            # The message of Airflow does not name the argument.
-            argument = "analytics_conn_id: " if isinstance(error, AirflowNotFoundException) else ""
-            raise permanent_failure(f"{argument}{readable(str(error), MAX_MESSAGE, breaks='keep')}", first) from None
+            message = readable(str(error), MAX_MESSAGE, breaks="keep")
+            if isinstance(error, AirflowNotFoundException):  # its message does not name the argument
+                message = f"analytics_conn_id: {message}"
+            raise permanent_failure(message, first) from None
         if isinstance(error, AnalyticsError):
             raise without_frames(error) from None
 
@@ -195,7 +199,11 @@ def how_to_override(guards: Sequence[str], context: Context) -> str:
     if "override_guards" not in context.get("params", ()):
         ti = context.get("ti")
         call = getattr(getattr(context.get("task"), "task_group", None), "override_at", "")
-        where = f"in {call}" if call else f"on task {ti.task_id}" if ti else "on the task"
+        where = "on the task"
+        if call:
+            where = f"in {call}"
+        elif ti:
+            where = f"on task {ti.task_id}"
         return (
             f"If this is intended, set override_guards={list(guards)!r} {where} for one run.\n"
             "This DAG has no Param override_guards."

@@ -15,6 +15,7 @@ from airflow_provider_analytics.api.checks import flag, is_missing_text, one_of,
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
 from airflow_provider_analytics.operators.reconciling import PlanInput, ReconcilingOperator, account_of, result_of
+from airflow_provider_analytics.operators.values import is_literal
 from airflow_provider_analytics.readable import counted
 
 if TYPE_CHECKING:
@@ -42,9 +43,14 @@ def chunk_websites(websites: Iterable[Mapping[str, Any] | str | int], chunks: in
     """
     divided: list[list[str]] = [[] for _ in range(whole_number("chunks", chunks, at_least=1))]
     for website in websites:
-        text = str(website["id"] if isinstance(website, Mapping) else website)
-        # hash() differs between processes.
-        number = int(text) if text.isdecimal() else zlib.crc32(text.encode())
+        website_id = website
+        if isinstance(website, Mapping):
+            website_id = website["id"]
+        text = str(website_id)
+        if text.isdecimal():
+            number = int(text)
+        else:
+            number = zlib.crc32(text.encode())  # hash() differs between processes
         divided[number % len(divided)].append(text)
     return divided
 
@@ -72,7 +78,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if isinstance(per_website, Mapping) and any("{{" in str(item) or "{%" in str(item) for item in per_website):
+        if isinstance(per_website, Mapping) and not is_literal(list(per_website)):
             # Airflow renders the values of a dict, but not its keys.
             raise ValueError(
                 f"per_website={per_website!r} is not allowed: a template cannot be a key; allowed: a dict without "
@@ -93,7 +99,15 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             self._source(allow_no_match=True)
         is_file = getattr(self, f"{self.field}_path") is not None
         if not is_file and self.are_literal(self.field, "per_website", "networks", "resolve_names", "mode"):
-            self._parse_lists(self.default_mode if self.mode is None else self.mode)
+            self._parse_lists(self._mode)
+
+    @property
+    def _mode(self) -> str:
+        from airflow_provider_analytics.reconcile.desired.desired_state import MODES
+
+        if self.mode is None:
+            return self.default_mode
+        return one_of("mode", self.mode, MODES)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
@@ -104,18 +118,22 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             result = result_of(planned, outcome, field=self.field, mode=planned.desired.modes[self.field])
             if self.mode is None and not planned.source.managed:
                 self.log.info("state_path is not set, so entries that you remove from the list remain on the websites.")
-            if not planned.plan.changes and not outcome.failures:
-                websites = counted(result["websites_compared"], "website")
-                self.log.info("%s is up to date on all of %s.", self.field, websites)
-            else:
-                self.log.info(
-                    "Updated %s on %s of %s websites: %s entries added, %s removed.%s",
-                    self.field,
-                    *_numbers(result, "applied", "updates", "entries_added", "entries_removed"),
-                    f" {counted(len(outcome.failures), 'website')} failed." if outcome.failures else "",
-                )
+            self._log_applied(result, len(outcome.failures))
             outcome.raise_failures()
         return result
+
+    def _log_applied(self, result: Mapping[str, Any], failures: int) -> None:
+        if not result["updates"] and not failures:
+            websites = counted(result["websites_compared"], "website")
+            self.log.info("%s is up to date on all of %s.", self.field, websites)
+            return
+        self.log.info(
+            "Updated %s on %s of %s websites: %s entries added, %s removed.",
+            self.field,
+            *_numbers(result, "applied", "updates", "entries_added", "entries_removed"),
+        )
+        if failures:
+            self.log.info("%s failed.", counted(failures, "website").capitalize())
 
     def _plan_only(self, hook: AnalyticsHook, context: Context) -> dict[str, Any]:
         if self.approved_digest != "any":
@@ -130,7 +148,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             *_numbers(result, "updates", "websites_compared", "entries_added", "entries_removed"),
         )
         if result["guard_message"]:
-            self.log.warning("A guard refuses this plan: %s", result["guard_message"])
+            self.log.warning("A guard blocks this plan: %s", result["guard_message"])
         return result
 
     def prepare(self, hook: AnalyticsHook, context: Context) -> PlanInput:
@@ -138,69 +156,88 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         override_guards = parse_guards(self.override_guards)
         source = self._source(allow_no_match="no_match" in override_guards)
         everywhere, per_website = self._parse_lists(source.mode)
-        for name, given in (
-            ("unmanage_websites", self.unmanage_websites),
-            ("resolve_names", flag("resolve_names", self.resolve_names)),
-        ):
+        only_managed = {
+            "unmanage_websites": self.unmanage_websites,
+            "resolve_names": flag("resolve_names", self.resolve_names),
+        }
+        for name, given in only_managed.items():
             if given and not source.managed:
                 raise ValueError(f"{name} is not allowed with mode={source.mode!r}; allowed: mode='managed'")
         scope: dict[str, Any] = {"service": hook.client.base_url, "field": self.field, "mode": source.mode}
-        folder = file = None
+        folder = file = lists = None
         ti = context.get("ti")
         if self.state_path or source.managed:
             scope["account"] = account_of(hook)
             folder = self.folder(hook, scope["account"])
+        was_empty = False
+        names_before: Mapping[str, Resolution] = {}
         if source.managed:
-            file = self.list_file(folder, scope, context, f"{ti.dag_id}.{ti.task_id}" if ti else "")
+            name = ""
+            if ti:
+                name = f"{ti.dag_id}.{ti.task_id}"
+            file = self.list_file(folder, scope, context, name)
             scope["list"] = file.table.identity.list
-        # After a run that was accepted, nothing is left to lose.
-        was_empty = file is not None and file.table.run is not None and not file.table.items(self.field)
-        if not everywhere.entries and not everywhere.names and not was_empty and "empty_list" not in override_guards:
-            expired = list(everywhere.expired)[:3]
-            if expired:
-                problem = f"{self.field} is empty, because all its entries have expired: {', '.join(expired)}."
-            else:
-                problem = f"{self.field} is empty. Check the Variable, file, or task that it comes from."
-            raise GuardError(problem, "No changes were sent.", "empty_list")
-        resolved = _resolved_names([everywhere, *per_website.values()], file.table.names if file else {})
+            # After a run with an accepted empty list, no entry can be lost.
+            was_empty = file.table.run is not None and not file.table.items(self.field)
+            names_before = file.table.names
+        if not was_empty and "empty_list" not in override_guards:
+            self._raise_if_empty(everywhere)
+        resolved = _resolved_names([everywhere, *per_website.values()], names_before)
         source = replace(
             source,
             entries=everywhere.with_answers(resolved),
             per_website={selector: found.with_answers(resolved) for selector, found in per_website.items()},
             is_part=getattr(ti, "map_index", -1) >= 0,
         )
-        lists = file.with_run(source.scopes, resolved, context) if file else None
+        if file:
+            lists = file.with_run(source.scopes, resolved, context)
         return PlanInput(source, scope, folder, file, lists)
+
+    def _raise_if_empty(self, listed: EntryList) -> None:
+        if listed.entries or listed.names:
+            return
+        problem = f"{self.field} is empty. Check the Variable, file, or task that it comes from."
+        expired = list(listed.expired)[:3]
+        if expired:
+            problem = f"{self.field} is empty, because all its entries have expired: {', '.join(expired)}."
+        raise GuardError(problem, "No changes were sent.", "empty_list")
 
     def _source(self, *, allow_no_match: bool) -> ExclusionList:
         """Return the websites that get the list, without its entries."""
-        from airflow_provider_analytics.reconcile.desired.desired_state import MODES
         from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
         from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
         from airflow_provider_analytics.reconcile.desired.selection import parse_selectors
 
-        filters, selected = ({}, self.websites) if not isinstance(self.websites, Mapping) else (self.websites, None)
-        for name, value in filters.items():
-            one_of("websites", name, _FILTERS)
-            is_blank = isinstance(value, str) and not value.strip()
-            if value is None or is_blank or is_missing_text(value):  # the list of all websites would be read
-                raise refused("websites", self.websites, "a value for each filter")
-        if isinstance(self.websites, Mapping) and not filters:
-            raise refused("websites", self.websites, "at least one filter, or None for all websites")
-        if filters and self.unmanage_websites:
-            raise ValueError(
-                "unmanage_websites is not allowed with a filter in websites; allowed: a list of selectors, or None"
-            )
+        filters: Mapping[str, Any] = {}
+        selectors = None
+        if isinstance(self.websites, Mapping):
+            filters = self._checked_filters(self.websites)
+        elif self.websites is not None:
+            selectors = parse_selectors("websites", self.websites)
         return ExclusionList(
             self.field,
-            self.default_mode if self.mode is None else one_of("mode", self.mode, MODES),
+            self._mode,
             EntryList(),
-            None if selected is None else parse_selectors("websites", selected),
+            selectors,
             parse_selectors("except_websites", self.except_websites),
             unmanage_websites=parse_selectors("unmanage_websites", self.unmanage_websites),
             filters=filters,
             allow_no_match=allow_no_match,
         )
+
+    def _checked_filters(self, filters: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not filters:
+            raise refused("websites", filters, "at least one filter, or None for all websites")
+        for name, value in filters.items():
+            one_of("websites", name, _FILTERS)
+            is_blank = isinstance(value, str) and not value.strip()
+            if value is None or is_blank or is_missing_text(value):  # the list of all websites would be read
+                raise refused("websites", filters, "a value for each filter")
+        if self.unmanage_websites:
+            raise ValueError(
+                "unmanage_websites is not allowed with a filter in websites; allowed: a list of selectors, or None"
+            )
+        return filters
 
     def _parse_lists(self, mode: str) -> tuple[EntryList, dict[str, EntryList]]:
         """Return the list for all websites, and the lists per selector; raise all problems at once."""
@@ -209,7 +246,8 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
         per_website = _mapping("per_website", self.per_website)
         arguments = {self.field: self._list_value()}
-        arguments |= {f"per_website[{selector!r}]": entries for selector, entries in per_website.items()}
+        for selector, entries in per_website.items():
+            arguments[f"per_website[{selector!r}]"] = entries
         parsed: list[EntryList] = []
         problems = []
         for argument, value in arguments.items():
@@ -263,7 +301,8 @@ def _mapping(argument: str, value: Any) -> Mapping[str, Any]:
         found = values.read(value)
         if values.problems:
             raise ProblemsError(values.problems)
-        value = found if isinstance(found, dict) else value
+        if isinstance(found, dict):
+            value = found
     if not isinstance(value, Mapping):
         raise refused(argument, value, "a dict of domains, globs or ids to entries, or the text of a JSON object")
     found = {}
@@ -282,16 +321,18 @@ def _resolved_names(lists: Sequence[EntryList], before: Mapping[str, Resolution]
     from airflow_provider_analytics.hooks.host_names import look_up_all
     from airflow_provider_analytics.reconcile.desired.list_lines import now, resolve
 
-    names = list(dict.fromkeys(name for item in lists for name in item.names))
+    names: dict[str, None] = {}
+    for listed in lists:
+        names.update(dict.fromkeys(listed.names))
     if not names:
         return {}
-    found, warnings = resolve(look_up_all(names), before, now())
+    found, warnings = resolve(look_up_all(list(names)), before, now())
     for warning in warnings:
         log.warning("%s", warning)
     for name, resolution in found.items():
-        was = before[name].addresses if name in before else resolution.addresses
-        if set(was) != set(resolution.addresses):
-            log.info("%s moved: %s -> %s", name, ", ".join(was), ", ".join(resolution.addresses))
+        addresses_before = before.get(name, resolution).addresses
+        if set(addresses_before) != set(resolution.addresses):
+            log.info("%s moved: %s -> %s", name, ", ".join(addresses_before), ", ".join(resolution.addresses))
     return found
 
 
@@ -349,7 +390,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         that trips, or None), ``override_guards``, ``verified`` (whether all changes were read again and are in effect,
         and nothing else changed), ``unexpected_changes`` (other users' changes, at most 20), the first
         20 changes as one line each (``changes``), the number of further changes (``changes_omitted``), the lines of the
-        list whose last day is over (``expired``) or at most 30 days away (``expiring``), as dicts with ``entry``,
+        list that have expired (``expired``) or expire within 30 days (``expiring``), as dicts with ``entry``,
         ``until``, ``owner`` and ``reason``, and ``markdown`` (the plan of a dry run, with at most 100 changes;
         otherwise None).
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, a guard

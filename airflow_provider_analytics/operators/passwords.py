@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, check_password_from
-from airflow_provider_analytics.readable import Redactor
+from airflow_provider_analytics.readable import Redactor, first_of
 
 
 def passwords_of(references: Mapping[str, Iterable[str]], secrets: Redactor) -> dict[str, str]:
@@ -20,16 +20,15 @@ def passwords_of(references: Mapping[str, Iterable[str]], secrets: Redactor) -> 
     :raises ValueError: if references are not allowed, have no password, or one that a service would change, such as
         with a line break at its end. The message has the references, and no password.
     """
-    passwords = {reference: _password(check_password_from(reference)) for reference in references}
+    passwords: dict[str, str] = {}
     missing, unusable = [], []
     for reference, domains in references.items():
-        password = passwords[reference]
-        named = list(domains)
-        more = " and others" if len(named) > 3 else ""
-        where = f"{PASSWORD_FROM}={reference!r} of {', '.join(named[:3])}{more}"
+        password = _password(check_password_from(reference))
+        where = f"{PASSWORD_FROM}={reference!r} of {first_of(list(domains), 3)}"
         if not password:
             missing.append(where)
             continue
+        passwords[reference] = password
         mask_secret(password)
         secrets.add(password)
         try:
@@ -37,10 +36,10 @@ def passwords_of(references: Mapping[str, Iterable[str]], secrets: Redactor) -> 
         except ValueError as error:
             unusable.append(f"{where}: {error}")
     if missing:
-        raise ValueError(f"there is no password in {'; '.join(missing)}: set it in Airflow. Nothing was sent")
+        raise ValueError(f"there is no password in {'; '.join(missing)}: set it in Airflow. No changes were sent")
     if unusable:
-        raise ValueError(f"{'; '.join(unusable)}. Correct the password in Airflow. Nothing was sent")
-    return {reference: str(password) for reference, password in passwords.items()}
+        raise ValueError(f"{'; '.join(unusable)}. Correct the password in Airflow. No changes were sent")
+    return passwords
 
 
 def _password(reference: str) -> str | None:

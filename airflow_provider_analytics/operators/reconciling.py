@@ -12,7 +12,7 @@ from airflow_provider_analytics.api.checks import fraction
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, require_run
-from airflow_provider_analytics.readable import counted, readable
+from airflow_provider_analytics.readable import counted, first_of, readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.operators.state import ListFile
     from airflow_provider_analytics.reconcile.apply.results import Outcome
     from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
-    from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
+    from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, EntrySource
     from airflow_provider_analytics.reconcile.desired.tables import Lists
     from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
     from airflow_provider_analytics.reconcile.engine import PlanRun
@@ -39,7 +39,7 @@ class PlanInput:
     """The desired state before the websites are read.
 
     :param source: the list, or the file.
-    :param scope: what the plan is bound to.
+    :param scope: the service, account, and settings that the plan is bound to.
     :param folder: folder of the service and the account in the state folder.
     :param file: file of the list's table.
     :param lists: the tables with this run.
@@ -91,13 +91,17 @@ class ReconcilingOperator(AnalyticsBaseOperator):
     @property
     def default_mode(self) -> str:
         """Mode of lists that name none: ``managed`` with a state folder, otherwise ``merge``."""
-        return "managed" if self.state_path else "merge"
+        if self.state_path:
+            return "managed"
+        return "merge"
 
     def folder(self, hook: AnalyticsHook, account: str | None) -> str | None:
-        """Return the folder of the service and the account in the state folder; None without one."""
+        """Return the folder of the service and the account in the state folder; None without a state folder."""
         from airflow_provider_analytics.operators.state import folder_of
 
-        return folder_of(self.state_path, hook.client.base_url, account) if self.state_path else None
+        if self.state_path is None:
+            return None
+        return folder_of(self.state_path, hook.client.base_url, account)
 
     def list_file(self, folder: str | None, scope: Mapping[str, Any], context: Context, name: str) -> ListFile:
         """Return the file of the managed lists.
@@ -143,7 +147,9 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         prepared = self.prepare(hook, context)
         planned = self.plan(hook, prepared)
         planned.raise_unread()
-        whole = write_plan(prepared.folder, planned.plan, hook.client.redact) if prepared.folder else None
+        whole = None
+        if prepared.folder:
+            whole = write_plan(prepared.folder, planned.plan, hook.client.redact)
         return planned, result_of(planned, None, whole, **more)
 
     def applied(
@@ -229,20 +235,31 @@ def _report_expiry(parts: Mapping[str, Sequence[EntryList]]) -> dict[str, Any]:
     """
     from airflow_provider_analytics.reconcile.desired.list_lines import now
 
-    lists = [item for listed in parts.values() for item in listed]
-    expired = [item for listed in lists for item in listed.expired.items()]
-    expiring = [item for listed in lists for item in listed.expiring(now().date()).items()]
-    report: dict[str, Any] = {}
-    for name, what, entries in (("expired", "Expired", expired), ("expiring", "Will expire soon", expiring)):
-        found = list(dict.fromkeys(entries))
-        report[name] = [
-            {"entry": entry, **{key: str(value) for key in _REPORTED if (value := getattr(source, key))}}
-            for entry, source in found
-        ]
-        if found:
-            named = "".join(f"\n{readable(f'{entry}: {source.text}')}" for entry, source in found[:SHOWN_CHANGES])
-            more = f"\nand {len(found) - SHOWN_CHANGES:,} more" if len(found) > SHOWN_CHANGES else ""
-            log.info("%s: %s of the list%s%s", what, counted(len(found), "line"), named, more)
+    expired: list[tuple[str, EntrySource]] = []
+    expiring: list[tuple[str, EntrySource]] = []
+    for lists in parts.values():
+        for listed in lists:
+            expired += listed.expired.items()
+            expiring += listed.expiring(now().date()).items()
+    return {
+        "expired": _report_entries("Expired", expired),
+        "expiring": _report_entries("Will expire soon", expiring),
+    }
+
+
+def _report_entries(title: str, entries: Iterable[tuple[str, EntrySource]]) -> list[dict[str, str]]:
+    """Return entries with their owners, reasons, and expiration dates for a result, and log them."""
+    report, lines = [], []
+    for entry, source in dict.fromkeys(entries):
+        values = {"entry": entry}
+        for name in _REPORTED:
+            value = getattr(source, name)
+            if value:
+                values[name] = str(value)
+        report.append(values)
+        lines.append(readable(f"{entry}: {source.text}"))
+    if lines:
+        log.info("%s: %s of the list\n%s", title, counted(len(lines), "line"), first_of(lines, SHOWN_CHANGES, "\n"))
     return report
 
 

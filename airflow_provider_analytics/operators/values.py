@@ -31,7 +31,7 @@ _NOT_RENDERED = re.compile(r"\{\{|\{%|^\s*[\[({].*['\"].*[\])}]\s*$")
 _PLACE = "a URL or an absolute path"
 _DAY = "a date, YYYY-MM-DD"
 
-#: Text argument to what it contains.
+#: Text argument to a description of its value.
 _TEXTS = {
     "analytics_conn_id": "the id of a connection",
     "base_path": _PLACE,

@@ -278,7 +278,9 @@ class CreateWebsiteOperator(_SettingsOperator):
                 first = f"check the website. It exists now, and a retry would apply if_exists={self.if_exists!r}"
                 raise permanent_failure(f"Created website {self.domain}, but: {error}", first) from None
             website_id = written.record["id"]
-            differing = [] if written.created else differing_fields(written.record, settings)
+            differing: list[str] = []
+            if not written.created:
+                differing = differing_fields(written.record, settings)
             if written.created:
                 self.log.info("Created website %s with id %s.", self.domain, website_id)
                 if "privacy" not in settings:
@@ -299,12 +301,17 @@ class CreateWebsiteOperator(_SettingsOperator):
                 )
                 changes = {name: settings[name] for name in differing}
                 updated = hook.client.update_website(website_id, expected_domain=self.domain, **changes)
-                return _result(hook, updated, updated=differing if updated.sent else ())
+                return _result(hook, updated, updated=differing)
+            elif differing:
+                self.log.warning(
+                    "Website %s exists, with id %s, and was left unchanged. Settings that differ or are not returned: "
+                    "%s.",
+                    self.domain,
+                    website_id,
+                    ", ".join(differing),
+                )
             else:
-                # A warning if the settings differ, because the website is left unchanged.
-                details = f"Settings that differ or are not shown: {', '.join(differing) or 'none'}."
-                log = self.log.warning if differing else self.log.info
-                log("Website %s exists, with id %s, and was left unchanged. %s", self.domain, website_id, details)
+                self.log.info("Website %s exists, with id %s. No setting differs.", self.domain, website_id)
             return _result(hook, written, created=written.created, differing=differing)
 
 
@@ -390,9 +397,11 @@ class UpdateWebsiteOperator(_SettingsOperator):
             settings = check_update(**settings)  # before any request is sent
             website_id = _find_id(hook, self.website_id, self.domain)
             updated = hook.client.update_website(website_id, expected_domain=self.domain, **settings)
-            did = "Updated" if updated.sent else "Nothing to update on"
-            self.log.info("%s website %s: %s.", did, _name(updated.record), ", ".join(settings))
-            return _result(hook, updated, updated=settings if updated.sent else ())
+            if updated.sent:
+                self.log.info("Updated website %s: %s.", _name(updated.record), ", ".join(settings))
+            else:
+                self.log.info("Website %s is up to date: %s.", _name(updated.record), ", ".join(settings))
+            return _result(hook, updated, updated=settings)
 
 
 class DeleteWebsiteOperator(AnalyticsBaseOperator):
@@ -442,28 +451,31 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
         """Delete the website."""
         with self.connected(context) as hook:
             ignore_if_missing = flag("ignore_if_missing", self.ignore_if_missing)
-            website_id: int | str | None = None
-            try:
-                website_id = _find_id(hook, self.website_id, self.domain)
-            except DomainError as error:  # a list that is "not found" is none
-                if error.website_ids or not ignore_if_missing:
-                    raise
-            deleted = website_id is not None
-            try:
-                if website_id is not None:
-                    hook.delete_website(website_id)
-                    self.log.info(
-                        "Deleted website %s.", f"{self.domain} (id {website_id})" if self.domain else website_id
-                    )
-            except NotFoundError:
-                deleted = False
-                if not ignore_if_missing:
-                    raise
+            deleted = self._delete(hook, ignore_if_missing)
             if not deleted:
                 # With a wrong base URL every website is "not found", and none would ever be deleted.
                 hook.get_account()
-                self.log.info("Deleted nothing: there is no website %s.", self.website_id or self.domain)
+                self.log.info("Website %s does not exist, so it was not deleted.", self.website_id or self.domain)
         return {"website_id": self.website_id, "domain": self.domain, "deleted": deleted}
+
+    def _delete(self, hook: AnalyticsHook, ignore_if_missing: bool) -> bool:
+        """Delete the website; return whether it existed."""
+        try:
+            website_id = _find_id(hook, self.website_id, self.domain)
+            hook.delete_website(website_id)
+        except DomainError as error:
+            if error.website_ids or not ignore_if_missing:
+                raise
+            return False
+        except NotFoundError:
+            if not ignore_if_missing:
+                raise
+            return False
+        name = str(website_id)
+        if self.domain:
+            name = f"{self.domain} (id {website_id})"
+        self.log.info("Deleted website %s.", name)
+        return True
 
 
 def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | None) -> int | str:
@@ -494,8 +506,10 @@ def _lines(name: str, value: Any) -> tuple[str, ...]:
     """
     listed = _parse_list(name, value)
     if not listed.entries and value != []:
-        why = "only entries whose last day is over" if listed.expired else "no entries"
-        raise ValueError(f"{name}={short_repr(value)} has {why}; to clear the list, give []")
+        found = "no entries"
+        if listed.expired:
+            found = "only expired entries"
+        raise ValueError(f"{name}={short_repr(value)} has {found}; to clear the list, give []")
     return listed.new_lines(listed.entries)
 
 
@@ -512,7 +526,9 @@ def _parse_list(name: str, value: Any) -> EntryList:
 
 def _name(website: Mapping[str, Any]) -> str:
     domain = website.get("domain")
-    return f"{readable(domain)} (id {website['id']})" if isinstance(domain, str) else f"{website['id']}"
+    if isinstance(domain, str):
+        return f"{readable(domain)} (id {website['id']})"
+    return str(website["id"])
 
 
 def _result(
@@ -528,7 +544,7 @@ def _result(
         "website_id": written.record["id"],
         "domain": written.record.get("domain"),
         "created": created,
-        "updated": list(updated),
+        "updated": list(updated) if written.sent else [],
         "differing": list(differing),
         "unverified": list(written.unverified),
         "verified": not (written.unverified or written.unsent or differing),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,15 +57,18 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         source = replace(self._file(), prune=prune, create_only=create_only)
         # A plan for another service or account is a different plan.
         scope: dict[str, Any] = {"service": hook.client.base_url, "account": account_of(hook)}
-        folder, file, ti = self.folder(hook, scope["account"]), None, context.get("ti")
-        if source.managed or (folder and ti):
-            file = self.list_file(folder, scope, context, ti.dag_id if ti else "")
+        folder = self.folder(hook, scope["account"])
         scope |= {"prune": prune, "create_only": create_only}
-        if file and source.managed:
-            scope["list"] = file.table.identity.list
-        elif file and file.table.run is None:  # no list has left this file
-            file = None
-        lists = file.with_run(source.scopes, {}, context) if file else None
+        file = lists = None
+        dag_id = getattr(context.get("ti"), "dag_id", "")
+        if source.managed or (folder and dag_id):
+            file = self.list_file(folder, scope, context, dag_id)
+            if source.managed:
+                scope["list"] = file.table.identity.list
+            elif file.table.run is None:  # the file never had a managed list
+                file = None
+        if file:
+            lists = file.with_run(source.scopes, {}, context)
         return PlanInput(source, scope, folder, file, lists)
 
     def _file(self) -> WebsitesAsCode:
@@ -87,10 +90,13 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
 
     def _log_plan(self, what: str, result: Mapping[str, Any]) -> None:
         """Log a plan, with its counts at the end, because Airflow displays the end of a log first."""
-        counts = ", ".join(f"{result[f'{action}s']:,} to {action}" for action in ("create", "update", "delete"))
         source = self.config_path or "config"
         self.log.info("%s %s:\n%s", what, source, result["markdown"])
-        self.log.info("%s %s: %s", what, source, counts)
+        self.log.info("%s %s: %s.", what, source, _counts(result))
+
+
+def _counts(result: Mapping[str, Any]) -> str:
+    return f"{result['creates']:,} to create, {result['updates']:,} to update, {result['deletes']:,} to delete"
 
 
 class PlanWebsitesOperator(_WebsitesAsCodeOperator):
@@ -118,8 +124,8 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         ``ApprovalOperator``; at most 100 changes), the numbers of ``creates``, ``updates``, ``deletes``,
         ``made_public`` (statistics pages that become public), ``protected`` (websites that are not deleted),
         ``entries_added``, ``entries_removed`` and ``websites_compared``, the first 20 changes as one line each
-        (``changes``) and the number of further ones (``changes_omitted``), ``expired`` and ``expiring`` (entries whose
-        last day is over, or at most 30 days away), ``scope`` (what the plan is bound to), ``guard_message`` (the
+        (``changes``) and the number of further ones (``changes_omitted``), ``expired`` and ``expiring`` (entries that
+        have expired, or expire within 30 days), ``scope`` (the service, account, and settings of the plan), ``guard_message`` (the
         message of the guard that trips, or None), ``override_guards``, ``applied`` (0) and ``verified`` (False).
     :raises AirflowFailException: without a retry, if an argument is not allowed, the file has problems (all of them are
         listed), or the connection cannot be used.
@@ -356,13 +362,9 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         self._log_plan("Compared the websites with", result)
         plan = planned.plan
         if plan.changes and self.on_drift != "log":
-            effects = [line for action in ("delete", "create", "update") for line in effect_lines(plan, action)]
-            differ = "differs" if len(plan.changes) == 1 else "differ"
-            message = (
-                f"{counted(len(plan.changes), 'website')} {differ} from {self.config_path or 'config'}: "
-                f"{result['creates']:,} to create, {result['updates']:,} to update, {result['deletes']:,} to delete.\n"
-                + "\n".join(effects[:SHOWN_CHANGES])
-            )
+            effects = [*effect_lines(plan, "delete"), *effect_lines(plan, "create"), *effect_lines(plan, "update")]
+            different = f"Different from {self.config_path or 'config'}: {counted(len(plan.changes), 'website')}"
+            message = "\n".join([f"{different}, {_counts(result)}.", *effects[:SHOWN_CHANGES]])
             if self.on_drift == "skip":
                 raise AirflowSkipException(message)
             raise permanent_failure(message, "on_drift='fail' is set")
@@ -434,13 +436,18 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
             if (self.base_path is None) != (self.snapshot_date is None):
                 allowed = "both, or neither for the current state"
                 raise refused_together(allowed, base_path=self.base_path, snapshot_date=self.snapshot_date)
-            selectors = None if self.websites is None else parse_selectors("websites", self.websites)
+            selectors: Sequence[str] | None = None
+            if self.websites is not None:
+                selectors = parse_selectors("websites", self.websites)
             if selectors == ():
                 raise refused("websites", self.websites, "at least one domain, pattern or id, or None for all websites")
-            records, origin = self._read_snapshot(hook) if self.base_path else self._read_current(hook)
+            if self.base_path:
+                records, origin = self._read_snapshot(hook)
+            else:
+                records, origin = self._read_current(hook)
             if selectors is not None:
                 chosen, unmatched = select(records, selectors)
-                raise_unmatched([f"websites: {item!r}" for item in unmatched])
+                raise_unmatched([f"websites: {selector!r}" for selector in unmatched])
                 records = [record for record in records if str(record["id"]) in chosen]
             text, omitted = export_websites(records, origin=origin, restore=bool(self.base_path))
             write_text(self.output_path, "output_path", text, PRIVATE)

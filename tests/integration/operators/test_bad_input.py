@@ -53,7 +53,7 @@ UPDATES: Rows = [
     ({**ONE, "privacy": "open"}, ["privacy='open'", "2 (password)"]),
     ({**ONE, "exclude_ips": [" "]}, ["exclude_ips=[' '] has no entries; to clear the list, give []"]),
     ({**ONE, "exclude_ips": ""}, ["no entries; to clear the list, give []"]),
-    ({**ONE, "exclude_ips": "192.0.2.1 # until=2020-01-31"}, ["only entries whose last day is over"]),
+    ({**ONE, "exclude_ips": "192.0.2.1 # until=2020-01-31"}, ["only expired entries"]),
     ({**ONE, "exclude_ips": "192.0.2.1 # until=soon"}, ["exclude_ips", "has the last day 'soon'"]),
     ({**ONE, "exclude_ips": "None"}, ["exclude_ips='None'", "use the filter tojson"]),
     ({**ONE, "password_from": "s3cret"}, ["password_from (value not shown)"]),

@@ -101,7 +101,7 @@ def test_create_where_one_is(sandbox: SandboxServer, task_log: Callable[[], str]
         assert run(CreateWebsiteOperator, **create)["website"] == sandbox.websites()[0]
     else:
         assert sandbox.websites() == [before]
-    assert ("was left unchanged. Settings that differ or are not shown: privacy, exclude_ips." in task_log()) == (
+    assert ("was left unchanged. Settings that differ or are not returned: privacy, exclude_ips." in task_log()) == (
         if_exists == "skip"
     )
     assert {request.method for request in sandbox.requests} == {"GET"}  # what is so already is not sent
