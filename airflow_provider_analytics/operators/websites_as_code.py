@@ -125,8 +125,9 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         ``made_public`` (statistics pages that become public), ``protected`` (websites that are not deleted),
         ``entries_added``, ``entries_removed`` and ``websites_compared``, the first 20 changes as one line each
         (``changes``) and the number of further ones (``changes_omitted``), ``expired`` and ``expiring`` (entries that
-        have expired, or expire within 30 days), ``scope`` (the service, account, and settings of the plan), ``guard_message`` (the
-        message of the guard that trips, or None), ``override_guards``, ``applied`` (0) and ``verified`` (False).
+        have expired, or expire within 30 days), ``scope`` (the service, account, and settings of the plan),
+        ``guard_message`` (the message of the guard that trips, or None), ``override_guards``, ``applied`` (0) and
+        ``verified`` (False).
     :raises AirflowFailException: without a retry, if an argument is not allowed, the file has problems (all of them are
         listed), or the connection cannot be used.
     :raises BulkError: if websites could not be read.

@@ -23,6 +23,14 @@ def record_of(website_id: int, **settings: Any) -> dict[str, Any]:
     return {"id": website_id, "domain": f"{website_id}.example", "privacy": 1, "exclude_bots": 1, **settings}
 
 
+def changed(update: Update, before: dict[str, Any], **unsent_changes: Any) -> Update:
+    """Set the result of an update of nothing: the record before it, and the changes of the service."""
+    update.set(State.APPLIED)
+    update.expected = Expected(before, {})
+    update.comparison = update.expected.compare({**before, **unsent_changes})
+    return update
+
+
 def test_website_with_most_to_lose_is_the_first_canary() -> None:
     records = {str(number): record_of(number) for number in range(1, 21)}
     records["7"] = record_of(7, favorite=True, email=1, exclude_params="utm # Ann")
@@ -54,12 +62,26 @@ def test_website_that_decides_about_an_unsent_change_is_random() -> None:
         first = canaries.next()
         assert first is not None
         assert first.website_id == "20"
-        first.set(State.APPLIED)
-        first.expected = Expected(records["20"], {})
-        first.comparison = first.expected.compare({**records["20"], "exclude_bots": False})
+        changed(first, records["20"], exclude_bots=False)
         assert {finding.field for finding in first.findings} == {"exclude_bots"}
         canaries.note(first)
         deciding = canaries.next()
         assert deciding is not None
         second.add(deciding.website_id)
     assert len(second) > 5
+
+
+def test_canary_decides_only_about_its_own_risks() -> None:
+    """The second canary cannot lose the private page, so a third website decides about it."""
+    records = {"1": record_of(1), "2": record_of(2, privacy=0), "3": {"id": 3, "domain": "3.example", "privacy": 1}}
+    updates = {number: update_of(number) for number in (1, 2, 3)}
+    canaries = Canaries([updates[1]], records)
+    assert canaries.next() is updates[1]
+    first = changed(updates[1], records["1"], privacy=0, exclude_bots=False)
+    assert {finding.field for finding in first.findings} == {"exclude_bots", "privacy"}
+    canaries = Canaries(updates.values(), records)
+    canaries.note(first)
+    second = changed(updates[2], records["2"])
+    assert not second.findings
+    canaries.note(second)
+    assert canaries.next() is updates[3]
