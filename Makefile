@@ -23,7 +23,7 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: bench generate docs help install mutants soak test test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
+.PHONY: bench generate docs help install mutants soak two-tasks test test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
 	acceptance formats requests partitions coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List the targets
@@ -106,6 +106,11 @@ SECONDS ?= 300
 
 soak: install  ## Fuzz the provider against random services for SECONDS (300); SEED=... is the first scenario
 	@PYTHONPATH=tests/support $(PY) tests/fuzzer/soak.py $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+RUNS ?= 200
+
+two-tasks: install  ## Run two tasks at the same time, RUNS times (200) with a service that is behind and RUNS times without
+	@AIRFLOW__LOGGING__LOGGING_LEVEL=CRITICAL PYTHONPATH=tests/support $(PY) tests/fuzzer/two_tasks.py $(RUNS)
 
 fault-matrix: install  ## Try every way a list may be served and a write be taken
 	@FAULT_MATRIX=all $(PY) -m pytest $(PYTEST_FLAGS) tests/integration/api/test_fault_matrix.py
