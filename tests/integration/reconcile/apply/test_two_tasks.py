@@ -344,3 +344,22 @@ def test_a_maintenance_page_in_the_middle_of_a_create_leaves_it_unclear(night: N
     distortion.forward = maintain
     with pytest.raises(BulkError, match="may or may not have been created"):
         night.apply(config=private(*DOMAINS[:3]))
+
+
+@pytest.mark.parametrize("kind", ["sync", "apply"])
+def test_website_that_a_colleague_deletes_after_its_update(night: Night, kind: str) -> None:
+    """The website is gone when it is read back: a list does not need it any more, but a file does."""
+    night.add(6)
+
+    def delete(request: RecordedRequest) -> None:
+        if len(night.updated) == 6 and request.method == "GET":
+            night.sandbox.remove_website(5)
+
+    night.sandbox.meanwhile(delete)
+    if kind == "sync":
+        result = night.sync(NEW)
+        assert (result["applied"], result["verified"]) == (6, False)
+    else:
+        with pytest.raises(BulkError, match="It does not exist: another process deleted it"):
+            night.apply(config=private(*DOMAINS[:6]))
+    assert [website["id"] for website in night.sandbox.websites()] == [1, 2, 3, 4, 6]
