@@ -209,3 +209,12 @@ def test_metrics_that_cannot_be_sent_fail_no_change(
     monkeypatch.setattr(Stats, "incr", fail)
     hook.create_website("a.example")
     assert len(night.sandbox.websites()) == night.operations["create"] == 1
+
+
+@pytest.mark.usefixtures("patient")
+def test_apply_is_not_retried_if_the_key_may_not_delete(night: Night) -> None:
+    night.add(3)
+    night.sandbox.fault("delete", status=403, body={"message": "This action is unauthorized."}, times=None)
+    with pytest.raises(AirflowFailException, match="unauthorized"):
+        night.apply(config={"websites": {"1.example": {}}}, prune=True, override_guards=["many_deleted"])
+    assert len(night.sandbox.websites()) == 3
