@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ensure that exactly the approved plan is applied: all of it or nothing.
 
-After a crash, or if someone else made a part of the change, the current plan is the remainder of the approved one.
+After a crash, or if someone else made a part of the change, the current plan is the remainder of the approved one. For
+example, the approved plan updates ``a.example`` and ``b.example``, and the current one only ``b.example``, because
+``a.example`` already has the approved values.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.domains import domain_key
@@ -15,8 +18,9 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import COMPARED, Expected, Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of
-from airflow_provider_analytics.reconcile.desired.desired_state import ChangeOf
-from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, short, website_of
+from airflow_provider_analytics.reconcile.plan.changes import ChangeOf
+from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, short
+from airflow_provider_analytics.reconcile.records import website_of
 
 #: Approved action and an action that may be planned now. After a crash, an update may follow an approved create.
 _MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"), ("delete", "delete")}
@@ -51,7 +55,7 @@ def parse_digest(value: object) -> str | None:
         if value is None:
             raise GuardError(
                 "The plan was not approved. The response has no digest of a plan.",
-                "Nothing was sent. Over the REST API, send the field approved_digest of the form, too: "
+                "No changes were sent. Over the REST API, send the field approved_digest of the form, too: "
                 '{"chosen_options": ["Approve"], "params_input": {"approved_digest": "..."}}.',
             )
     if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value.strip()):
@@ -70,57 +74,83 @@ class ApprovedPlan:
         self.plan = plan
         self._changes = {_website(change): change for change in plan.changes}
 
+    def raise_unless_same_scope(self, planned: Plan) -> None:
+        """Raise :class:`GuardError` if the plan was approved for other settings.
+
+        :param planned: the current plan.
+        """
+        differing = []
+        for name, value in planned.scope.items():
+            before = self.plan.scope.get(name)
+            if before != value:
+                differing.append(f"{name} was {before!r}, here it is {value!r}")
+        if differing:
+            problem = f"The plan was approved for other settings: {'; '.join(differing)}."
+            raise GuardError(problem, "No changes were sent. Plan again.")
+
+    def raise_unless_findings_were_overridden(self, planned: Plan) -> None:
+        """Raise :class:`GuardError` if a guard blocks the current plan that was not overridden in the approved one.
+
+        :param planned: the current plan.
+        """
+        findings = dict(planned.findings)
+        for guard in self.plan.override_guards:
+            findings.pop(guard, None)
+        replace(planned, findings=findings).raise_if_blocked()
+
     def raise_unless_whole(self, planned: Plan, records: Iterable[Record]) -> None:
         """Raise :class:`GuardError` unless the current plan is exactly the remainder of the approved plan.
 
         :param planned: the current plan.
         :param records: the current records of all websites in the approved plan.
         """
-        more = [problem for change in planned.changes if (problem := self._not_approved(change))]
-        if more:
-            raise _mismatch("Planned now, but not approved", more)
-        now: dict[_Website, Change] = {}
+        not_approved = [text for text in map(self._not_approved, planned.changes) if text]
+        if not_approved:
+            raise _mismatch("Planned now, but not approved", not_approved)
+        changes_now: dict[_Website, Change] = {}
         for change in planned.changes:
-            now[_website(change)] = now[None, domain_key(change.domain)] = change
-        shown: dict[_Website, Record] = {}
+            website_id, key = _website(change)
+            changes_now[website_id, key] = changes_now[None, key] = change
+        records_now: dict[_Website, Record] = {}
         for record in records:
             domain, website_id = website_of(record)
-            shown[website_id, domain_key(domain)] = shown[None, domain_key(domain)] = record
-        dropped = [
-            change.summary
-            for website, change in self._changes.items()
-            if not _is_settled(change, now.get(website), shown.get(website))
-        ]
+            key = domain_key(domain)
+            records_now[website_id, key] = records_now[None, key] = record
+        dropped = []
+        for website, change in self._changes.items():
+            if not _is_settled(change, changes_now.get(website), records_now.get(website)):
+                dropped.append(change.summary)
         if dropped:
             raise _mismatch("Approved, and no longer planned", dropped)
 
     def only_approved(self, change_of: ChangeOf) -> ChangeOf:
         """Return ``change_of``, wrapped to raise :class:`ValueError` for a change that was not approved.
 
-        What is put back on a website needs no approval.
+        Entries that are restored on a website need no approval.
         """
 
         def approved(record: Record, before: Record) -> Change | None:
             change = change_of(record, {})
-            problem = self._not_approved(change) if change else None
+            problem = self._not_approved(change) if change is not None else ""
             if problem:
                 raise ValueError(f"not changed, because it has changed since the plan was approved: {problem}")
             return change_of(record, before)
 
         return approved
 
-    def _not_approved(self, change: Change) -> str | None:
-        """Return what was not approved of a change, as text; None if all of it was."""
+    def _not_approved(self, change: Change) -> str:
+        """Return the effects of a change that were not approved, as text; empty if all of them were."""
         approved = self._changes.get(_website(change)) or self._changes.get((None, domain_key(change.domain)))
         if approved is None or (approved.action, change.action) not in _MAY_FOLLOW:
             return change.summary
         known = set(approved.effects)
-        # What a new website has before was not known. Any other value than the displayed one is another change.
-        is_new = approved.action == "create"
-        more = [
-            effect for effect in change.effects if (effect._replace(before=None) if is_new else effect) not in known
-        ]
-        return f"{change.website}: {', '.join(f'{item.field} {item.text()}' for item in more)}" if more else None
+        more = []
+        for effect in change.effects:
+            # Before a create, the value was not known. Any other value than the displayed one is another change.
+            comparable = effect._replace(before=None) if approved.action == "create" else effect
+            if comparable not in known:
+                more.append(f"{effect.field} {effect.text()}")
+        return f"{change.website}: {', '.join(more)}" if more else ""
 
 
 def _website(change: Change) -> _Website:
@@ -137,14 +167,19 @@ def _is_settled(change: Change, again: Change | None, record: Record | None) -> 
         return record is None or again is not None
     if record is None and again is None:
         return False
-    final = {**(record or {}), **{item.field: item.after for item in (again.fields if again else ())}}
-    before = {field.field: field.before for field in change.fields}
-    wanted = {field.field: field.after for field in change.fields if field.field in COMPARED}
+    final = dict(record or {})
+    if again is not None:
+        final |= {field.field: field.after for field in again.fields}
+    before, wanted = {}, {}
+    for field in change.fields:
+        before[field.field] = field.before
+        if field.field in COMPARED:
+            wanted[field.field] = field.after
     return not Expected(before, wanted, shared=frozenset(LINE_FIELDS)).compare(final).not_applied
 
 
-def _mismatch(what: str, changes: list[str]) -> GuardError:
+def _mismatch(reason: str, changes: list[str]) -> GuardError:
     return GuardError(
         "The plan is not the approved one: the file, the list or the websites changed since. Nothing was sent. Plan "
-        f"again. {what}: {first_of(changes, _MAX_NAMED, '; ')}."
+        f"again. {reason}: {first_of(changes, _MAX_NAMED, '; ')}."
     )

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.api.entries import Addresses
-from airflow_provider_analytics.reconcile.desired.desired_state import reconcile
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, read_list
 from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError
+from airflow_provider_analytics.reconcile.plan.changes import plan_changes, reconcile
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 
 # Without the unspecified ones, also mapped: Pythons write that one in different ways.
@@ -19,7 +19,7 @@ ADDRESSES = st.ip_addresses().filter(lambda address: int(address) not in (0, 0xF
 def planned(mode: str, shown: object, *entries: str) -> Plan:
     """Return the plan of a list for a website that shows this list."""
     record = {"id": 1, "domain": "a.example", "exclude_ips": shown}
-    return ExclusionList("exclude_ips", mode, EntryList.of(entries)).resolve([record]).plan([record])
+    return plan_changes(ExclusionList("exclude_ips", mode, EntryList.of(entries)).resolve([record]), [record])
 
 
 HERE = "# Ann\n1.1.1.1 # home\n2.2.2.2"
@@ -102,7 +102,7 @@ def test_what_is_sent_for_what_is_shown(mode: str, shown: object, after: list[st
     [
         *((shown, "The service returns exclude_ips in an unknown form") for shown in (7, {"a": 1})),
         *(
-            (text, "the line '.*', which holds several entries or is cut off, so mode='{mode}' would lose entries")
+            (text, "the line '.*', which has several entries or is cut off, so mode='{mode}' would lose entries")
             for text in (
                 "10.0.0.1,10.0.0.2",
                 "10.0.0.1 10.0.0.2",

@@ -15,9 +15,9 @@ from airflow_provider_analytics.reconcile.desired.list_lines import (
     EntryList,
     EntrySource,
     Resolution,
+    merge_lists,
     read_list,
     resolve,
-    together,
 )
 
 TODAY = date(2026, 11, 23)
@@ -64,7 +64,7 @@ def test_entry_that_expired_twice_has_the_later_date() -> None:
 
 def test_entry_in_two_lists_combines_owner_reason_and_names() -> None:
     of_names = [EntryList({ADDRESS: EntrySource(names=(name,))}) for name in ("a.example", "b.example", "a.example")]
-    combined = together([*of_names, listed(f"{ADDRESS} # office, owner=it@example.com")]).sources[ADDRESS]
+    combined = merge_lists([*of_names, listed(f"{ADDRESS} # office, owner=it@example.com")]).sources[ADDRESS]
     assert (combined.owner, combined.reason) == ("it@example.com", "office")
     assert combined.names == ("a.example", "b.example")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource, Resolution
-from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Identity, Lists, Run, Table
+from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Identity, ListTables, Run, Table
 
 OFFICE = Identity("https://stats.example.com", "1", "office")
 VPN = replace(OFFICE, list="vpn")
@@ -29,13 +29,13 @@ def ips(**scopes: str) -> dict[str, dict[str, dict[str, EntrySource]]]:
     return {"exclude_ips": {scope: dict.fromkeys(entries, EntrySource()) for scope, entries in named.items()}}
 
 
-def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE) -> Lists:
+def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE) -> ListTables:
     """Return the tables of the last of some runs of a list, ``days`` apart; the last one is today."""
     before = table = Table(identity)
     for number, scopes in enumerate(nights, 1 - len(nights)):
         at = TODAY + number * timedelta(days=days)
         before, table = table, table.with_run(scopes, {}, replace(RUN, began=at), at.date())
-    return Lists(before, table, (), TODAY.date(), nights[-1], RUN)
+    return ListTables(before, table, (), TODAY.date(), nights[-1], RUN)
 
 
 @pytest.mark.parametrize(("days", "is_there"), [(90, True), (91, False)])

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.websites_export import export_websites
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites, parse_websites_files
+from airflow_provider_analytics.reconcile.plan.changes import plan_changes
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 
@@ -167,7 +168,7 @@ RECORD = {
 
 
 def plan(text: str, *records: dict[str, Any], prune: bool = False) -> Plan:
-    return replace(parse(text), prune=prune).resolve(records).plan(records)
+    return plan_changes(replace(parse(text), prune=prune).resolve(records), records)
 
 
 def test_only_what_the_file_names_and_what_differs_is_changed() -> None:
@@ -251,7 +252,7 @@ def test_create_only_creates_websites_and_changes_none() -> None:
     with pytest.raises(ValueError, match="prune=True and create_only=True are not allowed together"):
         replace(file, prune=True, create_only=True)
     records = [RECORD, {**RECORD, "id": 2}]
-    (change,) = replace(file, create_only=True).resolve(records).plan(records).changes
+    (change,) = plan_changes(replace(file, create_only=True).resolve(records), records).changes
     assert (change.action, change.domain) == ("create", "b.example")
 
 
@@ -270,7 +271,7 @@ def test_create_only_creates_websites_and_changes_none() -> None:
 def test_the_same_websites_from_anywhere_are_the_same_plan(value: Any) -> None:
     text = "websites: {a.example: {privacy: private, email: true, exclude_ips: [1.1.1.1, 2.2.2.2]}}"
     record = {"id": 1, "domain": "a.example", "privacy": 0, "email": 0, "exclude_ips": None}
-    assert parse_websites(value).resolve([record]).plan([record]).digest == plan(text, record).digest
+    assert plan_changes(parse_websites(value).resolve([record]), [record]).digest == plan(text, record).digest
 
 
 @pytest.mark.parametrize(
@@ -331,7 +332,7 @@ def test_an_export_says_what_it_cannot_say() -> None:
     head = [line for line in text.splitlines() if line.startswith("#")]
     assert "ids, statistics, passwords" in head[1]
     assert "id 2: omitted" in head[2]
-    unusable = "exclude_params omitted, 'a,b' holds several entries or is cut off"
+    unusable = "exclude_params omitted, 'a,b' has several entries or is cut off"
     assert f"www.example.com: {unusable}" in head[3]
     assert len(left_out) == 2
     # What the file could not say is not deleted.
@@ -368,7 +369,7 @@ EVERY_LINE = "# all\n203.0.113.7 # office\n203.0.113.8\n# a\n203.0.113.9\n## end
 )
 def test_comments_are_sent_with_what_is_added(record: dict[str, Any] | None, lines: str | None) -> None:
     records = [] if record is None else [{"id": 1, "domain": "a.example", "privacy": 1, **record}]
-    changes = parse(COMMENTED).resolve(records).plan(records).changes
+    changes = plan_changes(parse(COMMENTED).resolve(records), records).changes
     sent = [field.after for change in changes for field in change.fields if field.field == "exclude_ips"]
     assert sent == ([tuple(lines.splitlines())] if lines else [])
 
@@ -403,7 +404,7 @@ def test_unquoted_text_with_a_colon_is_told_to_be_quoted(written: str) -> None:
         ("websites:\n  a.example:\n\t  email: true\n", 3, "a tab. Use spaces"),
         ("websites:\n  a.example:\n    groups:\n    -\tshops\n", 4, "a tab. Use spaces"),
         ("websites:\n  a.example: @x\n", 2, "'@'. Write the text in quotes"),
-        ("websites:\n  *.a.example: {protect: true}\n", 2, "Write a text in quotes if it begins with '*'"),
+        ("websites:\n  *.a.example: {protect: true}\n", 2, "Write a text in quotes if it starts with '*'"),
     ],
 )
 def test_invalid_yaml_is_explained(text: str, line: int, problem: str) -> None:

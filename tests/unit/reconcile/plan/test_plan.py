@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan
-from airflow_provider_analytics.reconcile.plan.plan_guards import guarded
+from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards
 from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 
 VALUES = st.none() | st.booleans() | st.text(max_size=5) | st.lists(st.text(max_size=3), max_size=3).map(tuple)
@@ -44,7 +44,7 @@ def update(number: int, before: tuple[str, ...], after: tuple[str, ...]) -> Chan
 
 def checked(changes: Iterable[Change], records: list[dict[str, Any]], limit: float, **how: Any) -> Plan:
     """Return the plan of these changes, with the findings of the guards."""
-    return guarded(Plan(tuple(changes), len(records)), records, limit, **how)
+    return check_guards(Plan(tuple(changes), len(records)), GuardInput(limit, compared=records, **how))
 
 
 def gone(number: int) -> list[Change]:
