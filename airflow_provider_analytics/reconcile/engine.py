@@ -16,6 +16,7 @@ list takes this way from the arguments of its operator to its plan::
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -168,7 +169,7 @@ class PlanRun:
         approved = ApprovedPlan(approved_plan)
         approved.raise_unless_same_scope(self.plan)
         approved.raise_unless_findings_were_overridden(self.plan)
-        not_compared = [record for record in self.websites.records if not self.desired.is_compared(record)]
+        not_compared = itertools.filterfalse(self.desired.is_compared, self.websites.records)
         approved.raise_unless_whole(self.plan, [*self.compared, *not_compared])
         return replace(self, approved=approved)
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from airflow_provider_analytics.api.fields import WEBSITE_FIELDS
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.readable import readable
@@ -14,6 +16,11 @@ SETTABLE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_updat
 def website_of(record: Record) -> tuple[str, str]:
     """Return the domain (empty if missing) and the id of a record, such as ``("www.example.com", "7")``."""
     return str(record.get("domain") or ""), str(record["id"])
+
+
+def by_id(records: Iterable[Record]) -> dict[str, Record]:
+    """Return records by website id, such as ``{"7": {"id": 7, "domain": "www.example.com"}}``."""
+    return {str(record["id"]): record for record in records}
 
 
 def website_name(domain: str, website_id: str | None) -> str:

@@ -12,7 +12,7 @@ from airflow_provider_analytics.api.domains import spellings
 from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import NotFoundError
-from airflow_provider_analytics.reconcile.records import website_name, website_of
+from airflow_provider_analytics.reconcile.records import by_id, website_name, website_of
 from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, each, reason_of
 
 log = logging.getLogger(__name__)
@@ -47,8 +47,7 @@ class Websites:
     @property
     def newest(self) -> str | None:
         """Id of the newest listed website; None if the list is empty."""
-        ids = [str(record["id"]) for record in self.records]
-        return max(filter(str.isdecimal, ids), key=int, default=None)
+        return max(filter(str.isdecimal, by_id(self.records)), key=int, default=None)
 
     def read_again(self, ids: Sequence[str], fields: Collection[str], *, one_by_one: bool = False) -> ReadResult:
         """Return current records of these websites.
@@ -61,12 +60,8 @@ class Websites:
         is_list_cheaper = self.complete and len(ids) > requests_of_a_list(len(self.records))
         if is_list_cheaper and not one_by_one and self._rows_contain(fields):
             listed = self.client.complete_rows(self.client.list_websites())
-            by_id = {str(record["id"]): record for record in listed}
-            found = {}
-            for website_id in ids:
-                if website_id in by_id:
-                    found[website_id] = by_id[website_id]
-            return ReadResult(found, listed=listed)
+            rows = by_id(listed)
+            return ReadResult({website_id: rows[website_id] for website_id in ids if website_id in rows}, listed=listed)
         read = _show_each(self.client, ids, "Checking", self.client.read_website)
         if len(read.found) + len(read.failures) < len(ids):
             self.client.get_account()  # with a wrong base URL, everything is "not found"
@@ -149,7 +144,7 @@ def _look_up(client: AnalyticsClient, selectors: Sequence[str]) -> list[Record] 
         return None
     if missing:
         client.get_account()  # with a wrong base URL, everything is "not found"
-    return list({str(record["id"]): record for record in read.found.values()}.values())
+    return list(by_id(read.found.values()).values())
 
 
 def _is_an_id(selector: str) -> bool:
@@ -165,7 +160,7 @@ def complete_records(
 
     :param is_incomplete: returns whether a record has a missing field, or may be stale. Then the website is fetched.
     """
-    incomplete = {str(record["id"]): record for record in records if is_incomplete(record)}
+    incomplete = by_id(filter(is_incomplete, records))
     if not incomplete:
         return list(records), {}
     log.info(

@@ -20,6 +20,7 @@ from airflow_provider_analytics.reconcile.desired.selection import (
     select,
 )
 from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Rows, scope_of
+from airflow_provider_analytics.reconcile.records import by_id
 from airflow_provider_analytics.reconcile.service_websites import Websites, read_websites
 
 
@@ -115,7 +116,7 @@ class ExclusionList:
             warnings += _near_equals(argument, selectors, records, selected[argument])
         managed = selected["websites"]
         if self.websites is None:
-            managed = {str(record["id"]) for record in records}
+            managed = set(by_id(records))
         released = selected["unmanage_websites"]
         managed -= released | selected["except_websites"]
         # Website id to the lists of `per_website` that it gets.
@@ -123,17 +124,18 @@ class ExclusionList:
         candidates = [record for record in records if str(record["id"]) in managed]
         for selector, entry_list in self.per_website.items():
             ids, without_website = select(candidates, (selector.strip(),))
-            unmatched += [f"per_website: {selector!r}" for selector in without_website]
+            if without_website:
+                unmatched.append(f"per_website: {selector.strip()!r}")
             for website_id in ids:
                 additional.setdefault(website_id, []).append(entry_list)
         warnings += _near_equals("per_website", tuple(self.per_website), records, additional)
         if not self.allow_no_match:
             raise_unmatched(unmatched)
-        by_id = dict.fromkeys(managed, self._website([self.entries]))
+        websites = dict.fromkeys(managed, self._website([self.entries]))
         for website_id, lists in additional.items():
-            by_id[website_id] = self._website([self.entries, *lists])
-        by_id |= dict.fromkeys(released, self._website([]))
-        return DesiredState(by_id=by_id, modes={self.name: self.mode}, warnings=warnings)
+            websites[website_id] = self._website([self.entries, *lists])
+        websites |= dict.fromkeys(released, self._website([]))
+        return DesiredState(by_id=websites, modes={self.name: self.mode}, warnings=warnings)
 
     def _website(self, lists: Sequence[EntryList]) -> DesiredWebsite:
         return DesiredWebsite(lists={self.name: merge_lists(lists)})

@@ -141,9 +141,11 @@ class WebsitesAsCode:
 
     def _unused_protections(self, records: Sequence[Record]) -> list[str]:
         """Return a warning for each protected domain or pattern that matches no website."""
-        domains = [website_of(record)[0] for record in records]
-        unused = [pattern for pattern in self.protected if not any(matches(pattern, domain) for domain in domains)]
-        return [f"{pattern} is protected, but no website matches it" for pattern in unused]
+        unused = set(self.protected)
+        for record in records:
+            domain, _website_id = website_of(record)
+            unused -= {pattern for pattern in unused if matches(pattern, domain)}
+        return [f"{pattern} is protected, but no website matches it" for pattern in self.protected if pattern in unused]
 
     def _problems(self, ids: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
         """Yield why websites cannot be planned.

@@ -174,7 +174,7 @@ class Values:
             return ": a tab. Use spaces"
         if "cannot start any token" in problem:
             return f": {rest[:1]!r}. Write the text in quotes"
-        if any(part in problem for part in _UNQUOTED):
+        if any(map(problem.__contains__, _UNQUOTED)):
             return ". Write a text in quotes if it starts with '*' or '&', ends with ':', or has a colon and a space"
         return ""
 

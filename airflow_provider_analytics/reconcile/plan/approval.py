@@ -104,7 +104,7 @@ class ApprovedPlan:
         :param planned: the current plan.
         :param records: the current records of all websites in the approved plan.
         """
-        not_approved = [text for text in map(self._not_approved, planned.changes) if text]
+        not_approved = list(filter(None, map(self._not_approved, planned.changes)))
         if not_approved:
             raise _mismatch("Planned now, but not approved", not_approved)
         changes_now: dict[_Website, Change] = {}
@@ -168,8 +168,8 @@ def _is_settled(change: Change, again: Change | None, record: Record | None) -> 
     if record is None and again is None:
         return False
     final = dict(record or {})
-    if again is not None:
-        final |= {field.field: field.after for field in again.fields}
+    for field in again.fields if again else ():
+        final[field.field] = field.after
     before, wanted = {}, {}
     for field in change.fields:
         before[field.field] = field.before

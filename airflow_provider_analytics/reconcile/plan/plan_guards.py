@@ -45,15 +45,14 @@ class GuardInput:
     compared: Sequence[Record] = ()
 
     @functools.cached_property
-    def deletes(self) -> list[Change]:
-        """The changes that delete a website."""
-        return [change for change in self.plan.changes if change.action == "delete"]
+    def deleted(self) -> dict[str | None, str]:
+        """Websites to delete: id to name."""
+        return {change.website_id: change.website for change in self.plan.changes if change.action == "delete"}
 
     @functools.cached_property
     def remaining(self) -> list[Record]:
         """Records of the websites that are not deleted: the entries of deleted ones would hide losses on the others."""
-        deleted = {change.website_id for change in self.deletes}
-        return [record for record in self.compared if str(record["id"]) not in deleted]
+        return [record for record in self.compared if str(record["id"]) not in self.deleted]
 
     def changes_of(self, name: str) -> Iterator[tuple[Change, FieldChange]]:
         """Yield the changes of a list field on remaining websites."""
@@ -93,19 +92,19 @@ def check_guards(plan: Plan, given: GuardInput) -> Plan:
 
 def all_websites_are_deleted(given: GuardInput) -> list[str]:
     """Guard ``empty_list``: a file that deletes every compared website."""
-    number = len(given.deletes)
+    number = len(given.deleted)
     if number == 0 or number < len(given.compared) or given.limit == 1:
         return []
     websites = "The only website" if number == 1 else f"All {number:,} websites"
-    return [f"{websites} would be deleted.", *_cases([change.website for change in given.deletes])]
+    return [f"{websites} would be deleted.", *_cases(list(given.deleted.values()))]
 
 
 def many_websites_are_deleted(given: GuardInput) -> list[str]:
     """Guard ``many_deleted``: deleted websites, of all compared websites."""
-    number, total = len(given.deletes), len(given.compared)
+    number, total = len(given.deleted), len(given.compared)
     if number == total:
         return []  # see all_websites_are_deleted
-    return _finding(given, number, total, "websites would be deleted", [change.website for change in given.deletes])
+    return _finding(given, number, total, "websites would be deleted", list(given.deleted.values()))
 
 
 def many_pages_become_public(given: GuardInput) -> list[str]:

@@ -125,7 +125,7 @@ def _text(effect: Effect) -> str:
 
 
 def _bullets(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
+    return "- " + "\n- ".join(lines)
 
 
 def _renames(plan: Plan) -> Iterator[str]:
