@@ -32,7 +32,7 @@ from airflow_provider_analytics.reconcile.desired.desired_state import DesiredSt
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.tables import ListTables
 from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
-from airflow_provider_analytics.reconcile.plan.approval import ApprovedPlan
+from airflow_provider_analytics.reconcile.plan.approval import only_approved, raise_unless_remainder
 from airflow_provider_analytics.reconcile.plan.changes import ChangeOf, change_of, plan_changes
 from airflow_provider_analytics.reconcile.plan.list_warnings import list_warnings
 from airflow_provider_analytics.reconcile.plan.plan import Change, Plan
@@ -115,7 +115,7 @@ class PlanRun:
     source: ExclusionList | WebsitesAsCode
     desired: DesiredState
     unread: Mapping[str, str] = field(default_factory=dict)
-    approved: ApprovedPlan | None = None
+    approved: Plan | None = None
 
     def sources_of(self, change: Change) -> dict[str, dict[str, str]]:
         """Return the sources of the entries that a change adds or removes: list field to entry to text.
@@ -157,20 +157,17 @@ class PlanRun:
         self.raise_unread()
         if digest == self.plan.digest:
             self.plan.raise_if_blocked()
-            return replace(self, approved=ApprovedPlan(self.plan))
-        approved_plan = find_plan(digest)
-        if approved_plan is None:
+            return replace(self, approved=self.plan)
+        approved = find_plan(digest)
+        if approved is None:
             settings = ", ".join(f"{name} {value!r}" for name, value in self.plan.scope.items())
             raise GuardError(
                 f"The plan is not the approved one: its digest is {self.plan.digest}, approved is {digest}. The file "
                 "or a website changed, or the two tasks have different arguments.",
                 f"No changes were sent. Plan again, with the arguments of this task: {settings}.",
             )
-        approved = ApprovedPlan(approved_plan)
-        approved.raise_unless_same_scope(self.plan)
-        approved.raise_unless_findings_were_overridden(self.plan)
         not_compared = itertools.filterfalse(self.desired.is_compared, self.websites.records)
-        approved.raise_unless_whole(self.plan, [*self.compared, *not_compared])
+        raise_unless_remainder(self.plan, approved, [*self.compared, *not_compared])
         return replace(self, approved=approved)
 
     def apply(
@@ -194,7 +191,7 @@ class PlanRun:
         """
         change_now: ChangeOf = functools.partial(change_of, self.desired)
         if self.approved is not None:
-            change_now = self.approved.only_approved(change_now)
+            change_now = only_approved(change_now, self.approved)
         sender = Sender(
             self.websites.client,
             change_now,

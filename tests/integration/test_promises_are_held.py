@@ -201,8 +201,8 @@ BREAKS = [
     Break(
         "An approved plan is checked whole",
         "reconcile.plan.approval",
-        "            if problem:\n                raise ValueError",
-        "            if False:\n                raise ValueError",
+        "        if problem:\n            raise ValueError",
+        "        if False:\n            raise ValueError",
         ("unit/reconcile/plan/test_approval.py", ""),
     ),
     Break(

@@ -224,7 +224,9 @@ def read_list(
     def read(value: object) -> _Line:
         line = _parse_line(value)
         if line.source.until and not managed and not is_for_one:
-            raise ValueError("has a last day: until needs mode='managed', which records the entries that it adds")
+            raise ValueError(
+                "has an expiration date: until needs mode='managed', which records the entries that it adds"
+            )
         if line.comment and managed and not is_for_one:
             raise ValueError("has a comment, but in mode managed, lines with a comment belong to people; use reason")
         entries, is_name = _entries(line.text, parse, host_names=host_names)
@@ -337,7 +339,7 @@ def resolve(
         warnings.append(f"{problem}. {kept}: {', '.join(before.addresses)}")
     if unresolved:
         raise AnalyticsError(
-            f"{'; '.join(unresolved)}.", "Nothing was sent. Correct the host name, or remove it from the list."
+            f"{'; '.join(unresolved)}.", "No changes were sent. Correct the host name, or remove it from the list."
         )
     return found, warnings
 
@@ -393,7 +395,7 @@ def _parse_comment(comment: str) -> EntrySource:
         elif part.strip():
             reasons.append(part.strip())
     if len(days) > 1:
-        raise ValueError(f"has several last days; allowed: one {_DAY_ALLOWED}")
+        raise ValueError(f"has several expiration dates; allowed: one {_DAY_ALLOWED}")
     return EntrySource(", ".join(owners), next(iter(days), None), ", ".join(reasons))
 
 
@@ -401,7 +403,7 @@ def _parse_day(text: str) -> date:
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
     except ValueError:
-        raise ValueError(f"has the last day {text!r}, which cannot be read; allowed: {_DAY_ALLOWED}") from None
+        raise ValueError(f"has the expiration date {text!r}, which cannot be read; allowed: {_DAY_ALLOWED}") from None
 
 
 def _host_name(text: str) -> str | None:

@@ -7,7 +7,7 @@ change. Nothing depends on the changes that follow: after a killed task, a lost 
 run does the rest.
 
 An entry is removed from a website if the table has it for that website, the list no longer has it, and no other list in
-the same folder has it. An entry that left the list stays in the table for :data:`KEPT_DAYS`, so that it is removed
+the same folder has it. An entry that left the list remains in the table for :data:`KEPT_DAYS`, so that it is removed
 again if a late request adds it.
 """
 
@@ -38,7 +38,7 @@ _NOTHING_SENT = "Nothing was sent."
 #: such as ``www.example.com``, ``7``, and ``*.example.com except shop.example.com``.
 EVERYWHERE = "*"
 _EXCEPT = " except "
-#: Days for which an entry stays in the table after it left the list.
+#: Days for which an entry remains in the table after it left the list.
 KEPT_DAYS = 90
 #: Days after its last run for which a list protects its entries from other lists.
 SPARING_DAYS = 30

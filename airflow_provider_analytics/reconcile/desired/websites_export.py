@@ -84,7 +84,7 @@ def _needs_as_is(settings: Mapping[str, Any]) -> bool:
 
 
 def _settings(record: Record, *, restore: bool) -> tuple[dict[str, Any], list[str]]:
-    """Return the settings of a website as written in the file, and what the file omits."""
+    """Return the settings of a website as written in the file, and the problems of omitted settings."""
     settings: dict[str, Any] = {}
     omitted: list[str] = []
     for field in SETTABLE_FIELDS:

@@ -64,93 +64,84 @@ def parse_digest(value: object) -> str | None:
     return value.strip()
 
 
-class ApprovedPlan:
-    """An approved plan.
+def raise_unless_remainder(planned: Plan, approved: Plan, records: Iterable[Record]) -> None:
+    """Raise :class:`GuardError` unless a plan is exactly the remainder of the approved plan.
 
-    :param plan: the plan as it was approved.
+    :param planned: the current plan.
+    :param records: the current records of all websites in the approved plan.
     """
+    _raise_unless_same_scope(planned, approved)
+    # The findings that were overridden in the approved plan do not block its remainder.
+    findings = dict(planned.findings)
+    for guard in approved.override_guards:
+        findings.pop(guard, None)
+    replace(planned, findings=findings).raise_if_blocked()
+    by_website = _changes_by_website(approved)
+    not_approved = [problem for change in planned.changes if (problem := _not_approved(change, by_website))]
+    if not_approved:
+        raise _mismatch("Planned now, but not approved", not_approved)
+    changes_now: dict[_Website, Change] = {}
+    for change in planned.changes:
+        website_id, key = _website(change)
+        changes_now[website_id, key] = changes_now[None, key] = change
+    records_now: dict[_Website, Record] = {}
+    for record in records:
+        domain, website_id = website_of(record)
+        key = domain_key(domain)
+        records_now[website_id, key] = records_now[None, key] = record
+    dropped = []
+    for website, change in by_website.items():
+        if not _is_settled(change, changes_now.get(website), records_now.get(website)):
+            dropped.append(change.summary)
+    if dropped:
+        raise _mismatch("Approved, and no longer planned", dropped)
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self._changes = {_website(change): change for change in plan.changes}
 
-    def raise_unless_same_scope(self, planned: Plan) -> None:
-        """Raise :class:`GuardError` if the plan was approved for other settings.
+def only_approved(change_of: ChangeOf, approved: Plan) -> ChangeOf:
+    """Return ``change_of``, wrapped to raise :class:`ValueError` for a change that was not approved.
 
-        :param planned: the current plan.
-        """
-        differing = []
-        for name, value in planned.scope.items():
-            before = self.plan.scope.get(name)
-            if before != value:
-                differing.append(f"{name} was {before!r}, here it is {value!r}")
-        if differing:
-            problem = f"The plan was approved for other settings: {'; '.join(differing)}."
-            raise GuardError(problem, "No changes were sent. Plan again.")
+    Entries that are restored on a website need no approval.
+    """
+    by_website = _changes_by_website(approved)
 
-    def raise_unless_findings_were_overridden(self, planned: Plan) -> None:
-        """Raise :class:`GuardError` if a guard blocks the current plan that was not overridden in the approved one.
+    def approved_change_of(record: Record, earlier: Record) -> Change | None:
+        change = change_of(record, {})
+        problem = _not_approved(change, by_website) if change is not None else ""
+        if problem:
+            raise ValueError(f"not changed, because it has changed since the plan was approved: {problem}")
+        return change_of(record, earlier)
 
-        :param planned: the current plan.
-        """
-        findings = dict(planned.findings)
-        for guard in self.plan.override_guards:
-            findings.pop(guard, None)
-        replace(planned, findings=findings).raise_if_blocked()
+    return approved_change_of
 
-    def raise_unless_whole(self, planned: Plan, records: Iterable[Record]) -> None:
-        """Raise :class:`GuardError` unless the current plan is exactly the remainder of the approved plan.
 
-        :param planned: the current plan.
-        :param records: the current records of all websites in the approved plan.
-        """
-        not_approved = list(filter(None, map(self._not_approved, planned.changes)))
-        if not_approved:
-            raise _mismatch("Planned now, but not approved", not_approved)
-        changes_now: dict[_Website, Change] = {}
-        for change in planned.changes:
-            website_id, key = _website(change)
-            changes_now[website_id, key] = changes_now[None, key] = change
-        records_now: dict[_Website, Record] = {}
-        for record in records:
-            domain, website_id = website_of(record)
-            key = domain_key(domain)
-            records_now[website_id, key] = records_now[None, key] = record
-        dropped = []
-        for website, change in self._changes.items():
-            if not _is_settled(change, changes_now.get(website), records_now.get(website)):
-                dropped.append(change.summary)
-        if dropped:
-            raise _mismatch("Approved, and no longer planned", dropped)
+def _raise_unless_same_scope(planned: Plan, approved: Plan) -> None:
+    differing = []
+    for name, value in planned.scope.items():
+        before = approved.scope.get(name)
+        if before != value:
+            differing.append(f"{name} was {before!r}, here it is {value!r}")
+    if differing:
+        problem = f"The plan was approved for other settings: {'; '.join(differing)}."
+        raise GuardError(problem, "No changes were sent. Plan again.")
 
-    def only_approved(self, change_of: ChangeOf) -> ChangeOf:
-        """Return ``change_of``, wrapped to raise :class:`ValueError` for a change that was not approved.
 
-        Entries that are restored on a website need no approval.
-        """
+def _not_approved(change: Change, approved_changes: Mapping[_Website, Change]) -> str:
+    """Return the effects of a change that were not approved, as text; empty if all of them were."""
+    approved = approved_changes.get(_website(change)) or approved_changes.get((None, domain_key(change.domain)))
+    if approved is None or (approved.action, change.action) not in _MAY_FOLLOW:
+        return change.summary
+    known = set(approved.effects)
+    more = []
+    for effect in change.effects:
+        # Before a create, the value was not known. Any other value than the displayed one is another change.
+        comparable = effect._replace(before=None) if approved.action == "create" else effect
+        if comparable not in known:
+            more.append(f"{effect.field} {effect.text()}")
+    return f"{change.website}: {', '.join(more)}" if more else ""
 
-        def approved(record: Record, before: Record) -> Change | None:
-            change = change_of(record, {})
-            problem = self._not_approved(change) if change is not None else ""
-            if problem:
-                raise ValueError(f"not changed, because it has changed since the plan was approved: {problem}")
-            return change_of(record, before)
 
-        return approved
-
-    def _not_approved(self, change: Change) -> str:
-        """Return the effects of a change that were not approved, as text; empty if all of them were."""
-        approved = self._changes.get(_website(change)) or self._changes.get((None, domain_key(change.domain)))
-        if approved is None or (approved.action, change.action) not in _MAY_FOLLOW:
-            return change.summary
-        known = set(approved.effects)
-        more = []
-        for effect in change.effects:
-            # Before a create, the value was not known. Any other value than the displayed one is another change.
-            comparable = effect._replace(before=None) if approved.action == "create" else effect
-            if comparable not in known:
-                more.append(f"{effect.field} {effect.text()}")
-        return f"{change.website}: {', '.join(more)}" if more else ""
+def _changes_by_website(plan: Plan) -> dict[_Website, Change]:
+    return {_website(change): change for change in plan.changes}
 
 
 def _website(change: Change) -> _Website:
@@ -180,6 +171,6 @@ def _is_settled(change: Change, again: Change | None, record: Record | None) -> 
 
 def _mismatch(reason: str, changes: list[str]) -> GuardError:
     return GuardError(
-        "The plan is not the approved one: the file, the list or the websites changed since. Nothing was sent. Plan "
-        f"again. {reason}: {first_of(changes, _MAX_NAMED, '; ')}."
+        "The plan is not the approved one: the file, the list or the websites changed since. No changes were sent. "
+        f"Plan again. {reason}: {first_of(changes, _MAX_NAMED, '; ')}."
     )

@@ -242,7 +242,7 @@ class Plan:
     def raise_if_blocked(self) -> None:
         """Raise :class:`GuardError` if a guard blocks the plan."""
         if self.findings:
-            raise GuardError(self.guard_message or "", "Nothing was sent.", ", ".join(self.findings))
+            raise GuardError(self.guard_message or "", "No changes were sent.", ", ".join(self.findings))
 
     def report(self, limit: int) -> dict[str, Any]:
         """Return a summary of the plan, as JSON-safe values of bounded size.

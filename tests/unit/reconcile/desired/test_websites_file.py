@@ -128,7 +128,10 @@ def website(settings: str) -> str:
         (website("email: !x y"), ":2: invalid YAML"),
         (website("email: 2026-13-45"), ":2: .*cannot be read"),
         (website("password_from: x"), r":2: password_from \(value not shown\) is not allowed"),
-        (website("exclude_ips: [{entry: 1.1.1.1, until: 2027-01-31}]"), '"until": "2027-01-31"} has a last day'),
+        (
+            website("exclude_ips: [{entry: 1.1.1.1, until: 2027-01-31}]"),
+            '"until": "2027-01-31"} has an expiration date',
+        ),
         (website("exclude_ips: [1:2:3:4:5:6:7:8]"), r"exclude_ips=\d+ is not allowed; allowed: text, in quotes if"),
         (website("exclude_ips: [10.0.0.0/24]"), "is a network"),
         *((website(f"exclude_ips: {item}"), r"write \[\] to clear the list") for item in ("['']", "''", "['# c']")),

@@ -92,7 +92,7 @@ def test_guards(there: int, removed: int, fraction: float, safe: bool) -> None:
         if safe:
             checked(changes, records, fraction).raise_if_blocked()
         else:
-            with pytest.raises(GuardError, match=f"(?s)^{removed} of {there}.*Nothing was sent"):
+            with pytest.raises(GuardError, match=f"(?s)^{removed} of {there}.*No changes were sent"):
                 checked(changes, records, fraction).raise_if_blocked()
 
 
