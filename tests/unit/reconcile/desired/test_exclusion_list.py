@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.api.entries import Addresses
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, read_list
 from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError
@@ -119,3 +123,36 @@ def test_what_is_sent_for_what_is_shown(mode: str, shown: object, after: list[st
 def test_what_is_not_understood_is_not_sent_back(shown: object, told: str, mode: str) -> None:
     with pytest.raises(ProblemsError, match=told.format(mode=mode)):
         planned(mode, shown, "1.1.1.1")
+
+
+WEBSITES = [{"id": 1, "domain": "a.example"}, {"id": 2, "domain": "b.example"}]
+
+
+def test_mapped_tasks_share_the_scope_of_all_websites() -> None:
+    part = ExclusionList("exclude_ips", "managed", EntryList.of(("1.1.1.1",)), ("a.example",), is_part=True)
+    assert part.scopes["exclude_ips"].keys() == {"*"}
+    assert replace(part, is_part=False).scopes["exclude_ips"].keys() == {"a.example"}
+
+
+def test_website_of_per_website_gets_both_lists() -> None:
+    additional = {"a.example": EntryList.of(("2.2.2.2",))}
+    source = ExclusionList("exclude_ips", "merge", EntryList.of(("1.1.1.1",)), per_website=additional)
+    entries = {key: website.settings["exclude_ips"] for key, website in source.resolve(WEBSITES).by_id.items()}
+    assert entries == {"1": ("1.1.1.1", "2.2.2.2"), "2": ("1.1.1.1",)}
+
+
+@pytest.mark.parametrize("argument", ["except_websites", "unmanage_websites"])
+def test_per_website_cannot_select_a_website_that_another_argument_excludes(argument: str) -> None:
+    additional = {"a.example": EntryList.of(("2.2.2.2",))}
+    source = ExclusionList("exclude_ips", "merge", EntryList.of(("1.1.1.1",)), per_website=additional)
+    excluded: dict[str, Any] = {argument: ("a.example",)}
+    excluding = replace(source, **excluded)
+    with pytest.raises(GuardError, match=r"No website matches per_website: 'a\.example'"):
+        excluding.resolve(WEBSITES)
+
+
+def test_excluded_website_without_a_domain_does_not_disturb_per_website() -> None:
+    additional = {"a.example": EntryList.of(("2.2.2.2",)), "*.b.example": EntryList()}
+    source = ExclusionList("exclude_ips", "merge", EntryList(), except_websites=("3",), per_website=additional)
+    resolved = replace(source, allow_no_match=True).resolve([*WEBSITES, {"id": 3, "domain": None}])
+    assert resolved.by_id.keys() == {"1", "2"}

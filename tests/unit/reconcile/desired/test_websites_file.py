@@ -438,3 +438,21 @@ def test_merge_key_is_told_to_be_a_group(value: str) -> None:
 )
 def test_consequence_of_a_problem_is_not_a_problem_of_its_own(text: str) -> None:
     assert len(problems(parse, text)) == 1
+
+
+def test_mode_managed_needs_a_table_only_for_lists_that_a_website_sets() -> None:
+    assert parse("websites: {a.example: {exclude_ips: [1.1.1.1]}}", "managed").managed == ["exclude_ips"]
+    assert parse("websites: {a.example: {privacy: private}}", "managed").managed == []
+
+
+def test_export_has_each_entry_once() -> None:
+    record = {**RECORD, "exclude_ips": "192.0.2.1 # Ann\n192.0.2.1 # Bob"}
+    text, _omitted = export_websites([record], origin="test")
+    assert text.count("192.0.2.1") == 1
+
+
+@pytest.mark.parametrize("restore", [False, True])
+def test_export_omits_a_list_without_a_usable_line(restore: bool) -> None:
+    text, omitted = export_websites([{**RECORD, "exclude_ips": "a\x07b"}], origin="test", restore=restore)
+    assert "exclude_ips: []" not in text
+    assert any("exclude_ips omitted, 1 of its 1 lines are not usable" in problem for problem in omitted)

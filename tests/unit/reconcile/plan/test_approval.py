@@ -35,7 +35,7 @@ DONE = {"id": 2, "domain": "2.example", "exclude_ips": "7.7.7.7\r\n::ffff:1.1.1.
 MADE = {"id": 5, "domain": "N.example.", "privacy": 1, "favorite": 0}
 MARKED = {**MADE, "favorite": "1"}
 DOOMED = {"id": 9, "domain": "g.example"}
-ALL = [ONE, TWO, DOOMED]
+ALL: list[dict[str, Any]] = [ONE, TWO, DOOMED]
 
 
 @pytest.mark.parametrize(
@@ -127,3 +127,22 @@ def test_what_is_no_approval_is_refused(value: Any, message: str) -> None:
 
 def test_the_answer_of_a_person_is_an_approval() -> None:
     assert parse_digest(answer(approved_digest=DIGEST)) == parse_digest(f"{DIGEST}\n") == DIGEST
+
+
+def test_settings_of_the_approval_must_be_equal() -> None:
+    approved = Plan(WHOLE, scope={"service": "https://stats.example.com", "prune": True})
+    raise_unless_remainder(Plan(WHOLE, scope=approved.scope), approved, ALL)
+    with pytest.raises(GuardError, match="approved for other settings: prune was True, here it is False"):
+        raise_unless_remainder(Plan(WHOLE, scope={**approved.scope, "prune": False}), approved, ALL)
+
+
+def test_finding_that_was_overridden_in_the_approved_plan_does_not_block_its_remainder() -> None:
+    blocked = Plan(WHOLE, findings={"many_deleted": "4 of 10 websites would be deleted"})
+    raise_unless_remainder(blocked, Plan(WHOLE, override_guards=("many_deleted",)), ALL)
+    with pytest.raises(GuardError, match="4 of 10 websites would be deleted"):
+        raise_unless_remainder(blocked, APPROVED, ALL)
+
+
+def test_website_that_was_created_is_updated_to_the_approved_values() -> None:
+    update = Change("update", "n.example", "5", (FieldChange("privacy", "public", "private"),))
+    raise_unless_remainder(Plan((ADD_1, ADD_2, update, GONE)), APPROVED, [{**MADE, "favorite": 1}, *ALL])

@@ -227,3 +227,9 @@ def test_markdown_of_every_kind_of_change() -> None:
         "- privacy: `public` → `password` on 1 website: `old.example (id 7)`\n"
     )
     assert "Nothing to change." in to_markdown(Plan(()))
+
+
+def test_report_counts_the_entries_of_remaining_websites_only() -> None:
+    deleted = Change("delete", "gone.example", "2", (FieldChange("exclude_ips", ("10.0.0.1", "10.0.0.2"), None),))
+    report = Plan((update(1, ("10.0.0.1",), ("10.0.0.3", "10.0.0.4")), deleted)).report(10)
+    assert (report["entries_added"], report["entries_removed"]) == (2, 1)
