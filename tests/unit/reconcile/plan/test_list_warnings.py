@@ -48,6 +48,7 @@ def test_first_run_names_the_entries_that_the_list_owns_now() -> None:
 
 def test_entry_that_leaves_the_list_and_is_removed_needs_no_warning() -> None:
     assert warnings_of(OFFICE, "1.1.1.1\n2.2.2.2", "1.1.1.1") == []
+    assert warnings_of(OFFICE, "1.1.1.1", "1.1.1.1") == []  # a person has removed it
 
 
 def test_entry_that_left_the_list_earlier_is_named_if_it_is_removed() -> None:

@@ -110,10 +110,9 @@ def test_replaced_entries_are_no_loss() -> None:
 
 
 def test_entries_of_deleted_websites_do_not_count_as_lost() -> None:
-    records = [*records_with(9, exclude_ips="192.0.2.1"), {"id": 9, "domain": "9.example", "exclude_ips": "192.0.2.1"}]
-    deletes = [Change("delete", f"{item}.example", str(item), (FieldChange("exclude_ips", ("192.0.2.1",) * 9, None),))
-               for item in range(3)]  # fmt: skip
-    assert findings(deletes, records) == set()
+    records = records_with(20, exclude_ips="192.0.2.1")
+    lists = FieldChange("exclude_ips", tuple(ENTRIES), None)
+    assert findings([Change("delete", f"{item}.example", str(item), (lists,)) for item in range(3)], records) == set()
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,10 @@ def test_websites_lose_entries_that_were_not_on_the_list(removed: int, added: in
     lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES)
     before = tuple(f"198.51.100.{number}" for number in range(removed))
     after = tuple(f"203.0.113.{number}" for number in range(added))
-    records = [{"id": 1, "domain": "1.example", "exclude_ips": "\n".join(before)}]
+    records = [
+        {"id": 1, "domain": "1.example", "exclude_ips": "\n".join(before)},
+        *records_with(1, exclude_ips="\n".join(ENTRIES)),
+    ]
     given = GuardInput(0.3, (), ["exclude_ips"], lists, compared=records)
     plan = check_guards(Plan((update(1, FieldChange("exclude_ips", before, after)),), 1), given)
     assert set(plan.findings) == found
