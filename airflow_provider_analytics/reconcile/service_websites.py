@@ -139,7 +139,7 @@ def _look_up(client: AnalyticsClient, selectors: Sequence[str]) -> list[Record] 
         return client.search_website(selector)
 
     read = _show_each(client, selectors, "Looking up", show)
-    missing = [selector for selector in selectors if selector not in read.found]
+    missing = set(selectors) - read.found.keys()
     if read.failures or not all(map(_is_an_id, missing)):
         return None
     if missing:

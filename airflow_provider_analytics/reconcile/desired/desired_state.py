@@ -51,7 +51,10 @@ class DesiredWebsite:
     @functools.cached_property
     def settings(self) -> Mapping[str, Any]:
         """Field to normalized value, such as ``{"privacy": "private", "exclude_ips": ("192.0.2.1",)}``."""
-        return {**self.values, **{name: entry_list.entries for name, entry_list in self.lists.items()}}
+        settings = dict(self.values)
+        for name, entry_list in self.lists.items():
+            settings[name] = entry_list.entries
+        return settings
 
     @property
     def compared(self) -> list[str]:

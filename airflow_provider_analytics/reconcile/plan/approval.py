@@ -77,7 +77,11 @@ def raise_unless_remainder(planned: Plan, approved: Plan, records: Iterable[Reco
         findings.pop(guard, None)
     replace(planned, findings=findings).raise_if_blocked()
     by_website = _changes_by_website(approved)
-    not_approved = [problem for change in planned.changes if (problem := _not_approved(change, by_website))]
+    not_approved = []
+    for change in planned.changes:
+        problem = _not_approved(change, by_website)
+        if problem:
+            not_approved.append(problem)
     if not_approved:
         raise _mismatch("Planned now, but not approved", not_approved)
     changes_now: dict[_Website, Change] = {}

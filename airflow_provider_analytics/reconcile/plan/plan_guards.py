@@ -172,11 +172,11 @@ def websites_lose_other_entries(given: GuardInput) -> list[str]:
         losses = []
         distinct: set[str] = set()
         for change, field_change in given.changes_of(name):
-            others = [entry for entry in field_change.removed if entry not in listed]
+            others = set(field_change.removed) - listed
             number = min(field_change.fewer, len(others))
             if number > 0:
                 losses.append(_Loss(number, change.website, field_change.removed))
-                distinct.update(others)
+                distinct |= others
         if len(distinct) >= MIN_COUNTED:
             problem = f"{name} entries would be removed from websites, although they did not leave the list in this run"
             lines += _finding_of_losses(given, name, losses, problem)
