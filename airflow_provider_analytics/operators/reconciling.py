@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.apply.results import Outcome
     from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
     from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, EntrySource
-    from airflow_provider_analytics.reconcile.desired.tables import Lists
+    from airflow_provider_analytics.reconcile.desired.tables import ListTables
     from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
     from airflow_provider_analytics.reconcile.engine import PlanRun
 
@@ -49,7 +49,7 @@ class PlanInput:
     scope: Mapping[str, Any]
     folder: str | None
     file: ListFile | None
-    lists: Lists | None
+    lists: ListTables | None
 
 
 class ReconcilingOperator(AnalyticsBaseOperator):
@@ -60,7 +60,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
     :param list_name: name of the list in this folder. (templated)
     :param override_guards: names of the guards to override, see :data:`~.guards.GUARDS`: a list, or text separated by
         commas. (templated)
-    :param max_loss_fraction: largest fraction that may be lost, see :func:`~.plan_guards.guarded`; default 0.3.
+    :param max_loss_fraction: largest fraction that may be lost, see :mod:`~.plan_guards`; default 0.3.
         (templated)
     """
 
@@ -166,8 +166,8 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.operators.passwords import passwords_of
         from airflow_provider_analytics.operators.state import read_plan
-        from airflow_provider_analytics.reconcile.plan import plan_guards as guards
         from airflow_provider_analytics.reconcile.plan.approval import parse_digest
+        from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, managed_lists_lose_entries
 
         digest = parse_digest(approved_digest)
         prepared = self.prepare(hook, context)
@@ -176,13 +176,14 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             require_run(context, ["ti"], "state_path")
         if file and lists and digest is None:
             override_guards = parse_guards(self.override_guards)
-            left = guards.left(lists, prepared.source.managed, self._limit, override_guards)
+            given = GuardInput(self._limit, override_guards, prepared.source.managed, lists)
+            left = managed_lists_lose_entries(given)
             if left and "entries_lost" not in override_guards:
                 raise GuardError("\n".join(left), "Nothing was sent.", "entries_lost")
             file.write(lists, only_announced=True)
 
         def plan() -> PlanRun:
-            return self.plan(hook, prepared).only(digest, lambda digest: read_plan(folder, digest))
+            return self.plan(hook, prepared).check_approval(digest, lambda digest: read_plan(folder, digest))
 
         planned = plan()
         if file and lists:

@@ -18,7 +18,7 @@ from airflow_provider_analytics.exceptions import GuardError, StoppedError, Stor
 from airflow_provider_analytics.hooks.object_storage import SharedFile, names_in, storage_path, write_text
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.reconcile.desired.list_lines import now
-from airflow_provider_analytics.reconcile.desired.tables import Identity, Lists, Run, Table, digest_of
+from airflow_provider_analytics.reconcile.desired.tables import Identity, ListTables, Run, Table, digest_of
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 from airflow_provider_analytics.storage import PRIVATE, has_conditional_writes
@@ -71,7 +71,7 @@ class ListFile:
         self.table = self._parse()
         self._others = self._read_others()
 
-    def with_run(self, scopes: Rows, names: Mapping[str, Resolution], context: Context) -> Lists:
+    def with_run(self, scopes: Rows, names: Mapping[str, Resolution], context: Context) -> ListTables:
         """Return the tables with this run; the file is written later.
 
         :param scopes: list field to scope to the entries of this run.
@@ -86,18 +86,18 @@ class ListFile:
             run = Run(f"{ti.dag_id}/{ti.run_id}", ti.task_id, began, map_index, digest_of(scopes))
         self._raise_if_other_part(run)
         table = self.table.with_run(scopes, names, run, at.date())
-        return Lists(self.table, table, self._others, at.date(), scopes, run)
+        return ListTables(self.table, table, self._others, at.date(), scopes, run)
 
     def read(self) -> None:
         """Read the table again."""
         self._file.read()
         self.table = self._parse()
 
-    def read_others(self, lists: Lists) -> None:
+    def read_others(self, lists: ListTables) -> None:
         """Read the tables of the other lists again."""
         lists.read_others(self._read_others())
 
-    def write(self, lists: Lists, *, only_announced: bool = False) -> None:
+    def write(self, lists: ListTables, *, only_announced: bool = False) -> None:
         """Write the table, unless the file has it already, and read those of the other lists again.
 
         In this order, of two lists that are written at the same time, at least one finds what the other one has.
@@ -136,7 +136,7 @@ class ListFile:
             self.read()
         raise StorageError(f"Other tasks write the list {name!r} again and again. File: {self._file.url}")
 
-    def raise_if_overtaken(self, lists: Lists) -> None:
+    def raise_if_overtaken(self, lists: ListTables) -> None:
         """Raise :class:`StoppedError` if a later run has written the table meanwhile, with other entries."""
         self.read()
         if self._is_overtaken(lists):
@@ -153,7 +153,7 @@ class ListFile:
             f"began in {self._file.url}.",
         )
 
-    def _is_overtaken(self, lists: Lists) -> bool:
+    def _is_overtaken(self, lists: ListTables) -> bool:
         run, found = lists.run, self.table.run
         is_later = found is not None and found.name != run.name and found.began > run.began
         return is_later and replace(self.table, run=run) != self._merged(lists)
@@ -162,7 +162,7 @@ class ListFile:
         run = self.table.run
         return f"A later run of the list {self._identity.list!r} has begun: {run.name} at {run.began}." if run else ""
 
-    def _merged(self, lists: Lists, *, only_announced: bool = False) -> Table | None:
+    def _merged(self, lists: ListTables, *, only_announced: bool = False) -> Table | None:
         """Return the table to write; None if the file has it already."""
         run, found = lists.run, self.table.run
         is_same_run = found is not None and found.name == run.name

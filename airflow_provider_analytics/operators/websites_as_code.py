@@ -464,7 +464,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         }
 
     def _read_current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
-        from airflow_provider_analytics.reconcile.desired.desired_state import SETTABLE_FIELDS
+        from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS
         from airflow_provider_analytics.reconcile.service_websites import complete_records
 
         records, unread = complete_records(

@@ -1,12 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine: read, plan, guard, approve, write the table of the list, apply, verify.
+"""The engine: read, plan, check the guards and the approval, apply, verify.
 
-The operators and the command line provide the desired state (a list or a file) and format the result.
+The operators and the command line provide the desired state (a list or a file) and format the result. For example, a
+list takes this way from the arguments of its operator to its plan::
+
+    ExclusionList                     the list, its mode, and the selectors of its websites
+    websites = source.read(client)    Websites: the records that the service returns
+    source.resolve(websites.records)  DesiredState: website id to DesiredWebsite, with the entries that it gets
+    plan_changes(desired, records)    Plan: a Change for each website that differs, with its lines before and after
+    check_guards(plan, given)         the same Plan, with the findings of the guards
+    run.check_approval(digest, find)  PlanRun: only if the plan can be applied
+    run.apply(record)                 Outcome: the state of each website
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import functools
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,21 +25,20 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import BulkError, GuardError
-from airflow_provider_analytics.readable import counted, first_of
 from airflow_provider_analytics.reconcile.apply.application import Application
 from airflow_provider_analytics.reconcile.apply.results import Outcome
 from airflow_provider_analytics.reconcile.apply.sending import Sender
-from airflow_provider_analytics.reconcile.desired.desired_state import SETTABLE_FIELDS, Desired
+from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
-from airflow_provider_analytics.reconcile.desired.tables import Lists, entries_of
+from airflow_provider_analytics.reconcile.desired.tables import ListTables
 from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
-from airflow_provider_analytics.reconcile.plan.approval import ApprovedPlan
-from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, website_name, website_of
-from airflow_provider_analytics.reconcile.plan.plan_guards import guarded
+from airflow_provider_analytics.reconcile.plan.approval import only_approved, raise_unless_remainder
+from airflow_provider_analytics.reconcile.plan.changes import ChangeOf, change_of, plan_changes
+from airflow_provider_analytics.reconcile.plan.list_warnings import list_warnings
+from airflow_provider_analytics.reconcile.plan.plan import Change, Plan
+from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards
+from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS, website_name, website_of
 from airflow_provider_analytics.reconcile.service_websites import Websites, complete_records
-
-#: Maximum number of entries in a warning.
-_MAX_NAMED = 10
 
 
 def plan(
@@ -39,71 +48,52 @@ def plan(
     scope: Mapping[str, Any],
     max_loss_fraction: float,
     override_guards: Collection[str] = (),
-    lists: Lists | None = None,
+    lists: ListTables | None = None,
 ) -> PlanRun:
     """Read the websites, and plan the changes that bring them to the desired state.
 
     :param source: the desired state before the websites are known.
-    :param scope: what the plan is bound to.
-    :param max_loss_fraction: largest fraction that may be lost, see :func:`plan_guards.guarded`.
+    :param scope: settings for which alone the plan is valid, see :class:`Plan`.
+    :param max_loss_fraction: largest fraction that may be lost, see :mod:`plan_guards`.
     :param override_guards: names of the guards to override.
     :param lists: the tables, if the source has managed lists.
     :raises ValueError: if the source cannot be resolved.
     """
     websites = source.read(client)
     desired = replace(source.resolve(websites.records), tables=lists)
-    # Of all compared websites, because guards count what these have.
-    named = {name for wanted in (*desired.by_id.values(), *desired.by_domain.values()) for name in wanted.compared}
+    compared, unread = _compared_records(client, desired, websites.records)
+    changes = plan_changes(desired, compared, scope)
+    given = GuardInput(max_loss_fraction, override_guards, source.managed, lists, compared=compared)
+    checked = check_guards(changes, given)
+    if lists is not None:
+        warnings = list_warnings(lists, desired, compared)
+        checked = replace(checked, warnings=(*checked.warnings, *warnings))
+    return PlanRun(checked, websites, compared, source, desired, unread)
+
+
+def _compared_records(
+    client: AnalyticsClient, desired: DesiredState, records: Sequence[Record]
+) -> tuple[list[Record], dict[str, str]]:
+    """Return the records of the websites to compare, with all fields, and why other websites could not be read."""
 
     def is_incomplete(record: Record) -> bool:
-        # The plan contains all fields of deleted websites.
-        fields = set(SETTABLE_FIELDS) if str(record["id"]) in desired.deleted_ids else named
-        return not record.keys() >= fields or bool(lists and lists.doubts(record))
+        # All fields that any website compares, because guards count the entries of all of them.
+        fields = desired.compared_fields
+        if str(record["id"]) in desired.deleted_ids:
+            fields = frozenset(SETTABLE_FIELDS)  # the plan contains all fields of deleted websites
+        if not record.keys() >= fields:
+            return True
+        return desired.tables is not None and desired.tables.doubts(record)
 
-    compared, unread = complete_records(client, list(filter(desired.is_compared, websites.records)), is_incomplete)
-    unread |= {website_name(*website_of(record)): why for record in compared if (why := desired.unreadable(record))}
-    compared = [record for record in compared if not desired.unreadable(record)]
-    made = guarded(
-        desired.plan(compared, scope),
-        compared,
-        max_loss_fraction,
-        override_guards=override_guards,
-        managed=source.managed,
-        lists=lists,
-    )
-    if lists:
-        made = replace(made, warnings=(*made.warnings, *_warnings(lists, desired, compared)))
-    return PlanRun(made, websites, compared, source, desired, unread)
-
-
-def _warnings(lists: Lists, desired: Desired, compared: Sequence[Record]) -> list[str]:
-    """Return what the first run of a list takes over, what goes because it left the list before, and what stays."""
-    taken, again, kept, commented = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
-    for record in compared:
-        wanted = desired.of(record)
-        for name in lists.table.rows if wanted else ():
-            there, listed = entries_of(name, record), set(wanted.settings.get(name, ())) if wanted else set()
-            before = {entry: row for entry, row in lists.before.entries_of(name, record).items() if entry in there}
-            taken.update(there & listed if lists.before.run is None else ())
-            plain, others = entries_of(name, record, plain=True), lists.kept(name, record)
-            gone = (item for item in lists.owned(name, record) if item in plain - listed and item in before)
-            again.update(item for item in gone if before[item].left)
-            # Said once, when the entry leaves: the command why tells it later.
-            leaving = {entry for entry in before if entry not in listed and not before[entry].left}
-            kept.update(f"{entry} (list {others[entry]!r})" for entry in leaving if entry in others)
-            commented.update(leaving - plain - others.keys())
-    owner = f"First run of the list {lists.table.identity.list!r}: it owns its entries from now on, whoever typed them"
-    found = {
-        owner: taken,
-        "Removed, because it left the list earlier": again,
-        "Not removed, because another list has it": kept,
-        "Not removed, because its line has a comment": commented,
-    }
-    warnings = []
-    for what, entries in found.items():
-        named = [f"{entry} on {counted(number, 'website')}" for entry, number in entries.most_common()]
-        warnings += [f"{what}: {first_of(named, _MAX_NAMED)}"] if named else []
-    return warnings
+    complete, unread = complete_records(client, list(filter(desired.is_compared, records)), is_incomplete)
+    compared = []
+    for record in complete:
+        why = desired.unreadable(record)
+        if why:
+            unread[website_name(*website_of(record))] = why
+        else:
+            compared.append(record)
+    return compared, unread
 
 
 @dataclass(frozen=True)
@@ -123,20 +113,30 @@ class PlanRun:
     websites: Websites
     compared: Sequence[Record]
     source: ExclusionList | WebsitesAsCode
-    desired: Desired
+    desired: DesiredState
     unread: Mapping[str, str] = field(default_factory=dict)
-    approved: ApprovedPlan | None = None
+    approved: Plan | None = None
 
     def sources_of(self, change: Change) -> dict[str, dict[str, str]]:
-        """Return the sources of the entries that a change adds or removes: list field to entry to text."""
-        record = {"id": change.website_id, "domain": change.domain}
+        """Return the sources of the entries that a change adds or removes: list field to entry to text.
+
+        For example, ``{"exclude_ips": {"192.0.2.1": "until 2027-01-31, owner it@example.com"}}``.
+        """
         found: dict[str, dict[str, str]] = {}
         lists = self.desired.tables
-        for item in change.fields if lists else ():
-            rows = lists.table.entries_of(item.field, record) if lists else {}
-            keys = {line: LINE_FIELDS[item.field].key(line) for line in (*item.added, *item.removed)}
-            texts = {line: rows[key].text for line, key in keys.items() if key in rows and rows[key].text}
-            found |= {item.field: texts} if texts else {}
+        if lists is None:
+            return found
+        record = {"id": change.website_id, "domain": change.domain}
+        for field_change in change.fields:
+            name = field_change.field
+            rows = lists.table.entries_of(name, record)
+            texts = {}
+            for line in (*field_change.added, *field_change.removed):
+                source = rows.get(LINE_FIELDS[name].key(line))
+                if source is not None and source.text:
+                    texts[line] = source.text
+            if texts:
+                found[name] = texts
         return found
 
     def raise_unread(self) -> None:
@@ -144,37 +144,30 @@ class PlanRun:
         if self.unread:
             raise BulkError(self.unread)
 
-    def only(self, digest: str | None, find: Callable[[str], Plan | None]) -> PlanRun:
-        """Return this plan if it may be applied: it is the approved one, or what is left of it, or no guard trips.
+    def check_approval(self, digest: str | None, find_plan: Callable[[str], Plan | None]) -> PlanRun:
+        """Return this plan if it can be applied: it is the approved plan, or its remainder, or no guard blocks it.
 
         :param digest: digest of the approved plan; None if no approval is needed.
-        :param find: returns the plan with a digest; None if there is none.
-        :raises GuardError: if it may not be applied.
+        :param find_plan: returns the plan with a digest; None if there is none.
+        :raises GuardError: if it cannot be applied.
         """
-        plan = self.plan
-        if digest is not None:
-            self.raise_unread()
-        if digest in (None, plan.digest):
-            plan.raise_if_blocked()
-            return replace(self, approved=ApprovedPlan(plan) if digest else None)
-        found = find(str(digest))
-        if found is None:
-            settings = ", ".join(f"{name} {value!r}" for name, value in plan.scope.items())
+        if digest is None:
+            self.plan.raise_if_blocked()
+            return self
+        self.raise_unread()
+        if digest == self.plan.digest:
+            self.plan.raise_if_blocked()
+            return replace(self, approved=self.plan)
+        approved = find_plan(digest)
+        if approved is None:
+            settings = ", ".join(f"{name} {value!r}" for name, value in self.plan.scope.items())
             raise GuardError(
-                f"The plan is not the approved one: its digest is {plan.digest}, approved is {digest}. The file or a "
-                "website changed, or the two tasks have different arguments.",
+                f"The plan is not the approved one: its digest is {self.plan.digest}, approved is {digest}. The file "
+                "or a website changed, or the two tasks have different arguments.",
                 f"No changes were sent. Plan again, with the arguments of this task: {settings}.",
             )
-        differing = [name for name, value in plan.scope.items() if found.scope.get(name) != value]
-        if differing:
-            details = [f"{name} was {found.scope.get(name)!r}, here it is {plan.scope[name]!r}" for name in differing]
-            problem = f"The plan was approved for other settings: {'; '.join(details)}."
-            raise GuardError(problem, "Nothing was sent. Plan again.")
-        refused = {guard: text for guard, text in plan.findings.items() if guard not in found.override_guards}
-        replace(plan, findings=refused).raise_if_blocked()
-        approved = ApprovedPlan(found)
-        others = [record for record in self.websites.records if not self.desired.is_compared(record)]
-        approved.raise_unless_whole(plan, [*self.compared, *others])
+        not_compared = itertools.filterfalse(self.desired.is_compared, self.websites.records)
+        raise_unless_remainder(self.plan, approved, [*self.compared, *not_compared])
         return replace(self, approved=approved)
 
     def apply(
@@ -187,7 +180,8 @@ class PlanRun:
     ) -> Outcome:
         """Apply the plan; the table of the list must have been written before.
 
-        If the task is stopped during the run, the outcome has what was sent and what may have been sent.
+        If the task is stopped during the run, the outcome has the changes that were sent, and the changes that may have
+        been sent.
 
         :param record: records each change.
         :param passwords: ``password_from`` reference to password.
@@ -195,10 +189,12 @@ class PlanRun:
         :param read_tables: reads the tables of the other lists again.
         :return: the outcome; its failures include the websites that could not be read.
         """
-        change_of = self.approved.only_approved(self.desired.change) if self.approved else self.desired.change
+        change_now: ChangeOf = functools.partial(change_of, self.desired)
+        if self.approved is not None:
+            change_now = only_approved(change_now, self.approved)
         sender = Sender(
             self.websites.client,
-            change_of,
+            change_now,
             record,
             self.desired.shared,
             self.desired.kept,
@@ -206,4 +202,5 @@ class PlanRun:
             passwords or {},
             ignore_gone=ignore_gone,
         )
-        return replace(Application(self.websites, self.plan, self.compared, sender).run(), unread=self.unread)
+        outcome = Application(self.websites, self.plan, self.compared, sender).run()
+        return replace(outcome, unread=self.unread)

@@ -12,7 +12,7 @@ from airflow_provider_analytics.api.domains import spellings
 from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import NotFoundError
-from airflow_provider_analytics.reconcile.plan.plan import website_name, website_of
+from airflow_provider_analytics.reconcile.records import by_id, website_name, website_of
 from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, each, reason_of
 
 log = logging.getLogger(__name__)
@@ -47,8 +47,7 @@ class Websites:
     @property
     def newest(self) -> str | None:
         """Id of the newest listed website; None if the list is empty."""
-        numbers = [website_id for record in self.records if (website_id := str(record["id"])).isdecimal()]
-        return max(numbers, key=int, default=None)
+        return max(filter(str.isdecimal, by_id(self.records)), key=int, default=None)
 
     def read_again(self, ids: Sequence[str], fields: Collection[str], *, one_by_one: bool = False) -> ReadResult:
         """Return current records of these websites.
@@ -58,17 +57,20 @@ class Websites:
         :param fields: fields that the records must contain.
         :param one_by_one: do not read the list.
         """
-        rows_show = all(name in record for record in self.records for name in fields)
-        if not one_by_one and self.complete and rows_show and len(ids) > requests_of_a_list(len(self.records)):
+        is_list_cheaper = self.complete and len(ids) > requests_of_a_list(len(self.records))
+        if is_list_cheaper and not one_by_one and self._rows_contain(fields):
             listed = self.client.complete_rows(self.client.list_websites())
-            by_id = {str(record["id"]): record for record in listed}
-            return ReadResult(
-                {website_id: by_id[website_id] for website_id in ids if website_id in by_id}, listed=listed
-            )
+            rows = by_id(listed)
+            return ReadResult({website_id: rows[website_id] for website_id in ids if website_id in rows}, listed=listed)
         read = _show_each(self.client, ids, "Checking", self.client.read_website)
         if len(read.found) + len(read.failures) < len(ids):
             self.client.get_account()  # with a wrong base URL, everything is "not found"
         return read
+
+    def _rows_contain(self, fields: Collection[str]) -> bool:
+        """Return whether the row of each website in the list contains these fields."""
+        names = set(fields)
+        return all(record.keys() >= names for record in self.records)
 
 
 def _show_each(
@@ -85,10 +87,17 @@ def _show_each(
         except NotFoundError:
             return None
 
-    done = list(each(client, ids, work, verb, Breaker()))
-    failures = {item.item: reason_of(item.error) for item in done if item.error}
-    failures |= dict.fromkeys(set(ids) - {item.item for item in done}, NOT_TRIED)
-    return ReadResult({item.item: item.result for item in done if item.result is not None}, failures)
+    found: dict[str, Record] = {}
+    failures: dict[str, str] = {}
+    not_tried = set(ids)
+    for done in each(client, ids, work, verb, Breaker()):
+        not_tried.remove(done.item)
+        if done.error is not None:
+            failures[done.item] = reason_of(done.error)
+        elif done.result is not None:
+            found[done.item] = done.result
+    failures |= dict.fromkeys(not_tried, NOT_TRIED)
+    return ReadResult(found, failures)
 
 
 def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None) -> Websites:
@@ -100,34 +109,42 @@ def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None) -> W
     :param selectors: ids and domains, no globs; None for all websites.
     :raises IncompleteListError: if the list cannot be proven complete.
     """
+    if selectors is None:
+        return Websites(client, client.complete_rows(client.list_websites()), complete=True)
+    selectors = list(dict.fromkeys(selectors))
     listed: Sequence[Record] | None = None
-    if selectors is not None:
-        selectors = list(dict.fromkeys(selectors))
-        requests = sum(1 if _is_an_id(selector) else len(spellings(selector)) + 1 for selector in selectors)
-        if len(selectors) > 1:
-            listed = client.list_websites_within(requests)
-        if listed is None:
-            found = _look_up(client, selectors)
-            if found is not None:
-                return Websites(client, found, complete=False)
+    if len(selectors) > 1:
+        listed = client.list_websites_within(sum(map(_requests_to_look_up, selectors)))
     if listed is None:
+        found = _look_up(client, selectors)
+        if found is not None:
+            return Websites(client, found, complete=False)
         listed = client.list_websites()
     return Websites(client, client.complete_rows(listed), complete=True)
+
+
+def _requests_to_look_up(selector: str) -> int:
+    """Return the largest number of requests that find the website of an id or a domain."""
+    if _is_an_id(selector):
+        return 1
+    return len(spellings(selector)) + 1
 
 
 def _look_up(client: AnalyticsClient, selectors: Sequence[str]) -> list[Record] | None:
     """Return the websites of ids and domains; None if the complete list is needed to find them."""
 
     def show(selector: str) -> Record | None:
-        return client.website_or_none(selector) if _is_an_id(selector) else client.search_website(selector)
+        if _is_an_id(selector):
+            return client.website_or_none(selector)
+        return client.search_website(selector)
 
     read = _show_each(client, selectors, "Looking up", show)
-    missing = [selector for selector in selectors if selector not in read.found]
+    missing = set(selectors) - read.found.keys()
     if read.failures or not all(map(_is_an_id, missing)):
         return None
     if missing:
         client.get_account()  # with a wrong base URL, everything is "not found"
-    return list({str(record["id"]): record for record in read.found.values()}.values())
+    return list(by_id(read.found.values()).values())
 
 
 def _is_an_id(selector: str) -> bool:
@@ -143,7 +160,7 @@ def complete_records(
 
     :param is_incomplete: returns whether a record has a missing field, or may be stale. Then the website is fetched.
     """
-    incomplete = {str(record["id"]): record for record in records if is_incomplete(record)}
+    incomplete = by_id(filter(is_incomplete, records))
     if not incomplete:
         return list(records), {}
     log.info(
@@ -154,12 +171,14 @@ def complete_records(
     read = _show_each(client, list(incomplete), "Fetching", client.website_or_none)
     completed: list[Record] = []
     for record in records:
-        fetched = read.found.get(str(record["id"]))
-        if fetched:
+        website_id = str(record["id"])
+        if website_id not in incomplete:
+            completed.append(record)
+        elif website_id in read.found:
+            fetched = read.found[website_id]
             # The plan is for the domain in the list. Before a change, the domain is checked.
             completed.append({**record, **fetched, "domain": record.get("domain") or fetched.get("domain")})
-        elif str(record["id"]) not in incomplete:
-            completed.append(record)
-    return completed, {
-        website_name(*website_of(incomplete[website_id])): why for website_id, why in read.failures.items()
-    }
+    failures = {}
+    for website_id, why in read.failures.items():
+        failures[website_name(*website_of(incomplete[website_id]))] = why
+    return completed, failures

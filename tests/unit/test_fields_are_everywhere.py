@@ -43,7 +43,7 @@ from airflow_provider_analytics.operators import exclusions, task_groups
 from airflow_provider_analytics.operators.websites import ARGUMENTS, CreateWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.desired import websites_file
-from airflow_provider_analytics.reconcile.desired.desired_state import SETTABLE_FIELDS
+from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS
 from airflow_provider_analytics.sandbox import form_fields as sandbox_fields
 from airflow_provider_analytics.sandbox.seeds import generate_websites
 from airflow_provider_analytics.sandbox.server import SandboxServer

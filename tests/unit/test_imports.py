@@ -42,9 +42,9 @@ MAY_IMPORT = {
 }
 #: Folder of ``reconcile`` to the folders and modules of ``reconcile`` that it may import: the way of the data.
 MAY_IMPORT_IN_RECONCILE = {
-    "desired": {"plan", "service_websites"},
-    "plan": {"desired"},
-    "apply": {"desired", "plan", "service_websites", "workers"},
+    "desired": {"records", "service_websites"},
+    "plan": {"desired", "records"},
+    "apply": {"plan", "records", "service_websites", "workers"},
 }
 WITH_AIRFLOW = {"assets", "commands", "hooks", "operators"}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Apply a plan: two canaries first, then the others, and read all of them back.
 
-Imports ``desired`` and ``plan``. ``sending.py`` is the only module that sends the changes of a plan.
+Imports ``plan``. ``sending.py`` is the only module that sends the changes of a plan.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import counted
 from airflow_provider_analytics.reconcile.apply.results import State, Update, describe
 from airflow_provider_analytics.reconcile.apply.sending import Sender
-from airflow_provider_analytics.reconcile.plan.plan import website_of
+from airflow_provider_analytics.reconcile.records import website_of
 from airflow_provider_analytics.reconcile.service_websites import ReadResult, Websites
 
 #: Seconds to wait before all changed websites are read back: an update that another process computed earlier may still

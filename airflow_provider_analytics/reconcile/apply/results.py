@@ -19,8 +19,8 @@ from airflow_provider_analytics.exceptions import (
     StorageError,
 )
 from airflow_provider_analytics.readable import first_of, readable
-from airflow_provider_analytics.reconcile.desired.desired_state import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan.plan import Change
+from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS
 
 #: Why a website is not tried, if the work ended before.
 NOT_SENT = "Not tried: the work ended before its turn."

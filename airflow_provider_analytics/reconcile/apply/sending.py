@@ -22,7 +22,7 @@ from airflow_provider_analytics.exceptions import (
     StorageError,
 )
 from airflow_provider_analytics.reconcile.apply.results import NOT_SENT, State, Update
-from airflow_provider_analytics.reconcile.desired.desired_state import ChangeOf, deletion
+from airflow_provider_analytics.reconcile.plan.changes import ChangeOf, deletion
 from airflow_provider_analytics.reconcile.plan.plan import Change
 from airflow_provider_analytics.reconcile.workers import Breaker, each, reason_of
 

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import is_pattern
 from airflow_provider_analytics.api.verification import Record
-from airflow_provider_analytics.reconcile.desired.desired_state import Desired, DesiredWebsite
-from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, together
+from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, merge_lists
 from airflow_provider_analytics.reconcile.desired.selection import (
     Selectors,
     near_equals,
@@ -20,6 +20,7 @@ from airflow_provider_analytics.reconcile.desired.selection import (
     select,
 )
 from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Rows, scope_of
+from airflow_provider_analytics.reconcile.records import by_id
 from airflow_provider_analytics.reconcile.service_websites import Websites, read_websites
 
 
@@ -27,8 +28,11 @@ from airflow_provider_analytics.reconcile.service_websites import Websites, read
 class ExclusionList:
     """A list of entries, and the websites that get it.
 
+    For example, the arguments ``exclude_ips=["192.0.2.1"]`` and ``except_websites=["*.example.org"]`` become
+    ``ExclusionList("exclude_ips", "merge", EntryList.of(("192.0.2.1",)), except_websites=("*.example.org",))``.
+
     :param name: field of the website that contains the list.
-    :param mode: see :func:`desired.reconcile`.
+    :param mode: ``merge``, ``replace``, or ``managed``, see :func:`changes.reconcile`.
     :param entries: the list for all websites.
     :param websites: selectors of the websites; None for all.
     :param except_websites: selectors of websites that are left as they are.
@@ -57,23 +61,25 @@ class ExclusionList:
 
     @property
     def scopes(self) -> Rows:
-        """List field to scope to the entries of this run.
+        """List field to scope to the entries of this run, such as ``{"exclude_ips": {"*": {"192.0.2.1": source}}}``.
 
         Mapped tasks share a scope, and so do websites that are selected by id: all websites.
         """
-        selected = self.websites or (EVERYWHERE,)
-        if self.is_part or any(item.isdigit() for item in selected):
-            selected = (EVERYWHERE,)
+        selectors: Selectors = (EVERYWHERE,)
+        if self.websites and not self.is_part and not any(map(str.isdigit, self.websites)):
+            selectors = self.websites
         exceptions = (*self.except_websites, *self.unmanage_websites)
-        scopes: dict[str, EntryList] = {scope_of(item, exceptions): self.entries for item in selected}
-        for selector, listed in self.per_website.items():
+        lists: dict[str, EntryList] = {}
+        for selector in selectors:
+            lists[scope_of(selector, exceptions)] = self.entries
+        for selector, additional in self.per_website.items():
             scope = scope_of(selector, exceptions)
-            scopes[scope] = together([scopes[scope], listed]) if scope in scopes else listed
-        return {self.name: {scope: listed.sources for scope, listed in scopes.items()}}
+            lists[scope] = merge_lists([lists[scope], additional]) if scope in lists else additional
+        return {self.name: {scope: entry_list.sources for scope, entry_list in lists.items()}}
 
     @property
     def parts(self) -> Mapping[str, Sequence[EntryList]]:
-        """The list for all websites, and those for some of them."""
+        """The list for all websites, and the lists for some of them."""
         return {self.name: [self.entries, *self.per_website.values()]}
 
     def read(self, client: AnalyticsClient) -> Websites:
@@ -85,46 +91,57 @@ class ExclusionList:
         records = client.list_websites(**self.filters)
         if self.filters.get("search"):
             raise_unless_found(records, str(self.filters["search"]))
-        if not self.allow_no_match:
-            raise_unmatched([] if records else [f"websites: {dict(self.filters)!r}"])
+        if not records and not self.allow_no_match:
+            raise_unmatched([f"websites: {dict(self.filters)!r}"])
         return Websites(client, records, complete=False)
 
-    def resolve(self, records: Sequence[Record]) -> Desired:
+    def resolve(self, records: Sequence[Record]) -> DesiredState:
         """Return the desired state of each website.
 
         :raises GuardError: if a selector matches no website, or ``websites`` is empty, unless ``allow_no_match``.
         """
-        unmatched = [] if self.websites is None or self.websites else ["websites: an empty list"]
+        arguments: dict[str, Selectors] = {
+            "websites": self.websites or (),
+            "unmanage_websites": self.unmanage_websites,
+            "except_websites": self.except_websites,
+        }
+        unmatched: list[str] = []
+        if self.websites == ():
+            unmatched.append("websites: an empty list")
+        warnings: list[str] = []
         selected: dict[str, set[str]] = {}
-
-        def find(argument: str, selectors: Selectors, among: Sequence[Record]) -> set[str]:
-            found, missing = select(among, selectors)
-            unmatched.extend(f"{argument}: {item!r}" for item in missing)
-            selected.setdefault(argument, set()).update(found)
-            return found
-
-        chosen = {str(record["id"]) for record in records}
-        if self.websites is not None:
-            chosen = find("websites", self.websites, records)
-        released = find("unmanage_websites", self.unmanage_websites, records)
-        chosen -= find("except_websites", self.except_websites, records) | released
-        remaining = [record for record in records if str(record["id"]) in chosen]
-        extra: dict[str, list[EntryList]] = {}
-        for selector, listed in self.per_website.items():
-            for website_id in find("per_website", (selector.strip(),), remaining):
-                extra.setdefault(website_id, []).append(listed)
+        for argument, selectors in arguments.items():
+            selected[argument], without_website = select(records, selectors)
+            unmatched += [f"{argument}: {selector!r}" for selector in without_website]
+            warnings += _near_equals(argument, selectors, records, selected[argument])
+        managed = selected["websites"]
+        if self.websites is None:
+            managed = set(by_id(records))
+        released = selected["unmanage_websites"]
+        managed -= released | selected["except_websites"]
+        # Website id to the lists of `per_website` that it gets.
+        additional: dict[str, list[EntryList]] = {}
+        candidates = [record for record in records if str(record["id"]) in managed]
+        for selector, entry_list in self.per_website.items():
+            ids, without_website = select(candidates, (selector.strip(),))
+            if without_website:
+                unmatched.append(f"per_website: {selector.strip()!r}")
+            for website_id in ids:
+                additional.setdefault(website_id, []).append(entry_list)
+        warnings += _near_equals("per_website", tuple(self.per_website), records, additional)
         if not self.allow_no_match:
             raise_unmatched(unmatched)
-        warnings: list[str] = []
-        for argument, ids in selected.items():
-            selectors = getattr(self, argument)
-            near = near_equals(records, selectors, ids)
-            warnings.extend(f"{argument}: {warning}. To select one of them, list its id" for warning in near)
-        wanted = dict.fromkeys(chosen, self._wanted([self.entries]))
-        wanted |= {website_id: self._wanted([self.entries, *lists]) for website_id, lists in extra.items()}
-        wanted |= dict.fromkeys(released, self._wanted([]))
-        return Desired(by_id=wanted, modes={self.name: self.mode}, warnings=warnings)
+        websites = dict.fromkeys(managed, self._website([self.entries]))
+        for website_id, lists in additional.items():
+            websites[website_id] = self._website([self.entries, *lists])
+        websites |= dict.fromkeys(released, self._website([]))
+        return DesiredState(by_id=websites, modes={self.name: self.mode}, warnings=warnings)
 
-    def _wanted(self, lists: Sequence[EntryList]) -> DesiredWebsite:
-        listed = together(lists)
-        return DesiredWebsite({self.name: listed.entries}, listed={self.name: listed})
+    def _website(self, lists: Sequence[EntryList]) -> DesiredWebsite:
+        return DesiredWebsite(lists={self.name: merge_lists(lists)})
+
+
+def _near_equals(argument: str, selectors: Selectors, records: Sequence[Record], ids: Collection[str]) -> list[str]:
+    """Return warnings about websites with a similar domain that the selectors of an argument do not select."""
+    warnings = near_equals(records, selectors, ids)
+    return [f"{argument}: {warning}. To select one of them, list its id" for warning in warnings]

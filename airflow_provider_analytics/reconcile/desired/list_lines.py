@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The attributes of list entries: host names, owners, reasons and last days. Pure functions."""
+"""Parse the lines of a user's list: entries, host names, owners, reasons, and expiration dates. Pure functions.
+
+For example, the line ``192.0.2.1  # office, owner=it@example.com, until=2027-01-31`` becomes the entry ``192.0.2.1``
+with ``EntrySource(owner="it@example.com", until=date(2027, 1, 31), reason="office")``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import AwareDatetime
 
@@ -18,13 +22,13 @@ from airflow_provider_analytics.exceptions import AnalyticsError
 
 #: Maximum number of host names in one list, and of addresses of one name.
 MAX_NAMES, MAX_ANSWERS = 100, 64
-#: Number of days before its last day from which on an entry is reported as expiring.
+#: Number of days before its expiration date from which on an entry is reported as expiring.
 EXPIRING_DAYS = 30
 #: Days for which a host name that does not resolve keeps its last addresses.
 KEEP_UNRESOLVED_DAYS = 7
 
-_KEYS = ("owner", "until")
-_ITEM_KEYS = ("entry", *_KEYS, "reason", "comment")
+#: Keys of a line that is a dict.
+_KEYS = ("entry", "owner", "until", "reason", "comment")
 #: Separates the parts of a comment without runs of blanks; people forget the comma before a key.
 _SEPARATOR = re.compile(r",| (?=(?:owner|until) ?=)", re.IGNORECASE)
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
@@ -39,7 +43,7 @@ class EntrySource:
     """The source of a list entry.
 
     :param owner: who requested it; empty if unknown.
-    :param until: its last day (UTC); None if it does not expire.
+    :param until: its expiration date, the last day (UTC) on which it is valid; None if it does not expire.
     :param reason: the rest of its comment.
     :param names: host names that resolve to it.
     :param since: since when it is on the list, as ISO date; empty if unknown.
@@ -56,17 +60,24 @@ class EntrySource:
     @property
     def text(self) -> str:
         """The source as text for people, such as ``until 2027-01-31, owner it@example.com, office Berlin``."""
-        is_expired = self.until is not None and str(self.until) < self.left
-        until = f"{'expired, ' if is_expired else ''}until {self.until}" if self.until else ""
-        owner = f"owner {self.owner}" if self.owner else ""
-        names = f"from {', '.join(self.names)}" if self.names else ""
-        return ", ".join(filter(None, (until, owner, self.reason, names)))
+        parts = []
+        if self.until is not None and str(self.until) < self.left:
+            parts.append(f"expired, until {self.until}")
+        elif self.until is not None:
+            parts.append(f"until {self.until}")
+        if self.owner:
+            parts.append(f"owner {self.owner}")
+        if self.reason:
+            parts.append(self.reason)
+        if self.names:
+            parts.append(f"from {', '.join(self.names)}")
+        return ", ".join(parts)
 
-    def beside(self, other: EntrySource | None) -> EntrySource:
-        """Return the combined source of an entry that is on the list twice."""
-        if other is None:
-            return self
-        until = max(self.until, other.until) if self.until and other.until else None
+    def combine(self, other: EntrySource) -> EntrySource:
+        """Return the source of an entry that is on the list twice; it expires only if both do."""
+        until = None
+        if self.until and other.until:
+            until = max(self.until, other.until)
         names = tuple(dict.fromkeys((*self.names, *other.names)))
         return EntrySource(self.owner or other.owner, until, self.reason or other.reason, names)
 
@@ -87,11 +98,15 @@ class Resolution:
 class EntryList:
     """A list without its expired entries.
 
+    For example, the list ``["192.0.2.1 # office", "vpn.example.com"]`` becomes
+    ``EntryList(sources={"192.0.2.1": EntrySource(reason="office")}, names={"vpn.example.com": EntrySource()})``.
+
     :param sources: normalized entry to its source, in the order of the list.
     :param names: host name to its source.
     :param expired: expired entry or host name to its source.
-    :param lines: entry to the comment lines before it and its own line, if that is not only the entry: it has a
-        comment, or is sent as it is. The empty string maps to the comment lines at the end.
+    :param lines: entry to the lines to send for it, if these are not only the entry: its comment lines, then its own
+        line, such as ``{"192.0.2.1": ("# Berlin", "192.0.2.1 # office")}``. The empty string maps to the comment lines
+        at the end.
     """
 
     sources: Mapping[str, EntrySource] = field(default_factory=dict)
@@ -112,11 +127,10 @@ class EntryList:
 
     def with_answers(self, resolved: Mapping[str, Resolution]) -> EntryList:
         """Return the list with the addresses of its host names."""
-        answers = [
-            EntryList(dict.fromkeys(resolved[name].addresses, replace(source, names=(name,))))
-            for name, source in self.names.items()
-        ]
-        return together([self, *answers])
+        lists = [self]
+        for name, source in self.names.items():
+            lists.append(EntryList(dict.fromkeys(resolved[name].addresses, replace(source, names=(name,)))))
+        return merge_lists(lists)
 
     @property
     def size(self) -> int:
@@ -125,32 +139,51 @@ class EntryList:
 
     def new_lines(self, entries: Entries) -> Entries:
         """Return the lines of a new list with these entries, with comment lines in their original places."""
-        return tuple(line for entry in entries for line in self.lines.get(entry, (entry,))) + self.lines.get("", ())
+        lines: list[str] = []
+        for entry in entries:
+            lines.extend(self.lines.get(entry, (entry,)))
+        return (*lines, *self.lines.get("", ()))
 
     def expiring(self, today: date) -> dict[str, EntrySource]:
-        """Return the entries and host names whose last day is near."""
-        last = today + timedelta(days=EXPIRING_DAYS)
-        # The addresses of a host name expire with it, so report only the name.
-        own = {name: source for name, source in self.sources.items() if not source.names}
-        return {name: source for name, source in {**own, **self.names}.items() if source.until and source.until <= last}
+        """Return the entries and host names that expire soon."""
+        limit = today + timedelta(days=EXPIRING_DAYS)
+        found = {}
+        for entry, source in (*self.sources.items(), *self.names.items()):
+            # The addresses of a host name expire with it, so only the name is reported.
+            is_address_of_a_name = bool(source.names)
+            if source.until and source.until <= limit and not is_address_of_a_name:
+                found[entry] = source
+        return found
 
 
-def together(lists: Sequence[EntryList]) -> EntryList:
+def merge_lists(lists: Sequence[EntryList]) -> EntryList:
     """Merge several lists; an entry has expired only if it has expired in all of them."""
     if len(lists) == 1:
         return lists[0]  # shared by many websites
-    parts: dict[str, dict[str, EntrySource]] = {"sources": {}, "names": {}, "expired": {}}
+    sources: dict[str, EntrySource] = {}
+    names: dict[str, EntrySource] = {}
+    expired: dict[str, EntrySource] = {}
     lines: dict[str, Entries] = {}
-    last: list[str] = []
-    for item in lists:
-        lines |= item.lines
-        last += item.lines.get("", ())
-        for part, found in parts.items():
-            for key, source in getattr(item, part).items():
-                found[key] = source.beside(found.get(key))
-    sources, names, expired = parts.values()
-    gone = {name: source for name, source in expired.items() if name not in sources and name not in names}
-    return EntryList(sources, names, gone, {**lines, "": tuple(last)} if last else lines)
+    last_comments: list[str] = []
+    for entry_list in lists:
+        _add_sources(sources, entry_list.sources)
+        _add_sources(names, entry_list.names)
+        _add_sources(expired, entry_list.expired)
+        lines.update(entry_list.lines)
+        last_comments += entry_list.lines.get("", ())
+    for entry in expired.keys() & (sources.keys() | names.keys()):
+        del expired[entry]
+    if last_comments:
+        lines[""] = tuple(last_comments)
+    return EntryList(sources, names, expired, lines)
+
+
+def _add_sources(found: dict[str, EntrySource], sources: Mapping[str, EntrySource]) -> None:
+    for entry, source in sources.items():
+        if entry in found:
+            found[entry] = source.combine(found[entry])
+        else:
+            found[entry] = source
 
 
 def now() -> datetime:
@@ -172,56 +205,93 @@ def read_list(
 
     A line is an entry or a host name. A comment may follow after ``#``. Its parts are separated by commas; the parts
     ``owner=...`` and ``until=YYYY-MM-DD`` have a meaning. Instead of a line, a list may contain a dict with ``entry``,
-    ``owner``, ``until``, ``reason`` and ``comment``. The comment is sent with the entry when the entry is added.
+    ``owner``, ``until``, ``reason``, and ``comment``. The comment is sent with the entry when the entry is added.
 
     :param argument: name of the argument, for messages.
     :param value: a list, its JSON text, or a text with one entry per line.
     :param entry_type: type of its entries.
     :param networks: see :meth:`EntryType.parser`.
-    :param managed: whether the mode is managed: entries may then have a last day, because only a managed list can
-        remove the entries that it added, but no comment to send.
+    :param managed: whether the mode is managed: entries may then have an expiration date, because only a managed list
+        can remove the entries that it added, but no comment to send.
     :param host_names: whether host names are allowed.
-    :param is_for_one: whether the list is sent once, to one website: networks, last days and comments are allowed.
+    :param is_for_one: whether the list is sent once, to one website: networks, expiration dates, and comments are
+        allowed.
     :raises ValueError: if it is neither a list nor a text.
     :raises UnusableEntriesError: if lines cannot be read; the message lists them with their numbers.
     """
     parse = entry_type.entries_of if is_for_one else entry_type.parser(networks)
-    today = now().date()
 
-    def read(line: object) -> tuple[EntryList, str, str]:
-        text, source, comment = _line(line)
-        if source.until and not managed and not is_for_one:
-            raise ValueError("has a last day: until needs mode='managed', which records the entries that it adds")
-        if comment and managed and not is_for_one:
+    def read(value: object) -> _Line:
+        line = _parse_line(value)
+        if line.source.until and not managed and not is_for_one:
+            raise ValueError(
+                "has an expiration date: until needs mode='managed', which records the entries that it adds"
+            )
+        if line.comment and managed and not is_for_one:
             raise ValueError("has a comment, but in mode managed, lines with a comment belong to people; use reason")
-        entries, is_name = _entries(text, parse, host_names=host_names)
-        found = dict.fromkeys(entries, source)
-        if source.until is not None and source.until < today:
-            return EntryList(expired=found), comment, text
-        return EntryList(names=found) if is_name else EntryList(found), comment, text
+        entries, is_name = _entries(line.text, parse, host_names=host_names)
+        return line._replace(entries=entries, is_name=is_name)
 
     allowed = f"{entry_type.allowed}, or one host name" if host_names else entry_type.allowed
+    today = now().date()
     found: list[EntryList] = []
-    above: list[str] = []
-    for line, comment, text in each_line(argument, value, read, allowed):
-        written = f"#{'' if comment.startswith('#') else ' '}{comment}" if comment else ""
-        if written and not line.sources:
-            above.append(written)
-        lines = {}
-        for entry in line.sources:
-            sent = text if networks == AS_IS else entry
-            if above or written or sent != entry:
-                lines[entry] = (*above, f"{sent} {written}".strip())
-            above.clear()
-        found.append(replace(line, lines=lines))
-    listed = together([*found, EntryList(lines={"": tuple(above)} if above else {})])
-    if len(listed.names) > MAX_NAMES:
-        raise ValueError(f"{argument} has {len(listed.names):,} host names; allowed: at most {MAX_NAMES}")
-    return listed
+    comments: list[str] = []  # the comment lines above the next entry
+    for line in each_line(argument, value, read, allowed):
+        sources = dict.fromkeys(line.entries, line.source)
+        is_expired = line.source.until is not None and line.source.until < today
+        if line.entries and not is_expired and not line.is_name:
+            found.append(EntryList(sources, lines=_lines_to_send(line, comments, is_as_is=networks == AS_IS)))
+            comments = []
+            continue
+        if line.comment:
+            comments.append(line.comment)
+        if is_expired:
+            found.append(EntryList(expired=sources))
+        elif line.is_name:
+            found.append(EntryList(names=sources))
+    if comments:
+        found.append(EntryList(lines={"": tuple(comments)}))
+    entry_list = merge_lists(found)
+    if len(entry_list.names) > MAX_NAMES:
+        raise ValueError(f"{argument} has {len(entry_list.names):,} host names; allowed: at most {MAX_NAMES}")
+    return entry_list
+
+
+class _Line(NamedTuple):
+    """A line of a list.
+
+    :param text: its entry, as written; empty for a comment line.
+    :param source: the source of its entries.
+    :param comment: the comment to send, such as ``# Berlin``; empty if there is none.
+    :param entries: its normalized entries, or its host name. A network may be expanded to many addresses.
+    :param is_name: whether it has a host name.
+    """
+
+    text: str
+    source: EntrySource
+    comment: str = ""
+    entries: Entries = ()
+    is_name: bool = False
+
+
+def _lines_to_send(line: _Line, comments: Sequence[str], *, is_as_is: bool) -> dict[str, Entries]:
+    """Return the lines to send for the entries of a line, see :class:`EntryList`.
+
+    :param comments: the comment lines above it; the first entry gets them.
+    :param is_as_is: whether the entry is sent as it is written.
+    """
+    lines: dict[str, Entries] = {}
+    for entry in line.entries:
+        written = line.text if is_as_is else entry
+        sent = f"{written} {line.comment}".strip()
+        if comments or sent != entry:
+            lines[entry] = (*comments, sent)
+        comments = ()
+    return lines
 
 
 def _entries(text: str, parse: Callable[[str], Entries], *, host_names: bool) -> tuple[Entries, bool]:
-    """Return the entries of a line, or its host name, and whether it is one."""
+    """Return the entries of a line, or its host name, and whether it is a host name."""
     if not text:
         return (), False
     name = _host_name(text)
@@ -254,83 +324,97 @@ def resolve(
             found[name] = Resolution(_addresses(result), at)
             continue
         except ValueError as error:
-            why = f"{name} {error}"
+            problem = f"{name} {error}"
         before = last.get(name)
-        until = before.at + timedelta(days=KEEP_UNRESOLVED_DAYS) if before else at
         if before is None:
-            unresolved.append(f"{why}; there is no last answer")
-        elif until < at:
-            unresolved.append(
-                f"{why}; its last answer, of {before.at:%Y-%m-%d}, is older than {KEEP_UNRESOLVED_DAYS} days"
-            )
-        else:
-            found[name] = before
-            kept = f"Its last answer of {before.at:%Y-%m-%d} stays until {until:%Y-%m-%d}"
-            warnings.append(f"{why}. {kept}: {', '.join(before.addresses)}")
+            unresolved.append(f"{problem}; there is no last answer")
+            continue
+        until = before.at + timedelta(days=KEEP_UNRESOLVED_DAYS)
+        answer = f"its last answer, of {before.at:%Y-%m-%d}"
+        if until < at:
+            unresolved.append(f"{problem}; {answer}, is older than {KEEP_UNRESOLVED_DAYS} days")
+            continue
+        found[name] = before
+        kept = f"Its last answer of {before.at:%Y-%m-%d} stays until {until:%Y-%m-%d}"
+        warnings.append(f"{problem}. {kept}: {', '.join(before.addresses)}")
     if unresolved:
         raise AnalyticsError(
-            f"{'; '.join(unresolved)}.", "Nothing was sent. Correct the host name, or remove it from the list."
+            f"{'; '.join(unresolved)}.", "No changes were sent. Correct the host name, or remove it from the list."
         )
     return found, warnings
 
 
-def _line(line: object) -> tuple[str, EntrySource, str]:
-    """Return the entry of a line, its source, and the comment to send."""
-    sent = ""
+def _parse_line(line: object) -> _Line:
+    """Return a line of a list, without its entries."""
     if isinstance(line, Mapping):
-        text, source, sent = _item(line)
-    else:
-        text = entry_of(line)
-        comment = stripped(str(line)).removeprefix(text).strip().lstrip("#") if text else ""
-        source = _comment(comment) if comment else EntrySource()
-    return text, source, sent
+        return _parse_keys(line)
+    text = entry_of(line)
+    if not text:
+        return _Line("", EntrySource())
+    comment = stripped(str(line)).removeprefix(text).strip().lstrip("#")
+    return _Line(text, _parse_comment(comment))
 
 
-def _item(item: Mapping[Any, Any]) -> tuple[str, EntrySource, str]:
-    unknown = sorted(map(str, item.keys() - set(_ITEM_KEYS)))
-    if unknown or item.keys().isdisjoint(("entry", "comment")):
-        problem = f"{unknown[0]} is not known" if unknown else "entry is missing"
-        raise ValueError(f"cannot be read: {problem}; allowed: {', '.join(_ITEM_KEYS)}")
-    texts = {name: item.get(name) or "" for name in ("owner", "reason", "comment")}
-    for name, value in texts.items():
-        if not isinstance(value, str) or len(value.splitlines()) > 1:
+def _parse_keys(keys: Mapping[Any, Any]) -> _Line:
+    """Return a line that is a dict, such as ``{"entry": "192.0.2.1", "owner": "it@example.com"}``."""
+    allowed = f"allowed: {', '.join(_KEYS)}"
+    unknown = sorted(map(str, keys.keys() - set(_KEYS)))
+    if unknown:
+        raise ValueError(f"cannot be read: {unknown[0]} is not known; {allowed}")
+    if "entry" not in keys and "comment" not in keys:
+        raise ValueError(f"cannot be read: entry is missing; {allowed}")
+    texts = {}
+    for name in ("owner", "reason", "comment"):
+        text = keys.get(name) or ""
+        if not isinstance(text, str) or len(text.splitlines()) > 1:
             raise ValueError(f"cannot be read: {name} is not a text of one line")
-    until = item.get("until")
-    source = EntrySource(texts["owner"], None if until is None else _day(str(until)), texts["reason"])
-    return entry_of(item.get("entry", "")), source, texts["comment"]
+        texts[name] = text
+    until = None
+    if keys.get("until") is not None:
+        until = _parse_day(str(keys["until"]))
+    comment = texts["comment"]
+    if comment:
+        # A further # is a part of the comment.
+        comment = f"#{comment}" if comment.startswith("#") else f"# {comment}"
+    return _Line(entry_of(keys.get("entry", "")), EntrySource(texts["owner"], until, texts["reason"]), comment)
 
 
-def _comment(comment: str) -> EntrySource:
-    """Return the source in a comment. Only ``owner=`` and ``until=`` have a meaning; the rest is the reason."""
-    settings: dict[str, list[str]] = {}
-    rest = []
+def _parse_comment(comment: str) -> EntrySource:
+    """Return the source in a comment. Only ``owner=`` and ``until=`` have a meaning; the rest is the reason.
+
+    For example, ``office, owner=it@example.com``.
+    """
+    owners, days, reasons = [], set(), []
     # Each part is searched a fixed number of times, however many blanks it has.
     for part in _SEPARATOR.split(" ".join(comment.split())):
-        key, is_setting, value = (piece.strip() for piece in part.partition("="))
-        if is_setting and key.lower() in _KEYS:
-            settings.setdefault(key.lower(), []).append(value)
+        key, is_setting, value = map(str.strip, part.partition("="))
+        if is_setting and key.lower() == "owner":
+            owners.append(value)
+        elif is_setting and key.lower() == "until":
+            days.add(_parse_day(value))
         elif part.strip():
-            rest.append(part.strip())
-    days = {_day(text) for text in settings.get("until", ())}
+            reasons.append(part.strip())
     if len(days) > 1:
-        raise ValueError(f"has several last days; allowed: one {_DAY_ALLOWED}")
-    until = next(iter(days), None)
-    return EntrySource(", ".join(settings.get("owner", ())), until, ", ".join(rest))
+        raise ValueError(f"has several expiration dates; allowed: one {_DAY_ALLOWED}")
+    return EntrySource(", ".join(owners), next(iter(days), None), ", ".join(reasons))
 
 
-def _day(text: str) -> date:
+def _parse_day(text: str) -> date:
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
     except ValueError:
-        raise ValueError(f"has the last day {text!r}, which cannot be read; allowed: {_DAY_ALLOWED}") from None
+        raise ValueError(f"has the expiration date {text!r}, which cannot be read; allowed: {_DAY_ALLOWED}") from None
 
 
 def _host_name(text: str) -> str | None:
     """Return a host name in A-labels and lower case; None if the text is not a host name."""
-    name = "" if ":" in text or "/" in text else domain_key(text)
+    if ":" in text or "/" in text:
+        return None
+    name = domain_key(text)
     labels = name.split(".")
-    is_name = len(name) < 254 and all(map(_LABEL.fullmatch, labels)) and not _NUMERIC.fullmatch(labels[-1])
-    return name if is_name else None
+    if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)) or _NUMERIC.fullmatch(labels[-1]):
+        return None
+    return name
 
 
 def _addresses(result: object) -> Entries:

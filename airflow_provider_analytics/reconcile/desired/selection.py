@@ -11,7 +11,7 @@ from airflow_provider_analytics.api.entries import without_comment
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of, readable
-from airflow_provider_analytics.reconcile.plan.plan import website_name, website_of
+from airflow_provider_analytics.reconcile.records import website_name, website_of
 
 _MAX_NAMED = 20
 #: Domains, globs such as ``*.example.com``, or ids.
@@ -26,22 +26,25 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selec
     :raises ValueError: if the value is none of these, or a selector is blank or neither text nor a number.
     """
     if isinstance(value, str):
-        found = text_list(field, value)
-        value = [line for line in map(without_comment, value.splitlines()) if line] if found is None else found
+        listed = text_list(field, value)
+        value = list(filter(None, map(without_comment, value.splitlines()))) if listed is None else listed
     elif isinstance(value, int):
         value = [value]
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
         raise refused(field, value, "a list of domains, globs and ids")
     selectors = []
-    for item in value:
-        if isinstance(item, bool) or not isinstance(item, (str, int)) or not str(item).strip():
-            raise refused(field, item, "a domain, a glob such as *.example.com, an id")
-        selectors.append(str(item).strip())
+    for selector in value:
+        if isinstance(selector, bool) or not isinstance(selector, (str, int)) or not str(selector).strip():
+            raise refused(field, selector, "a domain, a glob such as *.example.com, an id")
+        selectors.append(str(selector).strip())
     return tuple(selectors)
 
 
 def select(records: Iterable[Record], selectors: Iterable[str]) -> tuple[set[str], list[str]]:
     """Return the ids of the websites that match any selector, and the selectors that match no website.
+
+    For example, ``select([{"id": 7, "domain": "www.example.com"}], ["*.example.com", "9"])`` returns
+    ``({"7"}, ["9"])``.
 
     :raises ValueError: if a record without a domain may match a selector.
     """
@@ -58,9 +61,13 @@ def select(records: Iterable[Record], selectors: Iterable[str]) -> tuple[set[str
     chosen: set[str] = set()
     unmatched = []
     for selector in selectors:
-        found = ids & {selector} | by_domain.get(domain_key(selector), set())
+        found = set(by_domain.get(domain_key(selector), ()))
+        if selector in ids:
+            found.add(selector)
         if is_pattern(selector):
-            found = found.union(*(same for domain, same in by_domain.items() if matches(selector, domain)))
+            for domain, same_domain in by_domain.items():
+                if matches(selector, domain):
+                    found |= same_domain
         if nameless and not selector.isdigit() and (not found or is_pattern(selector)):
             raise ValueError(
                 f"website {nameless} has no domain, so it is unknown whether {selector!r} means it; allowed: ids"
@@ -72,7 +79,9 @@ def select(records: Iterable[Record], selectors: Iterable[str]) -> tuple[set[str
 
 
 def near_equals(records: Iterable[Record], selectors: Iterable[str], chosen: Collection[str]) -> list[str]:
-    """Return a warning per selector for websites that it does not select, and that people may take for its website.
+    """Return a warning per selector for websites that it does not select, and that people can take for its website.
+
+    For example, the selector ``example.com`` does not select ``https://example.com:8080``.
 
     :param chosen: ids of the websites that any selector selects.
     """
@@ -89,7 +98,7 @@ def near_equals(records: Iterable[Record], selectors: Iterable[str], chosen: Col
             decorated.append(domain)
     warnings = []
     for selector in selectors:
-        candidates = decorated if is_pattern(selector) else by_host.get(host_key(selector), ())
+        candidates = decorated if is_pattern(selector) else by_host.get(host_key(selector), [])
         near = [names[domain] for domain in candidates if is_near(selector, domain)]
         if near:
             named = first_of(near, _MAX_NAMED)
@@ -103,7 +112,7 @@ def near_equals(records: Iterable[Record], selectors: Iterable[str], chosen: Col
 def raise_unless_found(records: Sequence[Record], text: str) -> None:
     """Raise :class:`ValueError` if a search found a website whose domain does not contain the text.
 
-    Search matching is not documented, and a service may ignore the search. Then all websites would be changed.
+    It is not documented how the search matches, and a service may ignore it. Then all websites would be changed.
     """
     for record in records:
         domain, website_id = website_of(record)
@@ -122,5 +131,5 @@ def raise_unmatched(unmatched: Sequence[str]) -> None:
     if unmatched:
         named = first_of(unmatched, _MAX_NAMED, "; ", show=readable)
         raise GuardError(
-            f"No website matches {named}.", "Correct the domain, pattern or id. Nothing was sent.", "no_match"
+            f"No website matches {named}.", "Correct the domain, pattern, or id. No changes were sent.", "no_match"
         )

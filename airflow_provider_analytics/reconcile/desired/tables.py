@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of managed lists: what a list has, and what left it. Pure functions on text.
+"""The tables of managed lists: the entries that a list has, and the entries that left it. Pure functions on text.
 
-A managed list controls its own entries, whoever typed it first; a line with a comment belongs to people. The service
-cannot store this, so each list has a small file, its table. A run writes it before it sends the first change. Nothing
-depends on what was sent afterwards: after a killed task, a lost response or a late request, the next run does the rest.
+A managed list controls its own entries, even those that a person typed first; a line with a comment belongs to people.
+The service cannot store this, so each list has a small file, its table. A run writes it before it sends the first
+change. Nothing depends on the changes that follow: after a killed task, a lost response, or a late request, the next
+run does the rest.
 
 An entry is removed from a website if the table has it for that website, the list no longer has it, and no other list in
-the same folder has it. What left the list stays in the table for :data:`KEPT_DAYS`, so that what a late request adds is
-removed, too.
+the same folder has it. An entry that left the list remains in the table for :data:`KEPT_DAYS`, so that it is removed
+again if a late request adds it.
 """
 
 from __future__ import annotations
@@ -29,27 +30,30 @@ from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource, Resolution
-from airflow_provider_analytics.reconcile.plan.plan import website_of
+from airflow_provider_analytics.reconcile.records import website_of
 
 VERSION = 2
 _NOTHING_SENT = "Nothing was sent."
-#: Scope of the entries for all websites. The other scopes are domains, patterns and ids, with or without exceptions.
+#: Scope of the entries for all websites. The other scopes are domains, patterns, and ids, with or without exceptions,
+#: such as ``www.example.com``, ``7``, and ``*.example.com except shop.example.com``.
 EVERYWHERE = "*"
 _EXCEPT = " except "
-#: Days for which an entry stays in the table after it left the list.
+#: Days for which an entry remains in the table after it left the list.
 KEPT_DAYS = 90
 #: Days after its last run for which a list protects its entries from other lists.
 SPARING_DAYS = 30
 
-#: Scope to entry to its source.
+#: Scope to entry to its source, such as ``{"*": {"192.0.2.1": EntrySource(owner="it@example.com")}}``.
 Scopes = Mapping[str, Mapping[str, EntrySource]]
-#: List field to scopes.
+#: List field to scopes, such as ``{"exclude_ips": scopes}``.
 Rows = Mapping[str, Scopes]
 
 
-def digest_of(scopes: Rows) -> str:
-    """Return a digest of what a list has; equal for equal entries in equal scopes."""
-    entries = {name: {scope: sorted(rows) for scope, rows in found.items()} for name, found in scopes.items()}
+def digest_of(rows: Rows) -> str:
+    """Return a digest of the entries of a list; equal for equal entries in equal scopes."""
+    entries: dict[str, dict[str, list[str]]] = {}
+    for name, scopes in rows.items():
+        entries[name] = {scope: sorted(sources) for scope, sources in scopes.items()}
     return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -64,15 +68,15 @@ def _is_in(scope: str, domain: str, website_id: str) -> bool:
     """Return whether a website is in a scope."""
     selector, _, exceptions = scope.partition(_EXCEPT)
 
-    def is_meant(selector: str) -> bool:
+    def is_selected_by(selector: str) -> bool:
         return selector in (EVERYWHERE, website_id) or matches(selector, domain)
 
-    return is_meant(selector) and not any(map(is_meant, exceptions.split(", ")))
+    return is_selected_by(selector) and not any(map(is_selected_by, exceptions.split(", ")))
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a table belongs to; its domains and ids are valid only there.
+    """The owner of a table; its domains and ids are valid only there.
 
     :param service: base URL of the service.
     :param account: id of the account; None if the account record has none.
@@ -90,9 +94,9 @@ class Run:
 
     :param name: ``<dag id>/<run id>``.
     :param task: task id.
-    :param began: when the try began.
+    :param began: start of the try.
     :param map_index: number of the mapped task; -1 without a mapping.
-    :param entries: digest of what the list has in this run, for mapped tasks that share it.
+    :param entries: digest of the entries of the list in this run, for mapped tasks that share it.
     """
 
     name: str
@@ -137,9 +141,11 @@ _FILE = TypeAdapter(_StoredTable)
 
 @dataclass(frozen=True)
 class Table:
-    """What a list has, and what left it in the last :data:`KEPT_DAYS`.
+    """The entries that a list has, and the entries that left it in the last :data:`KEPT_DAYS`.
 
-    :param identity: what it belongs to.
+    For example, the rows ``{"exclude_ips": {"*": {"192.0.2.1": EntrySource(since="2026-11-24")}}}``.
+
+    :param identity: the list, and its service and account.
     :param rows: list field to scope to entry to its source.
     :param names: host name on the list to its last resolution.
     :param run: the run that wrote it last; None if it was never written.
@@ -214,46 +220,45 @@ class Table:
     ) -> Self:
         """Return the table to write before changes are sent.
 
-        :param scopes: what the list has now. A scope that it does not name any more has left.
+        :param scopes: the entries that the list has now. A scope that is not in it any more has left.
         :param names: host name on the list to its last resolution.
-        :param only_announced: note what the list has, and nothing that left it: the plan may still be refused.
+        :param only_announced: note the entries that the list has, but not that others left it: a guard may still block
+            the plan.
         """
         leaves = "" if only_announced else today.isoformat()
-        forgotten = (today - timedelta(days=KEPT_DAYS)).isoformat()
         rows = dict(self.rows)
         for name, now in scopes.items():
             before = self.rows.get(name, {})
-            rows[name] = {
-                scope: _noted(before.get(scope, {}), now.get(scope, {}), today.isoformat(), leaves, forgotten)
-                for scope in dict.fromkeys((*before, *now))
-            }
+            updated = {}
+            for scope in dict.fromkeys((*before, *now)):
+                updated[scope] = _updated_rows(before.get(scope, {}), now.get(scope, {}), today, leaves)
+            rows[name] = updated
         return replace(self, rows=rows, names=names, run=run)
 
     def with_rows_of(self, other: Self) -> Self:
-        """Return the table with the rows of another one, too; it was written by another task at the same time."""
-        rows = {
-            name: {
-                scope: {**self.rows.get(name, {}).get(scope, {}), **other.rows.get(name, {}).get(scope, {})}
-                for scope in dict.fromkeys((*self.rows.get(name, {}), *other.rows.get(name, {})))
-            }
-            for name in dict.fromkeys((*self.rows, *other.rows))
-        }
+        """Return the table with the rows of another one, too; another task wrote it at the same time."""
+        rows: dict[str, dict[str, Mapping[str, EntrySource]]] = {}
+        for name in dict.fromkeys((*self.rows, *other.rows)):
+            mine, theirs = self.rows.get(name, {}), other.rows.get(name, {})
+            rows[name] = {}
+            for scope in dict.fromkeys((*mine, *theirs)):
+                rows[name][scope] = {**mine.get(scope, {}), **theirs.get(scope, {})}
         return replace(self, rows=rows, run=other.run)
 
     def scopes_of(self, name: str, record: Record) -> tuple[str, ...]:
-        """Return the scopes of a list field that a website is in."""
-        scopes, (domain, website_id) = self.rows.get(name, {}), website_of(record)
-        exact = (item for item in (EVERYWHERE, domain_key(domain), website_id) if item in scopes)
-        others = (item for item in self._not_exact.get(name, ()) if _is_in(item, domain, website_id))
-        return tuple(dict.fromkeys((*exact, *others)))
+        """Return the scopes of a list field that a website is in, such as ``("*", "www.example.com")``."""
+        domain, website_id = website_of(record)
+        scopes = [scope for scope in (EVERYWHERE, domain_key(domain), website_id) if scope in self.rows.get(name, {})]
+        scopes += [scope for scope in self._not_exact.get(name, ()) if _is_in(scope, domain, website_id)]
+        return tuple(dict.fromkeys(scopes))
 
     @cached_property
     def _not_exact(self) -> dict[str, list[str]]:
-        """Scopes that a website is looked for in one by one: there may be thousands of others."""
-        return {
-            name: [scope for scope in scopes if is_pattern(scope) or _EXCEPT in scope]
-            for name, scopes in self.rows.items()
-        }
+        """List field to the scopes that are compared with each website; there may be thousands of others."""
+        found: dict[str, list[str]] = {}
+        for name, scopes in self.rows.items():
+            found[name] = [scope for scope in scopes if is_pattern(scope) or _EXCEPT in scope]
+        return found
 
     def entries_in(self, name: str, scopes: Iterable[str]) -> dict[str, EntrySource]:
         """Return the rows of some scopes of a list field; an entry has left if it has left all of them."""
@@ -265,33 +270,39 @@ class Table:
         return found
 
     def entries_of(self, name: str, record: Record) -> dict[str, EntrySource]:
-        """Return the rows of a list field for a website, those that left included."""
+        """Return the rows of a list field for a website, including entries that left the list."""
         return self.entries_in(name, self.scopes_of(name, record))
 
+    def present(self, name: str) -> set[str]:
+        """Return the entries that the list has, in all scopes."""
+        found: set[str] = set()
+        for sources in self.rows.get(name, {}).values():
+            found.update(entry for entry, source in sources.items() if not source.left)
+        return found
+
     def items(self, name: str) -> dict[str, EntrySource]:
-        """Return what the list has, in all scopes: entries, and host names in place of their addresses."""
-        present = [
-            (entry, source)
-            for rows in self.rows.get(name, {}).values()
-            for entry, source in rows.items()
-            if not source.left
-        ]
-        return {item: source for entry, source in present for item in (source.names or (entry,))}
+        """Return the entries that the list has, in all scopes, with host names in place of their addresses."""
+        found: dict[str, EntrySource] = {}
+        for sources in self.rows.get(name, {}).values():
+            for entry, source in sources.items():
+                if not source.left:
+                    found |= dict.fromkeys(source.names or (entry,), source)
+        return found
 
     def protects(self, today: date) -> bool:
-        """Return whether other lists spare the entries of this one: it ran in the last :data:`SPARING_DAYS`."""
+        """Return whether other lists keep the entries of this one, because it ran in the last :data:`SPARING_DAYS`."""
         return self.run is not None and today - self.run.began.date() <= timedelta(days=SPARING_DAYS)
 
 
 @dataclass(eq=False)
-class Lists:
-    """The table of a run's list, and those of the other lists in its folder.
+class ListTables:
+    """The table of the list of a run, and the tables of the other lists in its folder.
 
     :param before: the table as it was read.
     :param table: the table with this run; written before changes are sent.
     :param others: the other tables, as they were read last.
     :param today: the day (UTC).
-    :param scopes: what the list has now.
+    :param scopes: the entries that the list has now.
     :param run: this run.
     """
 
@@ -311,62 +322,79 @@ class Lists:
 
     def owned(self, name: str, record: Record) -> Entries:
         """Return the entries that the list may remove from a website."""
-        return self._settle(name, record)[0]
+        owned, _kept = self._settle(name, record)
+        return owned
 
     def kept(self, name: str, record: Record) -> Mapping[str, str]:
-        """Return the entries that the list may not remove, because other lists have them, and the names of these."""
-        return self._settle(name, record)[1]
+        """Return the entries that the list may not remove, because other lists have them: entry to name of the list."""
+        _owned, kept = self._settle(name, record)
+        return kept
 
     def _settle(self, name: str, record: Record) -> tuple[Entries, Mapping[str, str]]:
         scopes = self.table.scopes_of(name, record)
-        sparing = [other for other in self.others if other.protects(self.today)]
-        theirs = tuple(other.scopes_of(name, record) for other in sparing)
-        if (name, scopes, theirs) not in self._settled:
-            kept = {
-                entry: table.identity.list
-                for table, its in zip(sparing, theirs, strict=True)
-                for entry, source in table.entries_in(name, its).items()
-                if not source.left
-            }
-            rows = self.table.entries_in(name, scopes)
-            owned = tuple(row for row in rows if row not in kept)
-            self._settled[name, scopes, theirs] = owned, {row: kept[row] for row in rows if row in kept}
-        return self._settled[name, scopes, theirs]
+        protecting = [(other, other.scopes_of(name, record)) for other in self.others if other.protects(self.today)]
+        key = (name, scopes, tuple(their_scopes for _, their_scopes in protecting))
+        if key not in self._settled:
+            list_of: dict[str, str] = {}
+            for other, their_scopes in protecting:
+                theirs = other.entries_in(name, their_scopes)
+                list_of |= {entry: other.identity.list for entry, source in theirs.items() if not source.left}
+            owned: list[str] = []
+            kept: dict[str, str] = {}
+            for entry in self.table.entries_in(name, scopes):
+                if entry in list_of:
+                    kept[entry] = list_of[entry]
+                else:
+                    owned.append(entry)
+            self._settled[key] = tuple(owned), kept
+        return self._settled[key]
 
     def doubts(self, record: Record) -> bool:
-        """Return whether an entry that leaves with this run is missing in a row: the row may be stale or shortened."""
+        """Return whether an entry that leaves with this run is missing in a record, which may be stale or shortened."""
         for name in self.before.rows:
-            before, now = (table.entries_of(name, record) for table in (self.before, self.table))
-            leaving = {entry for entry, source in before.items() if not source.left and now[entry].left}
-            if not leaving <= entries_of(name, record):
-                return True
+            now = self.table.entries_of(name, record)
+            present = entries_of(name, record)
+            for entry, source in self.before.entries_of(name, record).items():
+                leaves = not source.left and now[entry].left
+                if leaves and entry not in present:
+                    return True
         return False
 
 
-def _noted(
-    before: Mapping[str, EntrySource], now: Mapping[str, EntrySource], today: str, leaves: str, forgotten: str
+def _updated_rows(
+    before: Mapping[str, EntrySource], now: Mapping[str, EntrySource], today: date, leaves: str
 ) -> dict[str, EntrySource]:
-    gone = {entry: replace(source, left=source.left or leaves) for entry, source in before.items() if entry not in now}
-    kept = {entry: source for entry, source in gone.items() if not source.left or source.left >= forgotten}
-    listed = {
+    """Return the rows of a scope after this run.
+
+    :param before: its rows before.
+    :param now: the entries that the list has now.
+    :param leaves: the day to note for entries that left the list; empty to note none.
+    """
+    forgotten = (today - timedelta(days=KEPT_DAYS)).isoformat()
+    rows: dict[str, EntrySource] = {}
+    for entry, source in before.items():
+        if entry not in now:
+            left = source.left or leaves
+            if not left or left >= forgotten:
+                rows[entry] = replace(source, left=left)
+    for entry, source in now.items():
+        since = today.isoformat()
+        if entry in before and not before[entry].left:
+            since = before[entry].since
         # A comment may contain anything, even a key.
-        entry: replace(
-            source,
-            owner=readable(source.owner),
-            reason=readable(source.reason),
-            since=before[entry].since if entry in before and not before[entry].left else today,
-            left="",
-        )
-        for entry, source in now.items()
-    }
-    return {**kept, **listed}
+        owner, reason = readable(source.owner), readable(source.reason)
+        rows[entry] = replace(source, owner=owner, reason=reason, since=since, left="")
+    return rows
 
 
 def entries_of(name: str, record: Record, *, plain: bool = False) -> set[str]:
-    """Return the entries of a website's list; none if it is not shown.
+    """Return the entries of a website's list; none if the record does not contain it.
 
-    :param plain: only those of lines without a comment.
+    :param plain: only the entries of lines without a comment.
     """
-    lines, key = normalise(name, record.get(name)), LINE_FIELDS[name].key
-    shown = lines if isinstance(lines, tuple) else ()
-    return {key(line) for line in shown if not (plain and "#" in line)} - {""}
+    lines = normalise(name, record.get(name))
+    if not isinstance(lines, tuple):
+        return set()
+    if plain:
+        lines = [line for line in lines if "#" not in line]
+    return set(map(LINE_FIELDS[name].key, lines)) - {""}

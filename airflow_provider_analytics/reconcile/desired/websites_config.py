@@ -11,12 +11,12 @@ from airflow_provider_analytics.api.checks import refused_together
 from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, matches, may_become
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import Record
-from airflow_provider_analytics.reconcile.desired.desired_state import Desired, DesiredWebsite
-from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
+from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, EntrySource
 from airflow_provider_analytics.reconcile.desired.selection import near_equals
 from airflow_provider_analytics.reconcile.desired.tables import Rows
 from airflow_provider_analytics.reconcile.desired.yaml_values import Problem
-from airflow_provider_analytics.reconcile.plan.plan import website_name, website_of
+from airflow_provider_analytics.reconcile.records import website_name, website_of
 
 if TYPE_CHECKING:
     from airflow_provider_analytics.api.client import AnalyticsClient
@@ -39,8 +39,11 @@ def is_pattern(domain: str) -> bool:
 class WebsitesAsCode:
     """The content of one or several files, and how to handle websites that are not in it.
 
+    For example, the file ``websites: {www.example.com: {privacy: private}}`` has
+    ``by_domain={"www.example.com": DesiredWebsite({"privacy": "private"}, domain="www.example.com")}``.
+
     :param by_domain: domain key (:func:`domains.domain_key`) to website, with defaults and groups applied.
-    :param modes: list field to its mode (see :func:`desired.reconcile`).
+    :param modes: list field to its mode: ``merge``, ``replace``, or ``managed``, see :func:`changes.reconcile`.
     :param protected: domains, or patterns, of websites that are never deleted.
     :param parts: list field to the lists of defaults, groups and websites.
     :param prune: also delete the websites that are not in the file, unless they are protected.
@@ -71,14 +74,12 @@ class WebsitesAsCode:
     @property
     def scopes(self) -> Rows:
         """List field to domain to the entries of this run; none for a field that is not managed, or not any more."""
-        return {
-            name: {
-                key: website.listed[name].sources
-                for key, website in self.by_domain.items()
-                if name in self.managed and name in website.listed
-            }
-            for name in LINE_FIELDS
-        }
+        rows: dict[str, dict[str, Mapping[str, EntrySource]]] = {name: {} for name in LINE_FIELDS}
+        for name in self.managed:
+            for key, website in self.by_domain.items():
+                if name in website.lists:
+                    rows[name][key] = website.lists[name].sources
+        return rows
 
     def read(self, client: AnalyticsClient) -> Websites:
         """Read the complete list."""
@@ -88,66 +89,87 @@ class WebsitesAsCode:
 
         return Websites(client, client.list_websites(), complete=True)
 
-    def resolve(self, records: Sequence[Record]) -> Desired:
+    def resolve(self, records: Sequence[Record]) -> DesiredState:
         """Return the desired state of each website."""
-        found: dict[str, list[str]] = {}
+        ids: dict[str, list[str]] = {}  # domain key to the ids of its websites
+        not_in_the_files = []
         for record in records:
             domain, website_id = website_of(record)
-            found.setdefault(domain_key(domain), []).append(website_id)
-        created = {key: website for key, website in self.by_domain.items() if key not in found}
-        deleted_ids, protected = set(), []
-        for record in records if self.prune else ():
-            domain, website_id = website_of(record)
-            if domain_key(domain) not in self.by_domain:
-                if why := self._protected(domain):
-                    protected.append(f"{website_name(domain, website_id)}: {why}")
-                else:
-                    deleted_ids.add(website_id)
-        names = [website_of(record)[0] for record in records]
-        idle = [item for item in self.protected if not any(matches(item, name) for name in names)]
-        warnings = [f"{item} is protected, but no website matches it" for item in idle]
-        unlisted = [record for record in records if domain_key(website_of(record)[0]) not in self.by_domain]
-        warnings += near_equals(unlisted, [website.domain for website in self.websites], ())
-        return Desired(
+            key = domain_key(domain)
+            ids.setdefault(key, []).append(website_id)
+            if key not in self.by_domain:
+                not_in_the_files.append(record)
+        created = {key: website for key, website in self.by_domain.items() if key not in ids}
+        deleted_ids, protected = self._prune(not_in_the_files)
+        warnings = self._unused_protections(records)
+        warnings += near_equals(not_in_the_files, [website.domain for website in self.websites], ())
+        return DesiredState(
             by_domain=created if self.create_only else self.by_domain,
             created=list(created.values()),
-            deleted_ids=frozenset(deleted_ids),
+            deleted_ids=deleted_ids,
             protected=protected,
             warnings=warnings,
-            problems=list(self._problems(found)),
+            problems=list(self._problems(ids)),
             modes=self.modes,
         )
 
-    def _problems(self, found: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
-        """Yield why websites cannot be planned.
+    def _prune(self, not_in_the_files: Sequence[Record]) -> tuple[frozenset[str], list[str]]:
+        """Return the ids of the websites to delete, and the websites that are protected, each with the reason."""
+        deleted_ids: set[str] = set()
+        protected: list[str] = []
+        if not self.prune:
+            return frozenset(), protected
+        for record in not_in_the_files:
+            domain, website_id = website_of(record)
+            why = self._why_protected(domain)
+            if why is None:
+                deleted_ids.add(website_id)
+            else:
+                protected.append(f"{website_name(domain, website_id)}: {why}")
+        return frozenset(deleted_ids), protected
 
-        :param found: domain key to the ids of its websites.
-        """
-        for key, website in self.by_domain.items():
-            ids = found.get(key, ())
-            if len(ids) > 1 and not self.create_only:
-                problem = f"several websites have the domain {website.domain}: ids {', '.join(ids)}. Delete all but one"
-                yield website.place, problem
-            if ids:
-                continue
-            # A service that drops "www." would create the same website in each run.
-            for other in sorted(may_become(website.domain) & found.keys() - self.by_domain.keys()):
-                advice = "Use its spelling; if these are two websites, list both"
-                if is_near(website.domain, other):
-                    advice = "A file cannot name such a domain: create the website with the hook, or rename it"
-                yield (
-                    website.place,
-                    f"{website.domain} does not exist, but {other} (id {found[other][0]}) does: the service may write "
-                    f"the domain in this way. {advice}",
-                )
-            for item in found.get("", ()):
-                yield website.place, f"the record of website {item} has no domain: it may be {website.domain}"
-
-    def _protected(self, domain: str) -> str | None:
+    def _why_protected(self, domain: str) -> str | None:
         """Return why a website that is not in the file is not deleted; None if it may be deleted."""
         try:
             check_key(domain)
         except ValueError:
             return "its domain is not allowed in a file"
-        found = next((item for item in self.protected if matches(item, domain)), None)
-        return f"{found} is protected" if found else None
+        for pattern in self.protected:
+            if matches(pattern, domain):
+                return f"{pattern} is protected"
+        return None
+
+    def _unused_protections(self, records: Sequence[Record]) -> list[str]:
+        """Return a warning for each protected domain or pattern that matches no website."""
+        unused = set(self.protected)
+        for record in records:
+            domain, _website_id = website_of(record)
+            unused -= {pattern for pattern in unused if matches(pattern, domain)}
+        return [f"{pattern} is protected, but no website matches it" for pattern in self.protected if pattern in unused]
+
+    def _problems(self, ids: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+        """Yield why websites cannot be planned.
+
+        :param ids: domain key to the ids of its websites; the empty key for websites without a domain.
+        """
+        for key, website in self.by_domain.items():
+            if key in ids:
+                if len(ids[key]) > 1 and not self.create_only:
+                    problem = (
+                        f"several websites have the domain {website.domain}: ids {', '.join(ids[key])}. Delete all "
+                        "but one"
+                    )
+                    yield website.place, problem
+                continue
+            # A service that drops "www." would create the same website in each run.
+            for other in sorted(may_become(website.domain) & ids.keys() - self.by_domain.keys()):
+                advice = "Use its spelling; if these are two websites, list both"
+                if is_near(website.domain, other):
+                    advice = "A file cannot name such a domain: create the website with the hook, or rename it"
+                yield (
+                    website.place,
+                    f"{website.domain} does not exist, but {other} (id {ids[other][0]}) does: the service may write "
+                    f"the domain in this way. {advice}",
+                )
+            for website_id in ids.get("", ()):
+                yield website.place, f"the record of website {website_id} has no domain: it may be {website.domain}"

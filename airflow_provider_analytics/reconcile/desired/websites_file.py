@@ -24,7 +24,7 @@ from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesErro
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM
 from airflow_provider_analytics.readable import first_of, readable
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredWebsite
-from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, read_list, together
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, merge_lists, read_list
 from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode, check_key, is_pattern
 from airflow_provider_analytics.reconcile.desired.yaml_values import Path, Problem, ProblemsError, Values, is_over
 
@@ -130,19 +130,26 @@ def parse_websites(value: object, *, default_mode: str = "merge") -> WebsitesAsC
 
 def _to_file_shape(data: Any, values: Values) -> Any:
     """Return data in the shape of the file: websites by domain, and normalized values."""
-    data = {"websites": data} if isinstance(data, (list, tuple)) else data
+    if isinstance(data, (list, tuple)):
+        data = {"websites": data}
     if not isinstance(data, Mapping):
         return data
     data = {str(name): value for name, value in data.items()}
     if isinstance(data.get("websites"), (list, tuple)):
         data["websites"] = _by_domain(data["websites"], values)
     for part in ("groups", "websites"):
-        if isinstance(data.get(part), Mapping):
-            for name in data[part]:
-                if not isinstance(name, str):
-                    values.problem((part,), f"the key {name!r} is not text")
-            data[part] = {str(name): _normalized(layer) for name, layer in data[part].items()}
-    return data | {name: _normalized(data[name]) for name in ("defaults", "modes") if name in data}
+        if not isinstance(data.get(part), Mapping):
+            continue
+        layers = {}
+        for name, layer in data[part].items():
+            if not isinstance(name, str):
+                values.problem((part,), f"the key {name!r} is not text")
+            layers[str(name)] = _normalized(layer)
+        data[part] = layers
+    for part in ("defaults", "modes"):
+        if part in data:
+            data[part] = _normalized(data[part])
+    return data
 
 
 def _by_domain(records: Iterable[Any], values: Values) -> dict[str, Any]:
@@ -152,12 +159,15 @@ def _by_domain(records: Iterable[Any], values: Values) -> dict[str, Any]:
         domain = record.get("domain") if isinstance(record, Mapping) else None
         if not isinstance(domain, str):
             values.problem(("websites", number), "has no domain; allowed: a dict with domain and settings")
-        elif domain in found:
+            continue
+        if domain in found:
             values.problem(("websites", number), f"{domain} is a duplicate")
-        else:
-            settings = {name: value for name, value in record.items() if name != "domain" and value is not None}
-            # pandas represents null as NaN, which differs from itself
-            found[domain] = {name: value for name, value in settings.items() if value == value}
+            continue
+        found[domain] = {}
+        for name, value in record.items():
+            is_null = value is None or value != value  # pandas represents null as NaN, which differs from itself
+            if name != "domain" and not is_null:
+                found[domain][name] = value
     return found
 
 
@@ -173,76 +183,100 @@ def _normalized_value(name: str, value: Any) -> Any:
         return list(value)
     if isinstance(value, (float, Decimal)) and value % 1 == 0:
         value = int(value)  # pandas and databases may return whole numbers as floats
+    if name not in FIELDS or name in LINE_FIELDS or value is None:
+        return value
     try:
-        return value if name not in FIELDS or name in LINE_FIELDS or value is None else FIELDS[name].parse(value)
+        return FIELDS[name].parse(value)
     except ValueError:
-        return value  # the schema refuses it
+        return value  # the schema rejects it
 
 
 @functools.cache
 def _validator() -> Any:
     """Return the validator of the schema, with its references inlined: resolving them takes half of the time."""
     definitions = schema()["definitions"]
-
-    def inlined(part: Any) -> Any:
-        if not isinstance(part, dict):
-            return part
-        referred = definitions[part["$ref"].rpartition("/")[2]] if isinstance(part.get("$ref"), str) else part
-        return {key: inlined(value) for key, value in referred.items()}
-
-    return jsonschema.Draft7Validator({key: inlined(part) for key, part in schema().items() if key != "definitions"})
+    inlined_schema = {}
+    for key, part in schema().items():
+        if key != "definitions":
+            inlined_schema[key] = _inlined(part, definitions)
+    return jsonschema.Draft7Validator(inlined_schema)
 
 
-def _without_refused(data: Any, values: Values) -> dict[str, Any]:
-    """Return the data without the values that the schema refuses, which become problems."""
-    refused: list[Path] = []
+def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a part of the schema, with its references replaced by the definitions."""
+    if not isinstance(part, dict):
+        return part
+    reference = part.get("$ref")
+    if isinstance(reference, str):
+        part = definitions[reference.rpartition("/")[2]]
+    return {key: _inlined(value, definitions) for key, value in part.items()}
+
+
+def _without_invalid_values(data: Any, values: Values) -> dict[str, Any]:
+    """Return the data without the values that the schema rejects, which become problems."""
+    invalid: list[Path] = []
     for error in _validator().iter_errors(data):
         path = tuple(error.absolute_path)
-        name = next((part for part in reversed(path) if isinstance(part, str)), values.source)
         if error.validator == "additionalProperties":
             known = error.schema["properties"]
-            is_list_item = bool(path) and isinstance(path[-1], int)
-            for unknown in error.instance.keys() - known.keys():
-                refused.append((*path, unknown))
-                problem = _unknown(unknown, known, values)
-                if is_list_item and ":" in unknown:  # an IPv6 address that ends with a colon
-                    problem = f"{unknown}: is a key for YAML, because a colon ends it; write the entry in quotes"
-                values.problem(refused[-1], problem)
+            for key in error.instance.keys() - known.keys():
+                invalid.append((*path, key))
+                values.problem((*path, key), _unknown_key(key, known, path, values))
             continue
-        refused.append(path)
-        if error.validator == "type" and error.instance is None:
-            values.problem(path, f"{name} is empty")
-            continue
-        # The value may be a password, or contain one.
-        is_shown = not isinstance(error.instance, (dict, list)) and PASSWORD_FROM not in path
-        shown = f"={readable(repr(error.instance), 60)}" if is_shown else " (value not shown)"
-        allowed = error.schema.get("errorMessage") or ", ".join(error.schema["enum"])
-        values.problem(path, f"{name}{shown} is not allowed; allowed: {allowed}")
-    for path in refused:
+        invalid.append(path)
+        values.problem(path, _invalid_value(error, path, values))
+    for path in invalid:
         _take_out(data, path)
     return data if isinstance(data, dict) else {}
 
 
-def _unknown(name: str, known: Iterable[str], values: Values) -> str:
-    if name == "password":
+def _invalid_value(error: Any, path: Path, values: Values) -> str:
+    """Return the problem of a value, from an error of the validator."""
+    name = values.source
+    for part in path:
+        if isinstance(part, str):
+            name = part
+    if error.validator == "type" and error.instance is None:
+        return f"{name} is empty"
+    # The value may be a password, or contain one.
+    is_shown = not isinstance(error.instance, (dict, list)) and PASSWORD_FROM not in path
+    value = f"={readable(repr(error.instance), 60)}" if is_shown else " (value not shown)"
+    allowed = error.schema.get("errorMessage") or ", ".join(error.schema["enum"])
+    return f"{name}{value} is not allowed; allowed: {allowed}"
+
+
+def _unknown_key(key: str, known: Iterable[str], path: Path, values: Values) -> str:
+    """Return the problem of a key.
+
+    :param path: path of the mapping that has the key.
+    """
+    is_in_a_list = bool(path) and isinstance(path[-1], int)
+    if is_in_a_list and ":" in key:  # an IPv6 address that ends with a colon
+        return f"{key}: is a key for YAML, because a colon ends it; write the entry in quotes"
+    if key == "password":
         return f"password: passwords are not allowed in the file; use {PASSWORD_FROM}"
-    if name == "<<":
+    if key == "<<":
         return f"<< is not supported: put the shared settings into {_GROUPS}, and give the websites these groups"
-    near = values.nearest(name, known)
-    return f"{name} is not known; " + (f"did you mean {near}?" if near else f"allowed: {', '.join(known)}")
+    near = values.nearest(key, known)
+    if near:
+        return f"{key} is not known; did you mean {near}?"
+    return f"{key} is not known; allowed: {', '.join(known)}"
 
 
 def _take_out(data: Any, path: Path) -> None:
-    """Empty a refused value, so that the rest can be checked. Of a value within a list, the whole item is emptied."""
+    """Empty an invalid value, so that the rest can be checked. An invalid value within a list empties its list item."""
     for depth, part in enumerate(path, start=1):
-        if depth == len(path) or isinstance(part, int):
-            data[part] = "" if isinstance(data, list) else None
+        if isinstance(part, int):
+            data[part] = ""
+            return
+        if depth == len(path):
+            data[part] = None
             return
         data = data[part]
 
 
 class _YamlFile:
-    """Adds the websites of one file to those that were parsed before.
+    """Adds the websites of one file to the websites that were parsed before.
 
     :param parsed: the websites of all files.
     :param data: the content of the file.
@@ -252,21 +286,26 @@ class _YamlFile:
     def __init__(self, parsed: WebsitesAsCode, data: Any, values: Values, default_mode: str) -> None:
         self._parsed = parsed
         self._values = values
-        data = _without_refused(data, values)
-        self._modes = {name: (data.get("modes") or {}).get(name) or default_mode for name in LINE_FIELDS}
+        data = _without_invalid_values(data, values)
+        modes = data.get("modes") or {}
+        self._modes = {name: modes.get(name) or default_mode for name in LINE_FIELDS}
         self._networks = data.get("networks") or NETWORKS[0]
         self._defaults = self._layer(data.get("defaults"), ("defaults",))
-        groups = data.get(_GROUPS) or {}
-        self._groups = {name: self._layer(value, (_GROUPS, name)) for name, value in groups.items()}
+        self._groups = {}
+        for name, value in (data.get(_GROUPS) or {}).items():
+            self._groups[name] = self._layer(value, (_GROUPS, name))
         websites = data.get("websites") or {}
-        if websites and parsed.by_domain and parsed.modes != self._modes:
+        if not websites:
+            return
+        if parsed.by_domain and parsed.modes != self._modes:
             other = parsed.websites[0].place.source
             values.problem((), f"modes differ from those of {other}; allowed: the same in all files")
-        parsed.modes = self._modes if websites else parsed.modes
+        parsed.modes = self._modes
         for domain, value in websites.items():
             self._add(domain, value or {}, ("websites", domain))
 
     def _add(self, domain: str, value: Mapping[str, Any], path: Path) -> None:
+        """Add a website, or a protected pattern."""
         if value.get(_PROTECT):
             self._parsed.protected.append(domain)
         if is_pattern(domain):
@@ -278,12 +317,20 @@ class _YamlFile:
         except ValueError as error:
             self._values.problem(path, str(error))
         layers = [self._defaults, *self._groups_of(value, path), self._layer(value, path)]
-        settings = {name: value for layer in layers for name, value in layer.items() if not name.startswith(_ALSO)}
+        settings: dict[str, Any] = {}
+        ignored: set[str] = set()
+        for layer in layers:
+            settings |= layer
+            ignored.update(layer.get(_IGNORE, ()))
         settings.pop(_IGNORE, None)
-        ignored = frozenset().union(*(layer.get(_IGNORE, ()) for layer in layers))
-        listed = {name: together(parts) for name in LINE_FIELDS if (parts := self._parts(name, layers, path))}
-        settings |= {name: entry_list.entries for name, entry_list in listed.items()}
-        website = DesiredWebsite(settings, domain, self._values.place(path), ignored, listed)
+        lists = {}
+        for name in LINE_FIELDS:
+            parts = self._parts(name, layers, path)
+            if parts:
+                lists[name] = merge_lists(parts)
+            settings.pop(name, None)
+            settings.pop(f"{_ALSO}{name}", None)
+        website = DesiredWebsite(settings, lists, domain, self._values.place(path), frozenset(ignored))
         same = self._parsed.by_domain.setdefault(domain_key(domain), website)
         if same is not website:
             self._values.problem(path, f"{domain} is a duplicate of {same.place.text}")
@@ -294,41 +341,52 @@ class _YamlFile:
             if name in self._groups:
                 yield self._groups[name]
             elif name and not self._values.has_problem(_GROUPS):
+                problem = f"there is no group {name}"
                 near = self._values.nearest(name, self._groups)
-                hint = f"; did you mean {near}?" if near else ""
-                self._values.problem((*path, _GROUPS, number), f"there is no group {name}{hint}")
+                if near:
+                    problem = f"{problem}; did you mean {near}?"
+                self._values.problem((*path, _GROUPS, number), problem)
 
     def _parts(self, name: str, layers: Sequence[Mapping[str, Any]], path: Path) -> list[EntryList]:
-        """Return the lists that make up a list of a website: the last one that overrides, and those added to it."""
+        """Return the parts of a list of a website: the list of the last layer that overrides it, and added lists.
+
+        For example, with ``exclude_ips`` in the defaults and ``also_exclude_ips`` in a group, both lists.
+        """
         parts: list[EntryList] = []
         for layer in layers:
-            parts = [layer[name]] if name in layer else parts
-            parts += [layer[f"{_ALSO}{name}"]] if f"{_ALSO}{name}" in layer else []
+            if name in layer:
+                parts = [layer[name]]
+            if f"{_ALSO}{name}" in layer:
+                parts = [*parts, layer[f"{_ALSO}{name}"]]
         # Counted before duplicates are removed, because removing them takes the time.
         self._values.count("entries", sum(part.size for part in parts), path)
         return parts
 
     def _layer(self, layer: Mapping[str, Any] | None, path: Path) -> dict[str, Any]:
-        """Return the settings of defaults, of a group or of a website, with their lists parsed."""
-        return {
-            name: self._list(name, value, (*path, name)) if name.removeprefix(_ALSO) in LINE_FIELDS else value
-            for name, value in (layer or {}).items()
-            if value is not None and name not in (_GROUPS, _PROTECT)
-        }
+        """Return the settings of defaults, of a group, or of a website, with their lists parsed."""
+        settings = {}
+        for name, value in (layer or {}).items():
+            if value is None or name in (_GROUPS, _PROTECT):
+                continue
+            if name.removeprefix(_ALSO) in LINE_FIELDS:
+                settings[name] = self._list(name, value, (*path, name))
+            else:
+                settings[name] = value
+        return settings
 
     def _list(self, name: str, value: Any, path: Path) -> EntryList:
         list_field = name.removeprefix(_ALSO)
         is_managed = self._modes[list_field] == "managed"
         if self._values.has_problem("networks") or self._values.has_problem("modes", below=True):
-            return EntryList()  # what is allowed in it is unknown
+            return EntryList()  # it is unknown which entries are allowed
         try:
-            listed = read_list(name, value, LINE_FIELDS[list_field], networks=self._networks, managed=is_managed)
+            entry_list = read_list(name, value, LINE_FIELDS[list_field], networks=self._networks, managed=is_managed)
         except UnusableEntriesError as error:
             for number, problem in error.problems:
                 self._values.problem((*path, number - 1), f"{name}: {problem}")
             return EntryList()
-        is_empty = not (listed.sources or listed.expired or listed.lines)
+        is_empty = not (entry_list.sources or entry_list.expired or entry_list.lines)
         if is_empty and value != [] and not self._values.has_problem(*path, below=True):
             self._values.problem(path, f"{name} has no entries: write [] to clear the list, or leave it out")
-        self._parsed.parts.setdefault(list_field, []).append(listed)
-        return listed
+        self._parsed.parts.setdefault(list_field, []).append(entry_list)
+        return entry_list

@@ -17,7 +17,7 @@ from airflow_provider_analytics.readable import readable
 #: defaults and groups applied.
 MAX_VALUES = 1_000_000
 _MAX_DEPTH = 100
-#: Maximum length of a value that is not text: Python takes long for numbers of many digits, and refuses to print them.
+#: Maximum length of a value that is not text: Python takes long for numbers of many digits, and cannot print them.
 _MAX_SCALAR = 100
 _MAX_PROBLEMS = 20
 _MAX_CHARACTERS = 300
@@ -53,6 +53,7 @@ class Place(NamedTuple):
         return f"{self.source}:{self.line}" if self.line else self.source
 
 
+#: Place and text of a problem, such as ``(Place("websites.yaml", 12, 3), "privacy is empty")``.
 Problem = tuple[Place, str]
 
 
@@ -64,10 +65,13 @@ class ProblemsError(ValueError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: Sequence[Problem] = sorted(set(problems))
-        shown = self.problems[:_MAX_PROBLEMS]
-        lines = [readable(f"{place.text}: {problem}", _MAX_CHARACTERS) for place, problem in shown]
-        more = len(self.problems) - len(shown)
-        super().__init__("\n".join([*lines, *([f"and {more:,} more problems"] if more else [])]))
+        lines = []
+        for place, problem in self.problems[:_MAX_PROBLEMS]:
+            lines.append(readable(f"{place.text}: {problem}", _MAX_CHARACTERS))
+        more = len(self.problems) - len(lines)
+        if more:
+            lines.append(f"and {more:,} more problems")
+        super().__init__("\n".join(lines))
 
 
 def is_over(counts: Counter[str]) -> bool:
@@ -76,7 +80,10 @@ def is_over(counts: Counter[str]) -> bool:
 
 
 class Values:
-    """The places of the values of one file or argument, and the problems found in them.
+    r"""The places of the values of one file or argument, and the problems found in them.
+
+    For example, after ``Values("websites.yaml", Counter()).read("websites:\n  www.example.com: {}")``, the path
+    ``("websites", "www.example.com")`` has the place ``websites.yaml:2``.
 
     :param source: name of the file or argument, for messages.
     :param counts: numbers of values and entries so far, in all files; see :data:`MAX_VALUES`.
@@ -85,7 +92,8 @@ class Values:
     def __init__(self, source: str, counts: Counter[str]) -> None:
         self.source = source
         self.problems: list[Problem] = []
-        self._refused: set[Path] = set()
+        #: Paths of the values that have a problem.
+        self._invalid_paths: set[Path] = set()
         self._text = ""
         self._counts = counts
         #: Path to the place in the text; empty for values that have no text.
@@ -127,16 +135,16 @@ class Values:
     def problem(self, path: Path, problem: str) -> None:
         """Add a problem."""
         self.problems.append((self.place(path), problem))
-        self._refused.add(path)
+        self._invalid_paths.add(path)
 
     def has_problem(self, *path: str | int, below: bool = False) -> bool:
         """Return whether a value has a problem, so that its consequences are not reported as further problems.
 
         :param below: also if a value in it has one.
         """
-        if path in self._refused:
+        if path in self._invalid_paths:
             return True
-        return below and any(item[: len(path)] == path for item in self._refused)
+        return below and any(invalid[: len(path)] == path for invalid in self._invalid_paths)
 
     def count(self, what: str, number: int, path: Path) -> None:
         """Count values or entries, and raise an error if all files together have too many."""
@@ -150,7 +158,7 @@ class Values:
         return nearest(name, known) if len(self.problems) < _MAX_SUGGESTIONS else None
 
     def _at(self, mark: Any) -> Place:
-        """Return the place of a PyYAML mark; None is the beginning of the file."""
+        """Return the place of a PyYAML mark; None is the start of the file."""
         return Place(self.source, mark.line + 1, mark.column + 1) if mark else Place(self.source, 1, 1)
 
     def _invalid(self, mark: Any, problem: str | None) -> ProblemsError:
@@ -166,8 +174,8 @@ class Values:
             return ": a tab. Use spaces"
         if "cannot start any token" in problem:
             return f": {rest[:1]!r}. Write the text in quotes"
-        if any(part in problem for part in _UNQUOTED):
-            return ". Write a text in quotes if it begins with '*' or '&', ends with ':', or has a colon and a space"
+        if any(map(problem.__contains__, _UNQUOTED)):
+            return ". Write a text in quotes if it starts with '*' or '&', ends with ':', or has a colon and a space"
         return ""
 
     def _document(self) -> Any:
@@ -194,8 +202,8 @@ class Values:
         elif isinstance(event, yaml.ScalarEvent):
             value = self._scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
-            items = self._until(yaml.SequenceEndEvent)
-            value = [self._value(item, (*path, index)) for index, item in enumerate(items)]
+            children = self._until(yaml.SequenceEndEvent)
+            value = [self._value(child, (*path, index)) for index, child in enumerate(children)]
         else:
             value = self._mapping(path)
         if event.anchor:
@@ -214,11 +222,11 @@ class Values:
                 self._value(event, (*path, key))
             if not isinstance(event, yaml.ScalarEvent) or self._tag(event) not in (_TEXT, _MERGE):
                 self.problems.append((at, f"the key {key!r} is not text; write it in quotes"))
-            where = (*path, key)
+            path_of_value = (*path, key)
             if key in data:
-                self.problems.append((at, f"{key} is a duplicate of line {self.place(where).line}"))
-            self._places.setdefault(where, at)
-            data[key] = self._value(next(self._events), where)
+                self.problems.append((at, f"{key} is a duplicate of line {self.place(path_of_value).line}"))
+            self._places.setdefault(path_of_value, at)
+            data[key] = self._value(next(self._events), path_of_value)
         return data
 
     def _tag(self, event: Any) -> Any:

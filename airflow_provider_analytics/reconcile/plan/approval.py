@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ensure that exactly the approved plan is applied: all of it or nothing.
 
-After a crash, or if someone else made a part of the change, the current plan is the remainder of the approved one.
+After a crash, or if someone else made a part of the change, the current plan is the remainder of the approved one. For
+example, the approved plan updates ``a.example`` and ``b.example``, and the current one only ``b.example``, because
+``a.example`` already has the approved values.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.domains import domain_key
@@ -15,8 +18,9 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import COMPARED, Expected, Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of
-from airflow_provider_analytics.reconcile.desired.desired_state import ChangeOf
-from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, short, website_of
+from airflow_provider_analytics.reconcile.plan.changes import ChangeOf
+from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, short
+from airflow_provider_analytics.reconcile.records import website_of
 
 #: Approved action and an action that may be planned now. After a crash, an update may follow an approved create.
 _MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"), ("delete", "delete")}
@@ -51,7 +55,7 @@ def parse_digest(value: object) -> str | None:
         if value is None:
             raise GuardError(
                 "The plan was not approved. The response has no digest of a plan.",
-                "Nothing was sent. Over the REST API, send the field approved_digest of the form, too: "
+                "No changes were sent. Over the REST API, send the field approved_digest of the form, too: "
                 '{"chosen_options": ["Approve"], "params_input": {"approved_digest": "..."}}.',
             )
     if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value.strip()):
@@ -60,67 +64,88 @@ def parse_digest(value: object) -> str | None:
     return value.strip()
 
 
-class ApprovedPlan:
-    """An approved plan.
+def raise_unless_remainder(planned: Plan, approved: Plan, records: Iterable[Record]) -> None:
+    """Raise :class:`GuardError` unless a plan is exactly the remainder of the approved plan.
 
-    :param plan: the plan as it was approved.
+    :param planned: the current plan.
+    :param records: the current records of all websites in the approved plan.
     """
+    _raise_unless_same_scope(planned, approved)
+    # The findings that were overridden in the approved plan do not block its remainder.
+    findings = dict(planned.findings)
+    for guard in approved.override_guards:
+        findings.pop(guard, None)
+    replace(planned, findings=findings).raise_if_blocked()
+    by_website = _changes_by_website(approved)
+    not_approved = []
+    for change in planned.changes:
+        problem = _not_approved(change, by_website)
+        if problem:
+            not_approved.append(problem)
+    if not_approved:
+        raise _mismatch("Planned now, but not approved", not_approved)
+    changes_now: dict[_Website, Change] = {}
+    for change in planned.changes:
+        website_id, key = _website(change)
+        changes_now[website_id, key] = changes_now[None, key] = change
+    records_now: dict[_Website, Record] = {}
+    for record in records:
+        domain, website_id = website_of(record)
+        key = domain_key(domain)
+        records_now[website_id, key] = records_now[None, key] = record
+    dropped = []
+    for website, change in by_website.items():
+        if not _is_settled(change, changes_now.get(website), records_now.get(website)):
+            dropped.append(change.summary)
+    if dropped:
+        raise _mismatch("Approved, and no longer planned", dropped)
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self._changes = {_website(change): change for change in plan.changes}
 
-    def raise_unless_whole(self, planned: Plan, records: Iterable[Record]) -> None:
-        """Raise :class:`GuardError` unless the current plan is exactly the remainder of the approved plan.
+def only_approved(change_of: ChangeOf, approved: Plan) -> ChangeOf:
+    """Return ``change_of``, wrapped to raise :class:`ValueError` for a change that was not approved.
 
-        :param planned: the current plan.
-        :param records: the current records of all websites in the approved plan.
-        """
-        more = [problem for change in planned.changes if (problem := self._not_approved(change))]
-        if more:
-            raise _mismatch("Planned now, but not approved", more)
-        now: dict[_Website, Change] = {}
-        for change in planned.changes:
-            now[_website(change)] = now[None, domain_key(change.domain)] = change
-        shown: dict[_Website, Record] = {}
-        for record in records:
-            domain, website_id = website_of(record)
-            shown[website_id, domain_key(domain)] = shown[None, domain_key(domain)] = record
-        dropped = [
-            change.summary
-            for website, change in self._changes.items()
-            if not _is_settled(change, now.get(website), shown.get(website))
-        ]
-        if dropped:
-            raise _mismatch("Approved, and no longer planned", dropped)
+    Entries that are restored on a website need no approval.
+    """
+    by_website = _changes_by_website(approved)
 
-    def only_approved(self, change_of: ChangeOf) -> ChangeOf:
-        """Return ``change_of``, wrapped to raise :class:`ValueError` for a change that was not approved.
+    def approved_change_of(record: Record, earlier: Record) -> Change | None:
+        change = change_of(record, {})
+        problem = _not_approved(change, by_website) if change is not None else ""
+        if problem:
+            raise ValueError(f"not changed, because it has changed since the plan was approved: {problem}")
+        return change_of(record, earlier)
 
-        What is put back on a website needs no approval.
-        """
+    return approved_change_of
 
-        def approved(record: Record, before: Record) -> Change | None:
-            change = change_of(record, {})
-            problem = self._not_approved(change) if change else None
-            if problem:
-                raise ValueError(f"not changed, because it has changed since the plan was approved: {problem}")
-            return change_of(record, before)
 
-        return approved
+def _raise_unless_same_scope(planned: Plan, approved: Plan) -> None:
+    differing = []
+    for name, value in planned.scope.items():
+        before = approved.scope.get(name)
+        if before != value:
+            differing.append(f"{name} was {before!r}, here it is {value!r}")
+    if differing:
+        problem = f"The plan was approved for other settings: {'; '.join(differing)}."
+        raise GuardError(problem, "No changes were sent. Plan again.")
 
-    def _not_approved(self, change: Change) -> str | None:
-        """Return what was not approved of a change, as text; None if all of it was."""
-        approved = self._changes.get(_website(change)) or self._changes.get((None, domain_key(change.domain)))
-        if approved is None or (approved.action, change.action) not in _MAY_FOLLOW:
-            return change.summary
-        known = set(approved.effects)
-        # What a new website has before was not known. Any other value than the displayed one is another change.
-        is_new = approved.action == "create"
-        more = [
-            effect for effect in change.effects if (effect._replace(before=None) if is_new else effect) not in known
-        ]
-        return f"{change.website}: {', '.join(f'{item.field} {item.text()}' for item in more)}" if more else None
+
+def _not_approved(change: Change, approved_changes: Mapping[_Website, Change]) -> str:
+    """Return the effects of a change that were not approved, as text; empty if all of them were."""
+    approved = approved_changes.get(_website(change)) or approved_changes.get((None, domain_key(change.domain)))
+    if approved is None or (approved.action, change.action) not in _MAY_FOLLOW:
+        return change.summary
+    known = set(approved.effects)
+    more = []
+    for effect in change.effects:
+        # Before a create, the value was not known. Any other value than the displayed one is another change.
+        comparable = effect._replace(before=None) if approved.action == "create" else effect
+        if comparable not in known:
+            more.append(f"{effect.field} {effect.text()}")
+    return f"{change.website}: {', '.join(more)}" if more else ""
+
+
+def _changes_by_website(plan: Plan) -> dict[_Website, Change]:
+    return {_website(change): change for change in plan.changes}
 
 
 def _website(change: Change) -> _Website:
@@ -137,14 +162,19 @@ def _is_settled(change: Change, again: Change | None, record: Record | None) -> 
         return record is None or again is not None
     if record is None and again is None:
         return False
-    final = {**(record or {}), **{item.field: item.after for item in (again.fields if again else ())}}
-    before = {field.field: field.before for field in change.fields}
-    wanted = {field.field: field.after for field in change.fields if field.field in COMPARED}
+    final = dict(record or {})
+    for field in again.fields if again else ():
+        final[field.field] = field.after
+    before, wanted = {}, {}
+    for field in change.fields:
+        before[field.field] = field.before
+        if field.field in COMPARED:
+            wanted[field.field] = field.after
     return not Expected(before, wanted, shared=frozenset(LINE_FIELDS)).compare(final).not_applied
 
 
-def _mismatch(what: str, changes: list[str]) -> GuardError:
+def _mismatch(reason: str, changes: list[str]) -> GuardError:
     return GuardError(
-        "The plan is not the approved one: the file, the list or the websites changed since. Nothing was sent. Plan "
-        f"again. {what}: {first_of(changes, _MAX_NAMED, '; ')}."
+        "The plan is not the approved one: the file, the list or the websites changed since. No changes were sent. "
+        f"Plan again. {reason}: {first_of(changes, _MAX_NAMED, '; ')}."
     )

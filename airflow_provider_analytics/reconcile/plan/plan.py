@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan: the changes to make on websites, as a value that can be displayed, checked, approved and applied.
+"""A plan: the changes to make on websites, as a value that can be displayed, checked, approved, and applied.
+
+A :class:`Plan` has a :class:`Change` for each website that differs, and a change has a :class:`FieldChange` for each
+field. For example, a plan that adds an address to one website::
+
+    Plan(changes=(
+        Change("update", "www.example.com", "7", (
+            FieldChange("exclude_ips", before=("192.0.2.1",), after=("192.0.2.1", "198.51.100.7")),
+        )),
+    ))
 
 No I/O. A plan never contains a password, only a reference to it.
 """
@@ -15,9 +24,9 @@ from typing import Any, Literal, NamedTuple
 
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS, PASSWORD_FROM, Privacy, count_entries
-from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of, readable
+from airflow_provider_analytics.reconcile.records import website_name
 
 Action = Literal["create", "update", "delete"]
 
@@ -27,13 +36,15 @@ _MAX_EFFECTS = 3
 
 
 class Effect(NamedTuple):
-    """What happens to a field or to a website; equal for websites with the same effect.
+    """An effect of a change on a field or on a website, such as ``exclude_ips add 192.0.2.1``.
+
+    Websites with the same effect have equal effects, so that a plan can be displayed by effect.
 
     :param field: name of the field; empty for the website.
     :param verb: ``add``, ``remove`` or ``comments only`` for a list; ``create`` or ``delete`` for a website; otherwise
         empty.
     :param value: the entry, or the new value.
-    :param before: the current value of a field that is no list; None if it is unknown.
+    :param before: the current value of a field that is not a list; None if it is unknown.
     """
 
     field: str
@@ -46,9 +57,12 @@ class Effect(NamedTuple):
 
         :param show: formats a value, which may come from the service.
         """
-        before = f"{show(short(self.before))} →" if self.before is not None else ""
-        value = show(short(self.value)) if self.value is not None else ""
-        return " ".join(filter(None, (self.verb, before, value)))
+        words = [self.verb]
+        if self.before is not None:
+            words.append(f"{show(short(self.before))} →")
+        if self.value is not None:
+            words.append(show(short(self.value)))
+        return " ".join(filter(None, words))
 
 
 @dataclass(frozen=True)
@@ -67,16 +81,16 @@ class FieldChange:
     @property
     def added(self) -> tuple[str, ...]:
         """Entries added to a list; empty for other fields."""
-        return _without(self.after, self.before) if self.field in LINE_FIELDS else ()
+        return _entries_only_in(self.after, self.before) if self.field in LINE_FIELDS else ()
 
     @property
     def removed(self) -> tuple[str, ...]:
         """Entries removed from a list; empty for other fields."""
-        return _without(self.before, self.after) if self.field in LINE_FIELDS else ()
+        return _entries_only_in(self.before, self.after) if self.field in LINE_FIELDS else ()
 
     @property
     def fewer(self) -> int:
-        """By how many entries a list gets shorter; negative if it gets longer."""
+        """Number of entries by which a list gets shorter; negative if it gets longer."""
         return count_entries(self.field, self.before) - count_entries(self.field, self.after)
 
     @property
@@ -113,7 +127,7 @@ class Change:
     @property
     def settings(self) -> dict[str, Any]:
         """Values to send, by field name."""
-        return {change.field: _listed(change.after) for change in self.fields}
+        return {change.field: _to_json(change.after) for change in self.fields}
 
     @property
     def opens(self) -> bool:
@@ -122,23 +136,20 @@ class Change:
 
     @property
     def effects(self) -> Iterator[Effect]:
-        """What happens to the website and to its fields."""
+        """The effects on the website and on its fields."""
         if self.action != "update":
             yield Effect("", self.action)
-        for item in self.fields if self.action != "delete" else ():
-            if item.field not in LINE_FIELDS:
-                yield Effect(item.field, "", item.after, item.before)
-                continue
-            yield from (Effect(item.field, "add", entry) for entry in item.added)
-            yield from (Effect(item.field, "remove", entry) for entry in item.removed)
-            if not item.added and not item.removed:
-                yield Effect(item.field, "comments only")
+        if self.action != "delete":
+            for change in self.fields:
+                yield from _effects_of(change)
 
     @property
     def summary(self) -> str:
         """The change as one line of bounded length."""
         effects = [f"{effect.field} {effect.text()}" for effect in self.effects if effect.field]
-        return f"{self.action} {self.website}" + (f": {first_of(effects, _MAX_EFFECTS)}" if effects else "")
+        if not effects:
+            return f"{self.action} {self.website}"
+        return f"{self.action} {self.website}: {first_of(effects, _MAX_EFFECTS)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-safe values, for :meth:`from_dict`."""
@@ -146,16 +157,29 @@ class Change:
             "action": self.action,
             "domain": self.domain,
             "website_id": self.website_id,
-            "fields": {change.field: [_listed(change.before), _listed(change.after)] for change in self.fields},
+            "fields": {change.field: [_to_json(change.before), _to_json(change.after)] for change in self.fields},
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Change:
         """Return the change from the result of :meth:`to_dict`."""
-        fields = tuple(
-            FieldChange(name, _tupled(before), _tupled(after)) for name, (before, after) in data["fields"].items()
-        )
-        return cls(data["action"], data["domain"], data["website_id"], fields)
+        fields = []
+        for name, (before, after) in data["fields"].items():
+            fields.append(FieldChange(name, _from_json(before), _from_json(after)))
+        return cls(data["action"], data["domain"], data["website_id"], tuple(fields))
+
+
+def _effects_of(change: FieldChange) -> Iterator[Effect]:
+    """Yield the effects of the change of a field."""
+    if change.field not in LINE_FIELDS:
+        yield Effect(change.field, "", change.after, change.before)
+        return
+    for entry in change.added:
+        yield Effect(change.field, "add", entry)
+    for entry in change.removed:
+        yield Effect(change.field, "remove", entry)
+    if not change.added and not change.removed:
+        yield Effect(change.field, "comments only")
 
 
 @dataclass(frozen=True)
@@ -168,8 +192,9 @@ class Plan:
     :param websites_compared: number of websites compared, including unchanged ones.
     :param protected: websites that are not in the file and are not deleted, and why.
     :param warnings: further information for the approver, one sentence each.
-    :param scope: what the plan is bound to, such as service, account and settings; part of the digest.
-    :param findings: name of a guard that refuses the plan to its finding (:func:`plan_guards.guarded`).
+    :param scope: service, account, and settings, for which alone the plan is valid; part of the digest. For example,
+        ``{"service": "https://stats.example.com", "account": "1", "max_loss_fraction": 0.3}``.
+    :param findings: name of a guard that blocks the plan to its finding (:func:`plan_guards.check_guards`).
     :param override_guards: names of the guards that are overridden; part of the digest.
     """
 
@@ -187,7 +212,7 @@ class Plan:
     @property
     def digest(self) -> str:
         """SHA-256 of everything that is approved, as hex; equal if and only if the plans are equal."""
-        parts = [dict(self.scope), self.override_guards, *(change.to_dict() for change in self.changes)]
+        parts = [dict(self.scope), self.override_guards, *map(Change.to_dict, self.changes)]
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -207,7 +232,7 @@ class Plan:
 
     def count(self, action: Action) -> int:
         """Return the number of changes with this action."""
-        return sum(change.action == action for change in self.changes)
+        return [change.action for change in self.changes].count(action)
 
     @property
     def guard_message(self) -> str | None:
@@ -215,17 +240,23 @@ class Plan:
         return "\n".join(self.findings.values()) or None
 
     def raise_if_blocked(self) -> None:
-        """Raise :class:`GuardError` if a guard refuses the plan."""
+        """Raise :class:`GuardError` if a guard blocks the plan."""
         if self.findings:
-            raise GuardError(self.guard_message or "", "Nothing was sent.", ", ".join(self.findings))
+            raise GuardError(self.guard_message or "", "No changes were sent.", ", ".join(self.findings))
 
     def report(self, limit: int) -> dict[str, Any]:
-        """Return what the plan does, as JSON-safe values of bounded size.
+        """Return a summary of the plan, as JSON-safe values of bounded size.
 
         :param limit: maximum number of changes, one line each. Deletions and pages that become public come first.
         """
-        shown = sorted(self.changes, key=lambda change: (change.action != "delete", not change.opens))[:limit]
-        fields = [item for change in self.changes if change.action != "delete" for item in change.fields]
+        listed = sorted(self.changes, key=_order_in_a_report)[:limit]
+        entries_added = entries_removed = 0
+        for change in self.changes:
+            if change.action == "delete":
+                continue
+            for field_change in change.fields:
+                entries_added += len(field_change.added)
+                entries_removed += len(field_change.removed)
         return {
             "digest": self.digest,
             "scope": dict(self.scope),
@@ -238,20 +269,19 @@ class Plan:
             "deletes": self.count("delete"),
             "made_public": len(self.made_public),
             "protected": len(self.protected),
-            "entries_added": sum(len(item.added) for item in fields),
-            "entries_removed": sum(len(item.removed) for item in fields),
-            "changes": [change.summary for change in shown],
-            "changes_omitted": len(self.changes) - len(shown),
+            "entries_added": entries_added,
+            "entries_removed": entries_removed,
+            "changes": [change.summary for change in listed],
+            "changes_omitted": len(self.changes) - len(listed),
         }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON-safe values, for :meth:`from_dict`."""
-        changes = [change.to_dict() for change in self.changes]
         return {
             "digest": self.digest,
             "scope": dict(self.scope),
             "override_guards": list(self.override_guards),
-            "changes": changes,
+            "changes": list(map(Change.to_dict, self.changes)),
         }
 
     @classmethod
@@ -261,7 +291,7 @@ class Plan:
         :raises ValueError: if ``data`` is not a complete plan, or was edited.
         """
         try:
-            changes = tuple(Change.from_dict(change) for change in data["changes"])
+            changes = tuple(map(Change.from_dict, data["changes"]))
             plan = cls(changes, scope=data["scope"], override_guards=tuple(data["override_guards"]))
             is_as_written = plan.digest == data["digest"]
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -271,25 +301,22 @@ class Plan:
         return plan
 
 
-def website_of(record: Record) -> tuple[str, str]:
-    """Return the domain (empty if missing) and the id of a record."""
-    return str(record.get("domain") or ""), str(record["id"])
-
-
-def website_name(domain: str, website_id: str | None) -> str:
-    """Return the readable name of a website for logs and errors."""
-    if not website_id:
-        return readable(domain)
-    return f"{readable(domain)} (id {website_id})" if domain else f"id {website_id}"
-
-
 def _order(change: Change) -> tuple[str, str, str]:
     return domain_key(change.domain), change.website_id or "", change.action
 
 
-def _without(entries: Any, others: Any) -> tuple[str, ...]:
-    """Return the distinct entries that are not in ``others``, without comment lines."""
-    return _difference(entries, others if isinstance(others, tuple) else ()) if isinstance(entries, tuple) else ()
+def _order_in_a_report(change: Change) -> tuple[bool, bool]:
+    return change.action != "delete", not change.opens
+
+
+def _entries_only_in(entries: Any, others: Any) -> tuple[str, ...]:
+    """Return the distinct entries that are not in ``others``, without comment lines.
+
+    :param entries: the lines of a list; None, or a text in an unknown form, has no entries.
+    """
+    if not isinstance(entries, tuple):
+        return ()
+    return _difference(entries, others if isinstance(others, tuple) else ())
 
 
 # Cached, because many websites have the same list.
@@ -299,11 +326,11 @@ def _difference(entries: tuple[str, ...], others: tuple[str, ...]) -> tuple[str,
     return tuple(dict.fromkeys(entry for entry in entries if entry not in known and not entry.startswith("#")))
 
 
-def _listed(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _tupled(value: Any) -> Any:
+def _from_json(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -1,173 +1,228 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards: checks that stop a plan that looks like an accident.
+"""Guards: checks that block a plan that looks like an accident.
 
 Each guard has a name (:data:`guards.GUARDS`). A person who has checked its finding overrides the guard by this name:
-``override_guards=["entries_lost"]``.
+``override_guards=["entries_lost"]``. To add a guard, write a function that takes a :class:`GuardInput` and returns the
+lines of its finding, and add it to :data:`CHECKS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+import functools
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS, Privacy, count_entries, normalise, raw_lines
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.guards import MIN_COUNTED, loses_too_much
 from airflow_provider_analytics.readable import first_of
-from airflow_provider_analytics.reconcile.desired.tables import Lists
-from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, short
+from airflow_provider_analytics.reconcile.desired.tables import ListTables
+from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan, short
 
 #: Maximum number of websites, and of entries per website, in the message of a guard.
 _MAX_WORST = 5
+_CASE = "- "
 
 
-def guarded(
-    plan: Plan,
-    compared: Sequence[Record],
-    limit: float,
-    *,
-    override_guards: Collection[str] = (),
-    managed: Collection[str] = (),
-    lists: Lists | None = None,
-) -> Plan:
-    """Return the plan with the findings of the guards that are not accepted.
+@dataclass(frozen=True)
+class GuardInput:
+    """The values that guards check.
 
-    The guards check these fractions:
-
-    * ``many_deleted``: deleted websites, of all compared websites; ``empty_list`` refuses to delete all of them;
-    * ``made_public``: statistics pages that become public, of the pages of remaining websites that are not public;
-    * ``entries_lost``: of a managed list, the entries that left it before their last day, of the distinct entries that
-      it had in its last run, and the entries that websites lose although they did not leave it in this run, of all
-      entries on remaining websites; of other lists, the entries by which lists get shorter, of all entries on remaining
-      websites.
-
-    Totals below :data:`guards.MIN_COUNTED` are not checked, but ``empty_list``.
-
-    :param compared: the records that the plan compares.
-    :param limit: largest fraction allowed, 0 to 1.
+    :param limit: largest fraction that may be lost, 0 to 1.
     :param override_guards: names of the guards that are overridden.
     :param managed: list fields that are managed.
     :param lists: their tables.
+    :param plan: the plan; empty while the websites are not read yet.
+    :param compared: the records that the plan compares.
     """
-    deleted = {change.website_id for change in plan.changes if change.action == "delete"}
-    # The entries of deleted websites would hide losses on the others.
-    kept = [record for record in compared if str(record["id"]) not in deleted]
-    found = {
-        **_deleted(plan, compared, limit),
-        "made_public": _made_public(plan, kept, limit),
-        "entries_lost": list[str](),
-    }
-    for name in LINE_FIELDS:
-        if name not in managed:
-            found["entries_lost"] += _lost(plan, name, kept, limit)
-    found["entries_lost"] += left(lists, managed, limit, override_guards)
-    if lists is not None:
-        for name in managed:
-            found["entries_lost"] += _removed(plan, name, kept, limit, lists)
-    # The problems first, because a task log cuts off.
-    findings = {
-        guard: "\n".join(sorted(lines, key=lambda line: line.startswith("- ")))
-        for guard, lines in found.items()
-        if lines
-    }
-    return replace(
-        plan,
-        findings={guard: text for guard, text in findings.items() if guard not in override_guards},
-        override_guards=tuple(sorted(override_guards)),
-        warnings=(
-            *plan.warnings,
-            *(f"Accepted ({guard}): {text}" for guard, text in findings.items() if guard in override_guards),
-        ),
-    )
+
+    limit: float
+    override_guards: Collection[str] = ()
+    managed: Collection[str] = ()
+    lists: ListTables | None = None
+    plan: Plan = field(default_factory=lambda: Plan(()))
+    compared: Sequence[Record] = ()
+
+    @functools.cached_property
+    def deleted(self) -> dict[str | None, str]:
+        """Websites to delete: id to name."""
+        return {change.website_id: change.website for change in self.plan.changes if change.action == "delete"}
+
+    @functools.cached_property
+    def remaining(self) -> list[Record]:
+        """Records of the websites that are not deleted: the entries of deleted ones would hide losses on the others."""
+        return [record for record in self.compared if str(record["id"]) not in self.deleted]
+
+    def changes_of(self, name: str) -> Iterator[tuple[Change, FieldChange]]:
+        """Yield the changes of a list field on remaining websites."""
+        for change in self.plan.changes:
+            if change.action == "delete":
+                continue
+            for field_change in change.fields:
+                if field_change.field == name:
+                    yield change, field_change
 
 
-def _finding(lost: int, total: int, limit: float, what: str, worst: Sequence[str]) -> list[str]:
-    """Return the lines of a finding, with the worst cases; none if it is within the limit."""
-    if not loses_too_much(lost, total, limit):
-        return []
-    problem = f"{lost:,} of {total:,} {what} ({lost / total:.0%}, allowed {limit:.0%})."
-    return [problem, *(f"- {item}" for item in worst[:_MAX_WORST])]
+def check_guards(plan: Plan, given: GuardInput) -> Plan:
+    """Return the plan with the findings of the guards; findings of overridden guards become warnings.
 
+    Totals below :data:`guards.MIN_COUNTED` are not checked, except by ``empty_list``.
 
-def _deleted(plan: Plan, compared: Sequence[Record], limit: float) -> dict[str, list[str]]:
-    """Return the finding if too many websites, or all of them, would be deleted."""
-    deleted = [change.website for change in plan.changes if change.action == "delete"]
-    if len(deleted) < len(compared):
-        return {"many_deleted": _finding(len(deleted), len(compared), limit, "websites would be deleted", deleted)}
-    if not deleted or limit == 1:
-        return {}
-    those = "The only website" if len(deleted) == 1 else f"All {len(deleted):,} websites"
-    return {"empty_list": [f"{those} would be deleted.", *(f"- {item}" for item in deleted[:_MAX_WORST])]}
-
-
-def _made_public(plan: Plan, kept: Sequence[Record], limit: float) -> list[str]:
-    """Return the finding if too many statistics pages would become public."""
-    closed = sum(normalise("privacy", record.get("privacy")) != Privacy.PUBLIC.label for record in kept)
-    opened = [change.website for change in plan.made_public if change.action == "update"]
-    what = "statistics pages that are not public would become public"
-    return _finding(len(opened), closed, limit, what, opened)
-
-
-def left(
-    lists: Lists | None, managed: Collection[str], limit: float, override_guards: Collection[str] = ()
-) -> list[str]:
-    """Return the lines of a finding if too much left a managed list. It needs the tables only, and no website."""
-    if lists is None:
-        return []
-    lines: list[str] = []
-    for name in managed:
-        before, now = lists.before.items(name), lists.table.items(name)
-        if "empty_list" in override_guards and not now:
+    :param given: the values to check, without the plan.
+    """
+    given = replace(given, plan=plan)
+    lines: dict[str, list[str]] = {}
+    for guard, check in CHECKS:
+        lines.setdefault(guard, []).extend(check(given))
+    findings = {}
+    warnings = list(plan.warnings)
+    for guard, found in lines.items():
+        if not found:
             continue
-        gone = sorted(
-            item
-            for item, source in before.items()
-            if item not in now and (source.until is None or source.until >= lists.today)
-        )
-        what = f"entries left the list {lists.table.identity.list!r}"
-        lines += _finding(len(gone), len(before), limit, what, [first_of(gone, _MAX_WORST, show=short)])
+        # The problems first, because a task log cuts off.
+        text = "\n".join(sorted(found, key=lambda line: line.startswith(_CASE)))
+        if guard in given.override_guards:
+            warnings.append(f"Accepted ({guard}): {text}")
+        else:
+            findings[guard] = text
+    overridden = tuple(sorted(given.override_guards))
+    return replace(plan, findings=findings, override_guards=overridden, warnings=tuple(warnings))
+
+
+def all_websites_are_deleted(given: GuardInput) -> list[str]:
+    """Guard ``empty_list``: a file that deletes every compared website."""
+    number = len(given.deleted)
+    if number == 0 or number < len(given.compared) or given.limit == 1:
+        return []
+    websites = "The only website" if number == 1 else f"All {number:,} websites"
+    return [f"{websites} would be deleted.", *_cases(list(given.deleted.values()))]
+
+
+def many_websites_are_deleted(given: GuardInput) -> list[str]:
+    """Guard ``many_deleted``: deleted websites, of all compared websites."""
+    number, total = len(given.deleted), len(given.compared)
+    if number == total:
+        return []  # see all_websites_are_deleted
+    return _finding(given, number, total, "websites would be deleted", list(given.deleted.values()))
+
+
+def many_pages_become_public(given: GuardInput) -> list[str]:
+    """Guard ``made_public``: statistics pages that become public, of the remaining pages that are not public."""
+    privacies = [normalise("privacy", record.get("privacy")) for record in given.remaining]
+    not_public = len(privacies) - privacies.count(Privacy.PUBLIC.label)
+    opened = [change.website for change in given.plan.made_public if change.action == "update"]
+    problem = "statistics pages that are not public would become public"
+    return _finding(given, len(opened), not_public, problem, opened)
+
+
+def lists_get_shorter(given: GuardInput) -> list[str]:
+    """Guard ``entries_lost`` of lists that are not managed.
+
+    It checks the entries by which lists get shorter, of all entries on remaining websites. A replaced entry is not a
+    loss.
+    """
+    lines: list[str] = []
+    for name in LINE_FIELDS:
+        if name in given.managed:
+            continue
+        losses = []
+        for change, field_change in given.changes_of(name):
+            if field_change.fewer > 0:
+                losses.append(_Loss(field_change.fewer, change.website, field_change.removed))
+        lines += _finding_of_losses(given, name, losses, f"{name} entries would be lost")
     return lines
 
 
-def _removed(plan: Plan, name: str, kept: Sequence[Record], limit: float, lists: Lists) -> list[str]:
-    """Return the finding if websites lose entries that the list did not lose in this run.
+def managed_lists_lose_entries(given: GuardInput) -> list[str]:
+    """Guard ``entries_lost`` of managed lists. It needs the tables only, and no website.
 
-    Such entries are a rest of an earlier run, or the table was damaged or forged: it is then no proof that they were
-    ever on the list. Replacing an entry is not a loss. The entries of a host name may change every night.
+    It checks the entries that were removed from the list before their expiration date, of the distinct entries that
+    the list had in its last run. A host name is one entry.
     """
-    rows = lists.before.rows.get(name, {}).values()
-    listed = {entry for entries in rows for entry, source in entries.items() if not source.left}
-    shorter: list[tuple[int, Change]] = []
-    distinct: set[str] = set()
-    for change in plan.changes:
-        for field_change in change.fields if change.action == "update" else ():
-            others = (
-                [entry for entry in field_change.removed if entry not in listed] if field_change.field == name else []
-            )
-            lost = min(field_change.fewer, len(others))
-            if lost > 0:
-                shorter.append((lost, change))
-                distinct.update(others)
-    if len(distinct) < MIN_COUNTED:
+    if given.lists is None:
         return []
-    there = sum(count_entries(name, raw_lines(name, record.get(name))) for record in kept)
-    what = f"{name} entries would be removed from websites, although they did not leave the list in this run"
-    worst = [_describe_loss(change, name) for _, change in sorted(shorter, key=lambda item: -item[0])[:_MAX_WORST]]
-    return _finding(sum(lost for lost, _ in shorter), there, limit, what, worst)
+    lines: list[str] = []
+    for name in given.managed:
+        before, now = given.lists.before.items(name), given.lists.table.items(name)
+        if "empty_list" in given.override_guards and not now:
+            continue
+        removed = []
+        for entry, source in before.items():
+            is_expired = source.until is not None and source.until < given.lists.today
+            if entry not in now and not is_expired:
+                removed.append(entry)
+        removed.sort()
+        problem = f"entries left the list {given.lists.table.identity.list!r}"
+        lines += _finding(given, len(removed), len(before), problem, [first_of(removed, _MAX_WORST, show=short)])
+    return lines
 
 
-def _lost(plan: Plan, name: str, kept: Sequence[Record], limit: float) -> list[str]:
-    """Return the finding if lists get too short. Replacing an entry is not a loss."""
-    there = sum(count_entries(name, raw_lines(name, record.get(name))) for record in kept)
-    shorter: list[tuple[int, Change]] = []
-    for change in plan.changes:
-        if change.action != "delete":
-            shorter += [(field.fewer, change) for field in change.fields if field.field == name and field.fewer > 0]
-    shorter.sort(key=lambda item: -item[0])
-    worst = [_describe_loss(change, name) for _, change in shorter[:_MAX_WORST]]
-    return _finding(sum(fewer for fewer, _ in shorter), there, limit, f"{name} entries would be lost", worst)
+def websites_lose_other_entries(given: GuardInput) -> list[str]:
+    """Guard ``entries_lost`` of websites that lose entries that were not on a managed list in its last run.
+
+    An earlier run did not complete, or the table was damaged or forged: it is then no proof that these entries were
+    ever on the list. A replaced entry is not a loss. The entries of a host name can change every night.
+    """
+    if given.lists is None:
+        return []
+    lines: list[str] = []
+    for name in given.managed:
+        listed = given.lists.before.present(name)
+        losses = []
+        distinct: set[str] = set()
+        for change, field_change in given.changes_of(name):
+            others = set(field_change.removed) - listed
+            number = min(field_change.fewer, len(others))
+            if number > 0:
+                losses.append(_Loss(number, change.website, field_change.removed))
+                distinct |= others
+        if len(distinct) >= MIN_COUNTED:
+            problem = f"{name} entries would be removed from websites, although they did not leave the list in this run"
+            lines += _finding_of_losses(given, name, losses, problem)
+    return lines
 
 
-def _describe_loss(change: Change, name: str) -> str:
-    removed = [entry for field in change.fields if field.field == name for entry in field.removed]
-    return f"{change.website} loses {first_of(removed, _MAX_WORST, show=short)}"
+#: Name of a guard to a function that returns the lines of its finding: the problem, then the worst cases, which start
+#: with ``- ``. No lines if the plan passes.
+CHECKS: Sequence[tuple[str, Callable[[GuardInput], list[str]]]] = (
+    ("many_deleted", many_websites_are_deleted),
+    ("empty_list", all_websites_are_deleted),
+    ("made_public", many_pages_become_public),
+    ("entries_lost", lists_get_shorter),
+    ("entries_lost", managed_lists_lose_entries),
+    ("entries_lost", websites_lose_other_entries),
+)
+
+
+class _Loss(NamedTuple):
+    """The entries of a list that a website loses.
+
+    :param number: number of entries that count as lost; replaced entries do not.
+    :param website: name of the website.
+    :param entries: all entries that are removed.
+    """
+
+    number: int
+    website: str
+    entries: Sequence[str]
+
+
+def _finding_of_losses(given: GuardInput, name: str, losses: list[_Loss], problem: str) -> list[str]:
+    """Return the lines of a finding about the entries of a list field that websites lose."""
+    total = sum(count_entries(name, raw_lines(name, record.get(name))) for record in given.remaining)
+    lost = sum(loss.number for loss in losses)
+    losses = sorted(losses, key=lambda loss: -loss.number)[:_MAX_WORST]
+    worst = [f"{loss.website} loses {first_of(loss.entries, _MAX_WORST, show=short)}" for loss in losses]
+    return _finding(given, lost, total, problem, worst)
+
+
+def _finding(given: GuardInput, lost: int, total: int, problem: str, worst: Sequence[str]) -> list[str]:
+    """Return the lines of a finding, with the worst cases; none if it is within the limit."""
+    if not loses_too_much(lost, total, given.limit):
+        return []
+    return [f"{lost:,} of {total:,} {problem} ({lost / total:.0%}, allowed {given.limit:.0%}).", *_cases(worst)]
+
+
+def _cases(worst: Sequence[str]) -> list[str]:
+    return [f"{_CASE}{case}" for case in worst[:_MAX_WORST]]

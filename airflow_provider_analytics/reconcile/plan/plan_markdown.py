@@ -1,8 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as Markdown, for logs, approvals and files.
+"""A plan as Markdown, for logs, approvals, and files.
 
-A plan is shown by its effects: what happens, on how many websites, and on which ones. Every effect is listed, even in a
-long plan, and what an approver must not miss comes first.
+A plan is displayed by its effects: each effect, the number of its websites, and their names. Every effect is listed,
+even in a long plan, and the facts that an approver must not miss come first. For example::
+
+    **0 to create, 2 to update, 0 to delete**, 60 websites compared.
+
+    Digest `4f0c...`
+
+    ### Update (2)
+
+    - exclude_ips: add `192.0.2.1` on 2 websites: `shop.example (id 7)`, `www.example (id 9)`
 """
 
 from __future__ import annotations
@@ -25,10 +33,10 @@ def to_markdown(plan: Plan, *, is_whole: bool = False, whole: str | None = None)
     :param is_whole: name all websites of all effects.
     :param whole: path of the plan with all of them, mentioned if something is left out.
     """
-    lines = "\n\n".join(_paragraphs(plan, is_whole=is_whole)) + "\n"
-    if whole and lines != to_markdown(plan, is_whole=True):
-        lines += f"\nThe whole plan: {code_span(whole, None)}\n"
-    return lines
+    text = "\n\n".join(_paragraphs(plan, is_whole=is_whole)) + "\n"
+    if whole and text != to_markdown(plan, is_whole=True):
+        text += f"\nThe whole plan: {code_span(whole, None)}\n"
+    return text
 
 
 def _paragraphs(plan: Plan, *, is_whole: bool) -> Iterator[str]:
@@ -36,21 +44,27 @@ def _paragraphs(plan: Plan, *, is_whole: bool) -> Iterator[str]:
     if plan.scope:
         yield ", ".join(f"{name} {code_span(short(value))}" for name, value in plan.scope.items())
     yield f"Digest `{plan.digest}`"
-    if renames := list(_renames(plan)):
+    renames = list(_renames(plan))
+    if renames:
         yield _bullets(renames)
     if not plan.changes:
         yield "Nothing to change."
     for action, title in _TITLES.items():
-        if effects := effect_lines(plan, action, is_whole=is_whole):
+        effects = effect_lines(plan, action, is_whole=is_whole)
+        if effects:
             yield f"### {title} ({plan.count(action):,})\n\n{_bullets(effects)}"
 
 
 def _head(plan: Plan, *, is_whole: bool) -> Iterator[str]:
-    """Yield what an approver must not miss."""
-    counts = ", ".join(f"{plan.count(action):,} to {action}" for action in ("create", "update", "delete"))
-    yield f"**{counts}**, {plan.websites_compared:,} websites compared."
-    findings = {guard: finding.split("\n- ") for guard, finding in plan.findings.items()}
-    for guard, (problem, *_) in findings.items():
+    """Yield the paragraphs that an approver must not miss."""
+    yield (
+        f"**{plan.count('create'):,} to create, {plan.count('update'):,} to update, {plan.count('delete'):,} to "
+        f"delete**, {plan.websites_compared:,} websites compared."
+    )
+    worst_cases: list[str] = []
+    for guard, finding in plan.findings.items():
+        problem, *cases = finding.split("\n- ")
+        worst_cases += cases
         yield f"**This plan cannot be applied without override_guards={guard}:** {' '.join(problem.splitlines())}"
     if plan.override_guards:
         yield f"**Guards that were overridden:** {', '.join(plan.override_guards)}"
@@ -62,69 +76,87 @@ def _head(plan: Plan, *, is_whole: bool) -> Iterator[str]:
         yield f"**Warning:** {code_span(warning, None)}"
     if plan.protected:
         yield f"Not in the file, but protected ({len(plan.protected):,}): {_names(plan.protected, is_whole=is_whole)}"
-    if worst := [code_span(line, None) for _, *lines in findings.values() for line in lines]:
-        yield f"The most on:\n\n{_bullets(worst)}"
+    if worst_cases:
+        yield f"The most on:\n\n{_bullets(code_span(line, None) for line in worst_cases)}"
 
 
 def effect_lines(plan: Plan, action: Action, *, is_whole: bool = False) -> list[str]:
-    """Return one line per effect of the changes with this action; pages that become public come first."""
+    """Return one line per effect of the changes with this action; pages that become public come first.
+
+    For example: ``["exclude_ips: add `192.0.2.1` on 2 websites: `shop.example (id 7)`, `www.example (id 9)`"]``.
+    """
     websites: dict[Effect, list[str]] = {}
     for change in plan.changes:
         if change.action == action:
             for effect in change.effects:
                 websites.setdefault(effect, []).append(change.website)
+
+    def order(effect: Effect) -> tuple[int, int, str]:
+        return _rank(effect), -len(websites[effect]), _text(effect)
+
+    effects = sorted(websites, key=order)
     # If each website has its own list, there are as many effects as websites.
-    shown = sorted(websites, key=lambda item: (_rank(item), -len(websites[item]), _text(item)))
-    cut = len(shown) if is_whole else _MAX_EFFECTS
-    lines = [
-        f"{_text(item)} on {counted(len(websites[item]), 'website')}: {_names(websites[item], is_whole=is_whole)}"
-        for item in shown[:cut]
-    ]
-    rest: dict[str, list[str]] = {}
-    for effect in shown[cut:]:
-        rest.setdefault(effect.field, []).append(effect.text(code_span))
-    return lines + [f"{field}, {len(found):,} more effects: {'; '.join(found)}" for field, found in rest.items()]
+    limit = len(effects) if is_whole else _MAX_EFFECTS
+    lines = []
+    for effect in effects[:limit]:
+        names = _names(websites[effect], is_whole=is_whole)
+        lines.append(f"{_text(effect)} on {counted(len(websites[effect]), 'website')}: {names}")
+    others: dict[str, list[str]] = {}
+    for effect in effects[limit:]:
+        others.setdefault(effect.field, []).append(effect.text(code_span))
+    for field, texts in others.items():
+        lines.append(f"{field}, {len(texts):,} more effects: {'; '.join(texts)}")
+    return lines
 
 
 def _rank(effect: Effect) -> int:
+    """Return the place of an effect among the others: whole websites, pages that become public, the rest."""
     if not effect.field:
         return 0
-    return 1 if effect.field == "privacy" and effect.value == Privacy.PUBLIC.label else 2
+    if effect.field == "privacy" and effect.value == Privacy.PUBLIC.label:
+        return 1
+    return 2
 
 
 def _text(effect: Effect) -> str:
-    # Domains and entries come from the service, and are code.
+    # Domains and entries come from the service, so they are code.
     words = effect.text(code_span)
     return f"{effect.field}: {words}" if effect.field else words
 
 
 def _bullets(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
+    return "- " + "\n- ".join(lines)
 
 
 def _renames(plan: Plan) -> Iterator[str]:
-    """Yield a line for each pair of delete and create that looks like a renamed website."""
-    by_likeness: dict[tuple[int, str], dict[Action, list[Change]]] = {}
+    """Yield a line for each pair of a delete and a create that looks like a renamed website."""
+    by_likeness: dict[tuple[str, str], dict[Action, list[Change]]] = {}
     for change in plan.changes:
         for likeness in _likenesses(change.domain):
             by_likeness.setdefault(likeness, {}).setdefault(change.action, []).append(change)
     pairs = {}
     for alike in by_likeness.values():
-        gone, new = alike.get("delete", []), alike.get("create", [])
-        if len(gone) == 1 == len(new):
-            pairs[gone[0].website] = new[0].domain
-    for old, domain in pairs.items():
+        deletes, creates = alike.get("delete", []), alike.get("create", [])
+        if len(deletes) == 1 and len(creates) == 1:
+            pairs[deletes[0].website] = creates[0].domain
+    for website, domain in pairs.items():
         yield (
-            f"{code_span(old)} → {code_span(domain)} looks like a rename. A domain cannot be changed: the website is "
-            "deleted and another one is created. The statistics stay with the old domain and are lost."
+            f"{code_span(website)} → {code_span(domain)} looks like a rename. A domain cannot be changed: the website "
+            "is deleted and another one is created. The statistics stay with the old domain and are lost."
         )
 
 
-def _likenesses(domain: str) -> list[tuple[int, str]]:
-    """Return the parts that the old and new domain of a website may share: all but the first or the last label."""
+def _likenesses(domain: str) -> list[tuple[str, str]]:
+    """Return the parts that the old and the new domain of a website can share: all but the first or the last label.
+
+    For example, ``www.shop.example.com`` has ``("end", "example.com")`` and ``("start", "shop.example")``.
+    """
     labels = domain_key(domain).removeprefix("www.").split(".")
-    return [(0, ".".join(labels[-2:])), (1, ".".join(labels[:-1]))] if len(labels) > 1 else []
+    if len(labels) == 1:
+        return []
+    return [("end", ".".join(labels[-2:])), ("start", ".".join(labels[:-1]))]
 
 
 def _names(names: Sequence[str], *, is_whole: bool) -> str:
-    return first_of(names, len(names) if is_whole else _MAX_NAMES, show=lambda name: code_span(short(name)))
+    limit = len(names) if is_whole else _MAX_NAMES
+    return first_of(names, limit, show=lambda name: code_span(short(name)))

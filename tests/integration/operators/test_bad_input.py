@@ -54,7 +54,7 @@ UPDATES: Rows = [
     ({**ONE, "exclude_ips": [" "]}, ["exclude_ips=[' '] has no entries; to clear the list, give []"]),
     ({**ONE, "exclude_ips": ""}, ["no entries; to clear the list, give []"]),
     ({**ONE, "exclude_ips": "192.0.2.1 # until=2020-01-31"}, ["only expired entries"]),
-    ({**ONE, "exclude_ips": "192.0.2.1 # until=soon"}, ["exclude_ips", "has the last day 'soon'"]),
+    ({**ONE, "exclude_ips": "192.0.2.1 # until=soon"}, ["exclude_ips", "has the expiration date 'soon'"]),
     ({**ONE, "exclude_ips": "None"}, ["exclude_ips='None'", "use the filter tojson"]),
     ({**ONE, "password_from": "s3cret"}, ["password_from (value not shown)"]),
     ({**ONE, "password_from": "variable:api_key"}, ["password_from='variable:api_key' is not allowed"]),

@@ -141,11 +141,11 @@ NO_ADDRESS = "is not an IP address"
     ("line", "told"),
     [
         *((line, NO_ADDRESS) for line in ("*.example.com", "2130706433", "0x7f.1", "1.2.3", "vpn.example.com:443")),
-        ("1.1.1.1 # until=2026-13-01", "has the last day '2026-13-01', which cannot be read; allowed: until="),
-        ("1.1.1.1 # until=20270131", "has the last day '20270131', which cannot be read"),
-        ("1.1.1.1 # until=2027-01-31 office", "has the last day '2027-01-31 office', which cannot be read"),
-        ("1.1.1.1 # until=", "has the last day '', which cannot be read"),
-        ("1.1.1.1 # until=2027-01-31, until=2027-02-28", "has several last days; allowed: one until=YYYY-MM-DD"),
+        ("1.1.1.1 # until=2026-13-01", "has the expiration date '2026-13-01', which cannot be read; allowed: until="),
+        ("1.1.1.1 # until=20270131", "has the expiration date '20270131', which cannot be read"),
+        ("1.1.1.1 # until=2027-01-31 office", "has the expiration date '2027-01-31 office', which cannot be read"),
+        ("1.1.1.1 # until=", "has the expiration date '', which cannot be read"),
+        ("1.1.1.1 # until=2027-01-31, until=2027-02-28", "has several expiration dates; allowed: one until=YYYY-MM-DD"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(night: Night, sync: Sync, line: str, told: str) -> None:

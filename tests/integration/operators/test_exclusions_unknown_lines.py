@@ -114,6 +114,6 @@ def test_restore_brings_back_lines_that_are_not_understood(
 @pytest.mark.parametrize("shown", ["192.0.2.1,192.0.2.2", "192.0.2.1 192.0.2.2", '["192.0.2.1"]', "192.0.2.1\n192..."])
 def test_sync_leaves_a_list_that_is_shown_in_another_form(shown: str, night: Night) -> None:
     night.add(2, exclude_ips=shown)
-    with pytest.raises(BulkError, match="holds several entries or is cut off"):
+    with pytest.raises(BulkError, match="has several entries or is cut off"):
         night.sync("203.0.113.7")
     assert night.lists() == [shown] * 2

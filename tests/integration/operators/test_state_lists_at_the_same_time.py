@@ -17,7 +17,7 @@ from nights import Nights
 
 from airflow_provider_analytics.exceptions import StoppedError
 from airflow_provider_analytics.operators.state import ListFile
-from airflow_provider_analytics.reconcile.desired.tables import Lists
+from airflow_provider_analytics.reconcile.desired.tables import ListTables
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 A, B, C, V = "203.0.113.1", "203.0.113.2", "203.0.113.3", "198.51.100.1"
@@ -111,7 +111,7 @@ def test_an_address_that_moves_while_the_other_list_is_being_applied_stays(
     nights.sync("vpn", V)
     has_read, ended, write = threading.Event(), threading.Event(), ListFile.write
 
-    def held(file: ListFile, lists: Lists, *, only_announced: bool = False) -> None:
+    def held(file: ListFile, lists: ListTables, *, only_announced: bool = False) -> None:
         if lists.run.task == "vpn" and not only_announced:
             has_read.set()
             assert ended.wait(60)

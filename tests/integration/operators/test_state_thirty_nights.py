@@ -23,6 +23,7 @@ from airflow_provider_analytics.operators import state
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
 from airflow_provider_analytics.reconcile.desired.tables import KEPT_DAYS, Identity
+from airflow_provider_analytics.reconcile.plan.changes import change_of
 
 DOMAINS = ("a.example", "b.example", "c.example")
 #: Both lists share all of these; people type them, too.
@@ -78,7 +79,7 @@ class Scenario:
             number = 1 + DOMAINS.index(domain)
             record: dict[str, Any] = {"id": number, "domain": domain, "exclude_ips": self.service[domain]}
             planned = replace(source.resolve(self.records()), tables=tables)
-            change = planned.change(record)
+            change = change_of(planned, record)
             if change is not None:
                 after = "\n".join(change.settings["exclude_ips"])
                 self.judge(name, domain, record["exclude_ips"], after)

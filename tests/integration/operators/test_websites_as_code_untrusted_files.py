@@ -18,7 +18,7 @@ from reconciling import Night
 from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.reconcile.desired import yaml_values
-from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, read_list, together
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, merge_lists, read_list
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites, parse_websites_files
 from airflow_provider_analytics.storage import MAX_TEXT_BYTES
 
@@ -123,7 +123,7 @@ def wrong_names(number: int) -> Any:
         pytest.param(wrong_names, id="wrong names"),
         pytest.param(lambda number: parse(groups(1_500 * number, 1, "10.0.{}.{}")), id="groups of a website"),
         pytest.param(
-            lambda number: together([EntryList(lines={"": ("# a",)})] * 20_000 * number), id="lists with comments"
+            lambda number: merge_lists([EntryList(lines={"": ("# a",)})] * 20_000 * number), id="lists with comments"
         ),
         pytest.param(
             lambda number: read_list("x", [{"comment": "a"}] * 20_000 * number, Addresses(), managed=False),

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.api.entries import Addresses
-from airflow_provider_analytics.reconcile.desired.desired_state import reconcile
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, read_list
 from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError
+from airflow_provider_analytics.reconcile.plan.changes import plan_changes, reconcile
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 
 # Without the unspecified ones, also mapped: Pythons write that one in different ways.
@@ -19,7 +23,7 @@ ADDRESSES = st.ip_addresses().filter(lambda address: int(address) not in (0, 0xF
 def planned(mode: str, shown: object, *entries: str) -> Plan:
     """Return the plan of a list for a website that shows this list."""
     record = {"id": 1, "domain": "a.example", "exclude_ips": shown}
-    return ExclusionList("exclude_ips", mode, EntryList.of(entries)).resolve([record]).plan([record])
+    return plan_changes(ExclusionList("exclude_ips", mode, EntryList.of(entries)).resolve([record]), [record])
 
 
 HERE = "# Ann\n1.1.1.1 # home\n2.2.2.2"
@@ -102,7 +106,7 @@ def test_what_is_sent_for_what_is_shown(mode: str, shown: object, after: list[st
     [
         *((shown, "The service returns exclude_ips in an unknown form") for shown in (7, {"a": 1})),
         *(
-            (text, "the line '.*', which holds several entries or is cut off, so mode='{mode}' would lose entries")
+            (text, "the line '.*', which has several entries or is cut off, so mode='{mode}' would lose entries")
             for text in (
                 "10.0.0.1,10.0.0.2",
                 "10.0.0.1 10.0.0.2",
@@ -119,3 +123,36 @@ def test_what_is_sent_for_what_is_shown(mode: str, shown: object, after: list[st
 def test_what_is_not_understood_is_not_sent_back(shown: object, told: str, mode: str) -> None:
     with pytest.raises(ProblemsError, match=told.format(mode=mode)):
         planned(mode, shown, "1.1.1.1")
+
+
+WEBSITES = [{"id": 1, "domain": "a.example"}, {"id": 2, "domain": "b.example"}]
+
+
+def test_mapped_tasks_share_the_scope_of_all_websites() -> None:
+    part = ExclusionList("exclude_ips", "managed", EntryList.of(("1.1.1.1",)), ("a.example",), is_part=True)
+    assert part.scopes["exclude_ips"].keys() == {"*"}
+    assert replace(part, is_part=False).scopes["exclude_ips"].keys() == {"a.example"}
+
+
+def test_website_of_per_website_gets_both_lists() -> None:
+    additional = {"a.example": EntryList.of(("2.2.2.2",))}
+    source = ExclusionList("exclude_ips", "merge", EntryList.of(("1.1.1.1",)), per_website=additional)
+    entries = {key: website.settings["exclude_ips"] for key, website in source.resolve(WEBSITES).by_id.items()}
+    assert entries == {"1": ("1.1.1.1", "2.2.2.2"), "2": ("1.1.1.1",)}
+
+
+@pytest.mark.parametrize("argument", ["except_websites", "unmanage_websites"])
+def test_per_website_cannot_select_a_website_that_another_argument_excludes(argument: str) -> None:
+    additional = {"a.example": EntryList.of(("2.2.2.2",))}
+    source = ExclusionList("exclude_ips", "merge", EntryList.of(("1.1.1.1",)), per_website=additional)
+    excluded: dict[str, Any] = {argument: ("a.example",)}
+    excluding = replace(source, **excluded)
+    with pytest.raises(GuardError, match=r"No website matches per_website: 'a\.example'"):
+        excluding.resolve(WEBSITES)
+
+
+def test_excluded_website_without_a_domain_does_not_disturb_per_website() -> None:
+    additional = {"a.example": EntryList.of(("2.2.2.2",)), "*.b.example": EntryList()}
+    source = ExclusionList("exclude_ips", "merge", EntryList(), except_websites=("3",), per_website=additional)
+    resolved = replace(source, allow_no_match=True).resolve([*WEBSITES, {"id": 3, "domain": None}])
+    assert resolved.by_id.keys() == {"1", "2"}

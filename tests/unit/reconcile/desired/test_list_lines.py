@@ -15,9 +15,9 @@ from airflow_provider_analytics.reconcile.desired.list_lines import (
     EntryList,
     EntrySource,
     Resolution,
+    merge_lists,
     read_list,
     resolve,
-    together,
 )
 
 TODAY = date(2026, 11, 23)
@@ -64,7 +64,7 @@ def test_entry_that_expired_twice_has_the_later_date() -> None:
 
 def test_entry_in_two_lists_combines_owner_reason_and_names() -> None:
     of_names = [EntryList({ADDRESS: EntrySource(names=(name,))}) for name in ("a.example", "b.example", "a.example")]
-    combined = together([*of_names, listed(f"{ADDRESS} # office, owner=it@example.com")]).sources[ADDRESS]
+    combined = merge_lists([*of_names, listed(f"{ADDRESS} # office, owner=it@example.com")]).sources[ADDRESS]
     assert (combined.owner, combined.reason) == ("it@example.com", "office")
     assert combined.names == ("a.example", "b.example")
 
@@ -100,3 +100,20 @@ def test_name_that_does_not_resolve_keeps_its_addresses_for_seven_days(days: int
         found, [warning] = resolve({"vpn.example.com": "timeout"}, last, at)
         assert found == last
         assert "2026-11-16 stays until 2026-11-23: 192.0.2.1" in warning
+
+
+def test_later_list_has_the_owner_and_the_reason_of_an_entry_in_two_lists() -> None:
+    combined = merge_lists([listed(f"{ADDRESS} # office, owner=a"), listed(f"{ADDRESS} # VPN, owner=b")])
+    assert (combined.sources[ADDRESS].owner, combined.sources[ADDRESS].reason) == ("b", "VPN")
+
+
+def test_addresses_of_a_host_name_are_not_reported_as_expiring() -> None:
+    names = listed("vpn.example.com # until=2026-11-24")
+    resolved = {"vpn.example.com": Resolution((ADDRESS,), datetime(2026, 11, 23, tzinfo=UTC))}
+    assert names.with_answers(resolved).expiring(TODAY).keys() == {"vpn.example.com"}
+
+
+def test_comment_line_is_sent_once_before_the_addresses_of_a_network() -> None:
+    lines = [{"comment": "Berlin"}, {"entry": "192.0.2.0/31", "comment": "office"}]
+    found = read_list("exclude_ips", lines, LINE_FIELDS["exclude_ips"], networks="expand", managed=False)
+    assert found.new_lines(found.entries) == ("# Berlin", "192.0.2.0 # office", "192.0.2.1 # office")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource, Resolution
-from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Identity, Lists, Run, Table
+from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Identity, ListTables, Run, Table, entries_of
 
 OFFICE = Identity("https://stats.example.com", "1", "office")
 VPN = replace(OFFICE, list="vpn")
@@ -29,13 +29,13 @@ def ips(**scopes: str) -> dict[str, dict[str, dict[str, EntrySource]]]:
     return {"exclude_ips": {scope: dict.fromkeys(entries, EntrySource()) for scope, entries in named.items()}}
 
 
-def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE) -> Lists:
+def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE) -> ListTables:
     """Return the tables of the last of some runs of a list, ``days`` apart; the last one is today."""
     before = table = Table(identity)
     for number, scopes in enumerate(nights, 1 - len(nights)):
         at = TODAY + number * timedelta(days=days)
         before, table = table, table.with_run(scopes, {}, replace(RUN, began=at), at.date())
-    return Lists(before, table, (), TODAY.date(), nights[-1], RUN)
+    return ListTables(before, table, (), TODAY.date(), nights[-1], RUN)
 
 
 @pytest.mark.parametrize(("days", "is_there"), [(90, True), (91, False)])
@@ -168,3 +168,23 @@ def test_a_table_of_another_version_is_refused(version: int, remedy: str) -> Non
 def test_the_table_of_something_else_is_refused(name: str, value: Any) -> None:
     with pytest.raises(GuardError, match=f"{name} is .*, here it is {value!r}. File: x"):
         Table.parse(json.dumps(TABLE), "x").checked(replace(OFFICE, **{name: value}), "x")
+
+
+def test_announced_run_notes_no_entry_as_left() -> None:
+    before = after(ips(everywhere="1.1.1.1 2.2.2.2")).table
+    announced = before.with_run(ips(everywhere="1.1.1.1"), {}, RUN, TODAY.date(), only_announced=True)
+    assert announced.rows["exclude_ips"][EVERYWHERE]["2.2.2.2"].left == ""
+    written = before.with_run(ips(everywhere="1.1.1.1"), {}, RUN, TODAY.date())
+    assert written.rows["exclude_ips"][EVERYWHERE]["2.2.2.2"].left == "2026-11-23"
+
+
+def test_entry_that_left_one_of_two_scopes_is_still_on_the_list() -> None:
+    lists = after(ips(everywhere="1.1.1.1"), ips(everywhere="", **{"www.a.example": "1.1.1.1"}))
+    assert lists.table.entries_of("exclude_ips", A)["1.1.1.1"].left == ""
+    assert lists.table.entries_of("exclude_ips", B)["1.1.1.1"].left == "2026-11-23"
+
+
+def test_entries_with_a_comment_are_not_plain() -> None:
+    record = {"id": 1, "domain": "a.example", "exclude_ips": "1.1.1.1 # Ann\n2.2.2.2\n# Bob"}
+    assert entries_of("exclude_ips", record) == {"1.1.1.1", "2.2.2.2"}
+    assert entries_of("exclude_ips", record, plain=True) == {"2.2.2.2"}

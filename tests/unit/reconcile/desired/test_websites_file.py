@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.websites_export import export_websites
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites, parse_websites_files
+from airflow_provider_analytics.reconcile.plan.changes import plan_changes
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 
@@ -127,7 +128,10 @@ def website(settings: str) -> str:
         (website("email: !x y"), ":2: invalid YAML"),
         (website("email: 2026-13-45"), ":2: .*cannot be read"),
         (website("password_from: x"), r":2: password_from \(value not shown\) is not allowed"),
-        (website("exclude_ips: [{entry: 1.1.1.1, until: 2027-01-31}]"), '"until": "2027-01-31"} has a last day'),
+        (
+            website("exclude_ips: [{entry: 1.1.1.1, until: 2027-01-31}]"),
+            '"until": "2027-01-31"} has an expiration date',
+        ),
         (website("exclude_ips: [1:2:3:4:5:6:7:8]"), r"exclude_ips=\d+ is not allowed; allowed: text, in quotes if"),
         (website("exclude_ips: [10.0.0.0/24]"), "is a network"),
         *((website(f"exclude_ips: {item}"), r"write \[\] to clear the list") for item in ("['']", "''", "['# c']")),
@@ -167,7 +171,7 @@ RECORD = {
 
 
 def plan(text: str, *records: dict[str, Any], prune: bool = False) -> Plan:
-    return replace(parse(text), prune=prune).resolve(records).plan(records)
+    return plan_changes(replace(parse(text), prune=prune).resolve(records), records)
 
 
 def test_only_what_the_file_names_and_what_differs_is_changed() -> None:
@@ -251,7 +255,7 @@ def test_create_only_creates_websites_and_changes_none() -> None:
     with pytest.raises(ValueError, match="prune=True and create_only=True are not allowed together"):
         replace(file, prune=True, create_only=True)
     records = [RECORD, {**RECORD, "id": 2}]
-    (change,) = replace(file, create_only=True).resolve(records).plan(records).changes
+    (change,) = plan_changes(replace(file, create_only=True).resolve(records), records).changes
     assert (change.action, change.domain) == ("create", "b.example")
 
 
@@ -270,7 +274,7 @@ def test_create_only_creates_websites_and_changes_none() -> None:
 def test_the_same_websites_from_anywhere_are_the_same_plan(value: Any) -> None:
     text = "websites: {a.example: {privacy: private, email: true, exclude_ips: [1.1.1.1, 2.2.2.2]}}"
     record = {"id": 1, "domain": "a.example", "privacy": 0, "email": 0, "exclude_ips": None}
-    assert parse_websites(value).resolve([record]).plan([record]).digest == plan(text, record).digest
+    assert plan_changes(parse_websites(value).resolve([record]), [record]).digest == plan(text, record).digest
 
 
 @pytest.mark.parametrize(
@@ -331,7 +335,7 @@ def test_an_export_says_what_it_cannot_say() -> None:
     head = [line for line in text.splitlines() if line.startswith("#")]
     assert "ids, statistics, passwords" in head[1]
     assert "id 2: omitted" in head[2]
-    unusable = "exclude_params omitted, 'a,b' holds several entries or is cut off"
+    unusable = "exclude_params omitted, 'a,b' has several entries or is cut off"
     assert f"www.example.com: {unusable}" in head[3]
     assert len(left_out) == 2
     # What the file could not say is not deleted.
@@ -368,7 +372,7 @@ EVERY_LINE = "# all\n203.0.113.7 # office\n203.0.113.8\n# a\n203.0.113.9\n## end
 )
 def test_comments_are_sent_with_what_is_added(record: dict[str, Any] | None, lines: str | None) -> None:
     records = [] if record is None else [{"id": 1, "domain": "a.example", "privacy": 1, **record}]
-    changes = parse(COMMENTED).resolve(records).plan(records).changes
+    changes = plan_changes(parse(COMMENTED).resolve(records), records).changes
     sent = [field.after for change in changes for field in change.fields if field.field == "exclude_ips"]
     assert sent == ([tuple(lines.splitlines())] if lines else [])
 
@@ -403,7 +407,7 @@ def test_unquoted_text_with_a_colon_is_told_to_be_quoted(written: str) -> None:
         ("websites:\n  a.example:\n\t  email: true\n", 3, "a tab. Use spaces"),
         ("websites:\n  a.example:\n    groups:\n    -\tshops\n", 4, "a tab. Use spaces"),
         ("websites:\n  a.example: @x\n", 2, "'@'. Write the text in quotes"),
-        ("websites:\n  *.a.example: {protect: true}\n", 2, "Write a text in quotes if it begins with '*'"),
+        ("websites:\n  *.a.example: {protect: true}\n", 2, "Write a text in quotes if it starts with '*'"),
     ],
 )
 def test_invalid_yaml_is_explained(text: str, line: int, problem: str) -> None:
@@ -434,3 +438,21 @@ def test_merge_key_is_told_to_be_a_group(value: str) -> None:
 )
 def test_consequence_of_a_problem_is_not_a_problem_of_its_own(text: str) -> None:
     assert len(problems(parse, text)) == 1
+
+
+def test_mode_managed_needs_a_table_only_for_lists_that_a_website_sets() -> None:
+    assert parse("websites: {a.example: {exclude_ips: [1.1.1.1]}}", "managed").managed == ["exclude_ips"]
+    assert parse("websites: {a.example: {privacy: private}}", "managed").managed == []
+
+
+def test_export_has_each_entry_once() -> None:
+    record = {**RECORD, "exclude_ips": "192.0.2.1 # Ann\n192.0.2.1 # Bob"}
+    text, _omitted = export_websites([record], origin="test")
+    assert text.count("192.0.2.1") == 1
+
+
+@pytest.mark.parametrize("restore", [False, True])
+def test_export_omits_a_list_without_a_usable_line(restore: bool) -> None:
+    text, omitted = export_websites([{**RECORD, "exclude_ips": "a\x07b"}], origin="test", restore=restore)
+    assert "exclude_ips: []" not in text
+    assert any("exclude_ips omitted, 1 of its 1 lines are not usable" in problem for problem in omitted)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.plan.approval import ApprovedPlan, parse_digest
+from airflow_provider_analytics.reconcile.plan.approval import only_approved, parse_digest, raise_unless_remainder
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan
 
 
@@ -29,13 +29,13 @@ def gone(domain: str, website_id: str) -> Change:
 ADD_1, ADD_2 = listing(1, "", "1.1.1.1"), listing(2, "", "1.1.1.1")
 NEW, GONE = setting("n.example", None, privacy="private", favorite=True), gone("g.example", "9")
 WHOLE = (ADD_1, ADD_2, NEW, GONE)
-APPROVED = ApprovedPlan(Plan(WHOLE))
+APPROVED = Plan(WHOLE)
 ONE, TWO = ({"id": number, "domain": f"{number}.example", "exclude_ips": None} for number in (1, 2))
 DONE = {"id": 2, "domain": "2.example", "exclude_ips": "7.7.7.7\r\n::ffff:1.1.1.1"}
 MADE = {"id": 5, "domain": "N.example.", "privacy": 1, "favorite": 0}
 MARKED = {**MADE, "favorite": "1"}
 DOOMED = {"id": 9, "domain": "g.example"}
-ALL = [ONE, TWO, DOOMED]
+ALL: list[dict[str, Any]] = [ONE, TWO, DOOMED]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ ALL = [ONE, TWO, DOOMED]
     ],
 )
 def test_what_is_left_of_an_approved_plan_may_be_applied(planned: tuple[Change, ...], records: list[Any]) -> None:
-    APPROVED.raise_unless_whole(Plan(planned), records)
+    raise_unless_remainder(Plan(planned), APPROVED, records)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_what_is_left_of_an_approved_plan_may_be_applied(planned: tuple[Change, 
 )
 def test_anything_else_is_refused(planned: tuple[Change, ...], records: list[Any], message: str) -> None:
     with pytest.raises(GuardError, match=f"(?s)^The plan is not the approved one.*{message}"):
-        APPROVED.raise_unless_whole(Plan(planned), records)
+        raise_unless_remainder(Plan(planned), APPROVED, records)
 
 
 def test_right_before_a_change_only_what_was_approved_is_sent() -> None:
     def change_of(record: Any, _: Any) -> Change | None:
         return None if record["exclude_ips"] == "1.1.1.1" else listing(1, record["exclude_ips"], "1.1.1.1")
 
-    approved = APPROVED.only_approved(change_of)
+    approved = only_approved(change_of, APPROVED)
     assert approved({**ONE, "exclude_ips": "1.1.1.1"}, {}) is None
     assert approved({**ONE, "exclude_ips": ""}, {}) is not None
     with pytest.raises(ValueError, match=r"since the plan was approved: .*exclude_ips remove 7\.7\.7\.7"):
@@ -95,10 +95,10 @@ def test_a_setting_that_somebody_changed_since_is_another_change() -> None:
         return Plan((Change("update", "a.example", "1", (FieldChange("privacy", before, "public"),)),))
 
     with pytest.raises(GuardError, match=r"not approved: .*privacy password → public"):
-        ApprovedPlan(opening("private")).raise_unless_whole(opening("password"), [])
+        raise_unless_remainder(opening("password"), opening("private"), [])
 
 
-DIGEST = APPROVED.plan.digest
+DIGEST = APPROVED.digest
 
 
 def answer(option: str = "Approve", **params: Any) -> dict[str, Any]:
@@ -127,3 +127,22 @@ def test_what_is_no_approval_is_refused(value: Any, message: str) -> None:
 
 def test_the_answer_of_a_person_is_an_approval() -> None:
     assert parse_digest(answer(approved_digest=DIGEST)) == parse_digest(f"{DIGEST}\n") == DIGEST
+
+
+def test_settings_of_the_approval_must_be_equal() -> None:
+    approved = Plan(WHOLE, scope={"service": "https://stats.example.com", "prune": True})
+    raise_unless_remainder(Plan(WHOLE, scope=approved.scope), approved, ALL)
+    with pytest.raises(GuardError, match="approved for other settings: prune was True, here it is False"):
+        raise_unless_remainder(Plan(WHOLE, scope={**approved.scope, "prune": False}), approved, ALL)
+
+
+def test_finding_that_was_overridden_in_the_approved_plan_does_not_block_its_remainder() -> None:
+    blocked = Plan(WHOLE, findings={"many_deleted": "4 of 10 websites would be deleted"})
+    raise_unless_remainder(blocked, Plan(WHOLE, override_guards=("many_deleted",)), ALL)
+    with pytest.raises(GuardError, match="4 of 10 websites would be deleted"):
+        raise_unless_remainder(blocked, APPROVED, ALL)
+
+
+def test_website_that_was_created_is_updated_to_the_approved_values() -> None:
+    update = Change("update", "n.example", "5", (FieldChange("privacy", "public", "private"),))
+    raise_unless_remainder(Plan((ADD_1, ADD_2, update, GONE)), APPROVED, [{**MADE, "favorite": 1}, *ALL])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan
-from airflow_provider_analytics.reconcile.plan.plan_guards import guarded
+from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards
 from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 
 VALUES = st.none() | st.booleans() | st.text(max_size=5) | st.lists(st.text(max_size=3), max_size=3).map(tuple)
@@ -44,7 +44,7 @@ def update(number: int, before: tuple[str, ...], after: tuple[str, ...]) -> Chan
 
 def checked(changes: Iterable[Change], records: list[dict[str, Any]], limit: float, **how: Any) -> Plan:
     """Return the plan of these changes, with the findings of the guards."""
-    return guarded(Plan(tuple(changes), len(records)), records, limit, **how)
+    return check_guards(Plan(tuple(changes), len(records)), GuardInput(limit, compared=records, **how))
 
 
 def gone(number: int) -> list[Change]:
@@ -92,7 +92,7 @@ def test_guards(there: int, removed: int, fraction: float, safe: bool) -> None:
         if safe:
             checked(changes, records, fraction).raise_if_blocked()
         else:
-            with pytest.raises(GuardError, match=f"(?s)^{removed} of {there}.*Nothing was sent"):
+            with pytest.raises(GuardError, match=f"(?s)^{removed} of {there}.*No changes were sent"):
                 checked(changes, records, fraction).raise_if_blocked()
 
 
@@ -227,3 +227,9 @@ def test_markdown_of_every_kind_of_change() -> None:
         "- privacy: `public` → `password` on 1 website: `old.example (id 7)`\n"
     )
     assert "Nothing to change." in to_markdown(Plan(()))
+
+
+def test_report_counts_the_entries_of_remaining_websites_only() -> None:
+    deleted = Change("delete", "gone.example", "2", (FieldChange("exclude_ips", ("10.0.0.1", "10.0.0.2"), None),))
+    report = Plan((update(1, ("10.0.0.1",), ("10.0.0.3", "10.0.0.4")), deleted)).report(10)
+    assert (report["entries_added"], report["entries_removed"]) == (2, 1)

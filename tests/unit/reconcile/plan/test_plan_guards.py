@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource
-from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Identity, Lists, Run, Table
+from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Identity, ListTables, Run, Table
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan
-from airflow_provider_analytics.reconcile.plan.plan_guards import guarded, left
+from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards, managed_lists_lose_entries
 
 NOW = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
 RUN = Run("dag/run", "sync", NOW)
 ENTRIES = [f"192.0.2.{number}" for number in range(10)]
 
 
-def lists_after(sources: dict[str, EntrySource], remaining: list[str]) -> Lists:
+def lists_after(sources: dict[str, EntrySource], remaining: list[str]) -> ListTables:
     """Return the tables of a list from which some entries were removed today."""
     rows = {"exclude_ips": {EVERYWHERE: sources}}
     now = {"exclude_ips": {EVERYWHERE: {entry: sources[entry] for entry in remaining}}}
     yesterday = NOW - timedelta(days=1)
     before = Table(Identity("https://stats.example.com", "1", "office")).with_run(rows, {}, RUN, yesterday.date())
-    return Lists(before, before.with_run(now, {}, RUN, NOW.date()), (), NOW.date(), now, RUN)
+    return ListTables(before, before.with_run(now, {}, RUN, NOW.date()), (), NOW.date(), now, RUN)
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def lists_after(sources: dict[str, EntrySource], remaining: list[str]) -> Lists:
 def test_entries_removed_before_the_end_of_their_expiration_date_count_as_lost(days: int | None, trips: bool) -> None:
     until = None if days is None else NOW.date() + timedelta(days=days)
     lists = lists_after(dict.fromkeys(ENTRIES, EntrySource(until=until)), ENTRIES[4:])
-    assert bool(left(lists, ["exclude_ips"], 0.3)) is trips
+    assert bool(managed_lists_lose_entries(GuardInput(0.3, (), ["exclude_ips"], lists))) is trips
 
 
 @pytest.mark.parametrize(("lost", "trips"), [(3, False), (4, True)])
 def test_list_may_lose_exactly_30_percent(lost: int, trips: bool) -> None:
     lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES[lost:])
-    assert bool(left(lists, ["exclude_ips"], 0.3)) is trips
+    assert bool(managed_lists_lose_entries(GuardInput(0.3, (), ["exclude_ips"], lists))) is trips
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_list_may_lose_exactly_30_percent(lost: int, trips: bool) -> None:
 )
 def test_accepted_empty_list_may_lose_all_entries_and_not_most(override: str, remaining: int, trips: bool) -> None:
     lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES[:remaining])
-    assert bool(left(lists, ["exclude_ips"], 0.3, {override})) is trips
+    assert bool(managed_lists_lose_entries(GuardInput(0.3, {override}, ["exclude_ips"], lists))) is trips
 
 
 def update(website_id: int, *fields: FieldChange) -> Change:
@@ -61,7 +61,7 @@ def update(website_id: int, *fields: FieldChange) -> Change:
 
 
 def findings(changes: list[Change], records: list[dict[str, Any]], limit: float = 0.3) -> set[str]:
-    return set(guarded(Plan(tuple(changes), len(records)), records, limit).findings)
+    return set(check_guards(Plan(tuple(changes), len(records)), GuardInput(limit, compared=records)).findings)
 
 
 def records_with(number: int, **fields: Any) -> list[dict[str, Any]]:
@@ -107,3 +107,40 @@ def test_replaced_entries_are_no_loss() -> None:
     records = records_with(10, exclude_ips="192.0.2.1")
     changes = [update(item, FieldChange("exclude_ips", ("192.0.2.1",), ("192.0.2.9",))) for item in range(10)]
     assert findings(changes, records) == set()
+
+
+def test_entries_of_deleted_websites_do_not_count_as_lost() -> None:
+    records = records_with(20, exclude_ips="192.0.2.1")
+    lists = FieldChange("exclude_ips", tuple(ENTRIES), None)
+    assert findings([Change("delete", f"{item}.example", str(item), (lists,)) for item in range(3)], records) == set()
+
+
+@pytest.mark.parametrize(
+    ("removed", "added", "found"),
+    [
+        pytest.param(10, 0, {"entries_lost"}, id="ten entries"),
+        pytest.param(9, 0, set(), id="nine entries"),
+        pytest.param(10, 10, set(), id="ten entries that are replaced"),
+        pytest.param(10, 9, set(), id="nine of ten entries that are replaced"),
+    ],
+)
+def test_websites_lose_entries_that_were_not_on_the_list(removed: int, added: int, found: set[str]) -> None:
+    lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES)
+    before = tuple(f"198.51.100.{number}" for number in range(removed))
+    after = tuple(f"203.0.113.{number}" for number in range(added))
+    records = [
+        {"id": 1, "domain": "1.example", "exclude_ips": "\n".join(before)},
+        *records_with(1, exclude_ips="\n".join(ENTRIES)),
+    ]
+    given = GuardInput(0.3, (), ["exclude_ips"], lists, compared=records)
+    plan = check_guards(Plan((update(1, FieldChange("exclude_ips", before, after)),), 1), given)
+    assert set(plan.findings) == found
+
+
+def test_overridden_finding_is_a_warning() -> None:
+    changes = tuple(Change("delete", f"{item}.example", str(item), ()) for item in range(4))
+    given = GuardInput(0.3, ["many_deleted"], compared=records_with(10))
+    plan = check_guards(Plan(changes, 10, warnings=("first",)), given)
+    assert (dict(plan.findings), plan.override_guards) == ({}, ("many_deleted",))
+    assert plan.warnings[0] == "first"
+    assert plan.warnings[1].startswith("Accepted (many_deleted): 4 of 10 websites would be deleted")
