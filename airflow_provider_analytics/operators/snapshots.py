@@ -20,7 +20,7 @@ from airflow_provider_analytics.assets import (
     openlineage_name,
     partitioned_uri,
 )
-from airflow_provider_analytics.exceptions import GuardError, IncompleteListError
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
 from airflow_provider_analytics.operators.base import (
     AnalyticsBaseOperator,
@@ -49,8 +49,6 @@ MAX_FIELDS = 50
 SHOWN_CHANGES = 10
 #: Maximum number of days in a log line.
 MAX_DAYS = 20
-#: Data-quality assertion of the lineage to the guard that checks it, in the order of the checks.
-ASSERTIONS: dict[str, str | None] = {"same_source": "other_source", "complete": None, "not_shrunk": "fewer_websites"}
 
 
 def snapshot_asset(
@@ -114,7 +112,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     :param snapshot_name: name of the snapshots, and of its folder; default ``websites``. A list with other filters, or
         of another connection, needs its own. (templated)
     :param format: ``jsonl`` (default), ``csv``, or ``parquet`` (extra ``parquet``). (templated)
-    :param compression: None (default), ``gzip``, or ``zstd`` (extra ``zstd``); Parquet uses snappy if None. (templated)
+    :param compression: None (default) or ``gzip``; Parquet uses snappy if None. (templated)
     :param exclude_ips_as: how ``exclude_ips`` is written: unchanged (``keep``, default), each entry as its SHA-256
         (``hash``), or not at all (``drop``). (templated)
     :param partition_date: day of the snapshot, a date or a date with a time; default: that of the run. (templated)
@@ -213,10 +211,9 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         #: The same asset with partition keys: an event without a key does not start a partitioned consumer.
         self.partitioned_asset = Asset(partitioned_uri(asset.uri)) if is_ours and can_partition() else None
         self.outlets = [*self.outlets, *filter(None, (self.asset, self.partitioned_asset))]
-        #: Data of the lineage: the manifest if a snapshot was published, its folder, and the assertions by name.
+        #: Data of the lineage: the manifest if a snapshot was published, and its folder if the task found it.
         self.published: Manifest | None = None
         self.data_uri = ""
-        self.assertions: dict[str, bool] = {}
         self.check_arguments()
 
     def _check_identity(self) -> None:
@@ -256,19 +253,14 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
                 filters=filters,
                 secrets=hook.client.redact,
             )
-            try:
-                snapshot = take_snapshot(
-                    series,
-                    run_day.day,
-                    origin,
-                    options=options,
-                    is_late=lambda observed_at: self._is_late(run_day, series, observed_at),
-                    writer=_writer(context),
-                )
-            except Exception as error:
-                self.assertions = _assertions(options.override_guards, error)
-                raise
-        self.assertions = _assertions(options.override_guards)
+            snapshot = take_snapshot(
+                series,
+                run_day.day,
+                origin,
+                options=options,
+                is_late=lambda observed_at: self._is_late(run_day, series, observed_at),
+                writer=_writer(context),
+            )
         self._announce(context, snapshot)
         manifest = snapshot.manifest
         self.log.info(
@@ -369,15 +361,13 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         """Return the lineage for OpenLineage; called only if its provider is installed."""
         from airflow_provider_analytics.operators.lineage import snapshot_lineage
 
-        return snapshot_lineage(
-            openlineage_name(self.asset.uri),
-            openlineage_name(self.data_uri) if self.data_uri else None,
-            self.assertions,
-            self.published,
-        )
+        target = None
+        if self.data_uri:
+            target = openlineage_name(self.data_uri)
+        return snapshot_lineage(openlineage_name(self.asset.uri), target, self.published)
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:
-        """Return the lineage of a failed task: its input, and the failed assertion."""
+        """Return the lineage of a failed task: its input, and the dataset if the task found it."""
         return self.get_openlineage_facets_on_complete(task_instance)
 
 
@@ -626,20 +616,6 @@ def _writer(context: Context) -> str | None:
     """Return a text that identifies a task of a run, the same for all its tries; None outside of a run."""
     found = [getattr(context.get("ti"), name, None) for name in ("dag_id", "run_id", "task_id", "map_index")]
     return None if None in found else json.dumps(found, default=str)
-
-
-def _assertions(overridden: frozenset[str], error: Exception | None = None) -> dict[str, bool]:
-    """Return whether each assertion about the list is true, up to the first false one; without overridden guards."""
-    failed: str | None = getattr(error, "guard", None)
-    found: dict[str, bool] = {}
-    for name, guard in ASSERTIONS.items():
-        did_fail = guard == failed if guard else isinstance(error, IncompleteListError)
-        if guard not in overridden:
-            found[name] = not did_fail
-        if did_fail:
-            return found
-    # After another error, nothing is known about the list: it may not even have been read.
-    return found if error is None or failed == "missing_fields" else {}
 
 
 def _date(text: str | None) -> date | None:

@@ -24,7 +24,7 @@ from typing import Any
 
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.snapshots.formats import check_readable, read_rows
+from airflow_provider_analytics.snapshots.formats import read_rows
 from airflow_provider_analytics.snapshots.manifest import (
     SNAPSHOT_NAME,
     VERSION,
@@ -198,10 +198,9 @@ class Snapshot:
 
         :raises StorageError: if a file is missing or damaged. A run that replaces the snapshot during the reading
             removes the old files; in this case, read the manifest again.
-        :raises ValueError: if the format needs an extra that is not installed.
+        :raises MissingPackageError: if the format needs an extra that is not installed.
         """
         for file, path in zip(self.manifest.files, self.files, strict=True):
-            check_readable(file.name)
             with (
                 storage_errors(f"read {path}"),
                 open_verified(path, file.sha256) as stored,

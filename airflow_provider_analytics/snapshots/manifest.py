@@ -137,7 +137,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     :param source: the source of the list.
     :param provider_version: version of this package.
     :param format: ``jsonl``, ``csv`` or ``parquet``.
-    :param compression: null, ``gzip`` or ``zstd``.
+    :param compression: null or ``gzip``.
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
     :param files: the data files; empty if there are no websites.
     :param columns: the columns, in order.

@@ -20,7 +20,7 @@ from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.checks import fraction, one_of
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.stats import Stats
-from airflow_provider_analytics.exceptions import GuardError, StorageError
+from airflow_provider_analytics.exceptions import GuardError, MissingPackageError, StorageError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
 from airflow_provider_analytics.readable import Redactor, readable
 from airflow_provider_analytics.snapshots import formats, rows, snapshot_guards
@@ -62,7 +62,7 @@ class SnapshotOptions:
     """Format and guards of a snapshot, with the defaults of the operator.
 
     :param format: ``jsonl``, ``csv`` or ``parquet``.
-    :param compression: None, ``gzip`` or ``zstd``.
+    :param compression: None or ``gzip``.
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
     :param ignore_fields: names of documented fields that do not count as changes.
     :param max_loss_fraction: largest loss allowed, for websites and for the values of a field.
@@ -408,7 +408,7 @@ def _changes_since(previous: Snapshot | None, data: Path, options: SnapshotOptio
     ignored = ignored_between(manifest, options.exclude_ips_as, options.ignore_fields)
     try:
         counts = write_changes(diff(previous.rows(), _stored_rows(data), ignored), changes)
-    except (StorageError, ValueError) as error:  # ValueError: the format needs an extra that is not installed
+    except (StorageError, MissingPackageError) as error:
         log.warning("Not compared with the snapshot of %s: %s", manifest.snapshot_date, error)
         return None
     return Previous(
