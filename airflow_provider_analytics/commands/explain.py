@@ -32,13 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a table with one row per entry and list; return the exit status."""
-    from airflow_provider_analytics.hooks.object_storage import names_in
-    from airflow_provider_analytics.operators.state import read_tables
+    from airflow_provider_analytics.operators.state import read_all_tables
     from airflow_provider_analytics.readable import readable
 
     state_path = str(absolute(args.state_path)).rstrip("/")
-    folders = [f"{state_path}/{name}" for name in names_in(state_path, "state_path")]
-    tables = [table for folder in folders for table in read_tables(folder).values()]
+    tables = read_all_tables(state_path)
     if not tables:
         raise ValueError(f"state_path={state_path!r} has no lists; allowed: the state_path of an operator")
     records = None
