@@ -426,7 +426,7 @@ def put_bytes(target: StoragePath, content: bytes, token: str, mode: int = SHARE
 
 
 @dataclass(frozen=True)
-class Stored:
+class FileState:
     """State of a small file at the time it was read.
 
     :param content: its content; None if it does not exist.
@@ -437,7 +437,7 @@ class Stored:
     version: str | None
 
 
-def read_stored(path: StoragePath) -> Stored:
+def read_stored(path: StoragePath) -> FileState:
     """Return the current state of a small file."""
     version = None
     if _is_s3(path):
@@ -446,7 +446,7 @@ def read_stored(path: StoragePath) -> Stored:
     content = read_bytes(path)
     if is_local(path) and not content:  # a killed process was creating this empty file
         content = None
-    return Stored(content, version)
+    return FileState(content, version)
 
 
 def _etag(path: StoragePath) -> str | None:
@@ -457,7 +457,9 @@ def _etag(path: StoragePath) -> str | None:
         return None
 
 
-def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, mode: int = PRIVATE) -> Stored | None:
+def replace_stored(
+    path: StoragePath, seen: FileState, content: bytes, token: str, mode: int = PRIVATE
+) -> FileState | None:
     """Write a small file atomically if it has not changed; return its new state, or None if it has changed.
 
     On local disks and on S3, no other process can write in between. Other storage has no conditional write. There, the
@@ -469,7 +471,7 @@ def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, 
     """
     if is_local(path):
         if _replace_local(Path(path.path), seen.content, content, token, mode):
-            return Stored(content, None)
+            return FileState(content, None)
         return None
     if _is_s3(path):
         _replace_on_s3(path, seen, content, token)
@@ -483,7 +485,7 @@ def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, 
     return now
 
 
-def _replace_on_s3(path: StoragePath, seen: Stored, content: bytes, token: str) -> None:
+def _replace_on_s3(path: StoragePath, seen: FileState, content: bytes, token: str) -> None:
     """Write a file unless it has changed; the caller reads it again to find out whether it was written."""
     condition = {"mode": "create"}
     if seen.version is not None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -13,6 +12,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.readable import Redactor
@@ -159,14 +160,14 @@ class AuditTrail:
         if self._file is None or not lines:
             return
         head = {"time": datetime.now(UTC).isoformat(), **self._who}
-        text = ""
-        for line in lines:
-            text += json.dumps({**head, **without_secrets(line, self._secrets)}) + "\n"
+        content = msgspec.json.Encoder().encode_lines(
+            [{**head, **without_secrets(line, self._secrets)} for line in lines]
+        )
         try:
             with file_errors("write", self._file.folder, "state_path"):
-                self._file.write(text.encode())
+                self._file.write(content)
         except Exception:
-            log.error("Not in the audit trail: %s", text.rstrip())  # noqa: TRY400 - the error is raised
+            log.error("Not in the audit trail: %s", content.decode().rstrip())  # noqa: TRY400 - the error is raised
             raise
 
 

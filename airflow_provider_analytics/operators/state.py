@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
@@ -12,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
+import msgspec
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
@@ -264,14 +264,15 @@ def write_plan(folder: StoragePath, plan: Plan, secrets: Redactor) -> str:
     :param secrets: secrets of the connection.
     :raises GuardError: if any value of the plan contains a secret.
     """
-    if secrets.may_be_in(_as_json(plan.to_dict())):
+    if secrets.may_be_in(msgspec.json.encode(plan.to_dict())):
         raise GuardError(
             f"The plan contains a secret of the connection, in {_place_of_secret(plan, secrets)}. It was not written.",
             "Remove the value there, and replace the secret.",
         )
     plans = folder / "plans"
-    data = {"planned_at": datetime.now(UTC).isoformat(), **plan.to_dict()}
-    write_text(plans / f"{plan.digest}.json", "state_path", json.dumps(data, indent=1) + "\n", PRIVATE)
+    stored = msgspec.convert({"planned_at": datetime.now(UTC).isoformat(), **plan.to_dict()}, _StoredPlan)
+    text = msgspec.json.format(msgspec.json.encode(stored), indent=1).decode()
+    write_text(plans / f"{plan.digest}.json", "state_path", f"{text}\n", PRIVATE)
     markdown = plans / f"{plan.digest}.md"
     write_text(markdown, "state_path", to_markdown(plan, is_whole=True), PRIVATE)
     return str(markdown)
@@ -279,13 +280,31 @@ def write_plan(folder: StoragePath, plan: Plan, secrets: Redactor) -> str:
 
 def _place_of_secret(plan: Plan, secrets: Redactor) -> str:
     for change in plan.changes:
-        if secrets.may_be_in(_as_json(change.to_dict())):
+        if secrets.may_be_in(msgspec.json.encode(change.to_dict())):
             return f"website {change.website}"
     return "its settings"
 
 
-def _as_json(data: Mapping[str, Any]) -> bytes:
-    return json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
+class _StoredChange(msgspec.Struct, frozen=True):
+    """A change in a stored plan.
+
+    :param fields: field to its values before and after.
+    """
+
+    action: str
+    domain: str
+    website_id: str | None
+    fields: dict[str, tuple[Any, Any]]
+
+
+class _StoredPlan(msgspec.Struct, frozen=True):
+    """A plan as it is stored."""
+
+    planned_at: str
+    digest: str
+    scope: dict[str, Any]
+    override_guards: list[str]
+    changes: list[_StoredChange]
 
 
 def read_plan(folder: StoragePath | None, digest: str) -> Plan | None:
@@ -299,6 +318,10 @@ def read_plan(folder: StoragePath | None, digest: str) -> Plan | None:
     if file.text is None:
         return None
     try:
-        return Plan.from_dict(json.loads(file.text))
+        stored = msgspec.json.decode(file.text, type=_StoredPlan)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file.place}: this is not a complete plan: {error}. Plan again") from error
+    try:
+        return Plan.from_dict(msgspec.to_builtins(stored))
     except ValueError as error:
         raise ValueError(f"{file.place}: {error}") from error

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Self
 
-from pydantic import AwareDatetime
-
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import AS_IS, Addresses, Entries, EntryType, each_line, entry_of, stripped
 from airflow_provider_analytics.exceptions import AnalyticsError
@@ -80,7 +78,7 @@ class Resolution:
     """
 
     addresses: Entries
-    at: AwareDatetime
+    at: datetime
 
 
 @dataclass(frozen=True)
