@@ -62,12 +62,11 @@ def main(arguments: Sequence[str] | None = None, prog: str = "airflow-provider-a
 
 
 def _run(arguments: Sequence[str] | None, prog: str) -> int:
+    help_lines = [f"  {name:<10} {text}" for name, text in COMMANDS.items()]
     parser = _Parser(
         prog=prog,
         description="Commands for websites of a web-analytics service.",
-        epilog="\n".join(
-            ["commands:", *(f"  {name:<10} {text}" for name, text in COMMANDS.items()), "", EXIT_STATUSES]
-        ),
+        epilog="\n".join(["commands:", *help_lines, "", EXIT_STATUSES]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage=f"{prog} COMMAND ...",
     )

@@ -40,10 +40,13 @@ class PlainLines:
             self.stream.write(first.replace("##[", _ESCAPED) + separator + plain_lines(rest))
         else:
             self.stream.write(plain_lines(self._blanks + text)[len(self._blanks) :])
-        line = text.rpartition("\n")[2]
-        if "\n" not in text:
-            line = "x" if self._blanks is None else self._blanks + line
-        self._blanks = None if line.strip() else line
+        _, line_break, last = text.rpartition("\n")
+        if line_break:
+            self._blanks = ""  # the text after the last line break starts a line
+        if self._blanks is not None:
+            self._blanks += last
+            if self._blanks.strip():
+                self._blanks = None
         return len(text)
 
     def __getattr__(self, name: str) -> Any:

@@ -54,9 +54,13 @@ def run(args: argparse.Namespace) -> int:
     if result["guard_message"]:
         sys.stderr.write(f"{result['guard_message']}\nThe plan must not be applied: a guard stops it.\n")
         return ExitStatus.FAILED
-    return ExitStatus.CHANGES if result["changes"] else ExitStatus.NO_CHANGES
+    if result["changes"]:
+        return ExitStatus.CHANGES
+    return ExitStatus.NO_CHANGES
 
 
 def absolute(path: str | None) -> str | None:
     """Return a URL or an absolute path; operators do not accept relative paths."""
-    return path if path is None or "://" in path else os.path.abspath(path)  # noqa: PTH100 - keeps links
+    if path is None or "://" in path:
+        return path
+    return os.path.abspath(path)  # noqa: PTH100 - keeps links

@@ -37,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
     ):
         probe = Probe(reader)
         probe.run()
-    text = f"{probe_report.as_json(probe)}\n" if args.json else probe_report.as_text(probe)
+    text = probe_report.as_text(probe)
+    if args.json:
+        text = f"{probe_report.as_json(probe)}\n"
     sys.stdout.write(readable(text, None, breaks="keep"))
     return probe_report.status(probe)

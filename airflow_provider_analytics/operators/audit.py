@@ -75,7 +75,7 @@ class _Parts:
         self.folder = folder
         self._stem = stem
         # Keep the parts that another process wrote for the same try.
-        self._number = sum(name.startswith(f"{stem}-") for name in names(folder))
+        self._number = len([name for name in names(folder) if name.startswith(f"{stem}-")])
         self._waiting: list[bytes] = []
         self._error: Exception | None = None
         self._lock = threading.Lock()
@@ -142,11 +142,13 @@ class AuditTrail:
     def sent(self, change: Change) -> None:
         """Write a line per changed field, or one line without a field if no field changed."""
         head = {"action": change.action, "website_id": change.website_id, "domain": change.domain}
-        sources = {name: {"sources": found} for name, found in self._sources_of(change).items()}
-        lines = [
-            {**head, "field": field.field, "before": field.before, "after": field.after, **sources.get(field.field, {})}
-            for field in change.fields
-        ]
+        sources = self._sources_of(change)
+        lines = []
+        for field in change.fields:
+            line: dict[str, Any] = {**head, "field": field.field, "before": field.before, "after": field.after}
+            if field.field in sources:
+                line["sources"] = sources[field.field]
+            lines.append(line)
         self._write(lines or [head])
 
     def failed(self, failures: Mapping[str, str]) -> None:

@@ -208,9 +208,12 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
                 f"asset={asset.uri!r} is not allowed; allowed: that of snapshot_asset without partitioned, as the "
                 "partitioned one is added to the outlets"
             )
+        self.outlets = [*self.outlets, asset]
         #: The same asset with partition keys: an event without a key does not start a partitioned consumer.
-        self.partitioned_asset = Asset(partitioned_uri(asset.uri)) if is_ours and can_partition() else None
-        self.outlets = [*self.outlets, *filter(None, (self.asset, self.partitioned_asset))]
+        self.partitioned_asset: Asset | None = None
+        if is_ours and can_partition():
+            self.partitioned_asset = Asset(partitioned_uri(asset.uri))
+            self.outlets.append(self.partitioned_asset)
         #: Data of the lineage: the manifest if a snapshot was published, and its folder if the task found it.
         self.published: Manifest | None = None
         self.data_uri = ""
@@ -263,21 +266,25 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
             )
         self._announce(context, snapshot)
         manifest = snapshot.manifest
+        late = ""
+        if manifest.late:
+            late = " (late)"
         self.log.info(
             "Published %s websites as %s%s, %s.\nComplete: %s.\n%s",
             f"{manifest.count:,}",
             manifest.snapshot_date,
-            " (late)" if manifest.late else "",
+            late,
             what_changed(manifest),
             WHY_COMPLETE[manifest.proof.method],
             snapshot.partition.data,
         )
         if manifest.late:
             self.log.warning("Late: the list of %s is filed under %s", manifest.observed_at, manifest.snapshot_date)
-        if differences := drift(manifest.fields):
-            # A new field is harmless and may stay for years, so it is logged without a warning.
-            harm = manifest.fields.missing or manifest.fields.invalid_values
-            level = logging.WARNING if harm else logging.INFO
+        differences = drift(manifest.fields)
+        if differences:
+            level = logging.WARNING
+            if not manifest.fields.missing and not manifest.fields.invalid_values:
+                level = logging.INFO  # a new field is harmless and can remain for years
             self.log.log(level, "The records have other fields than the documented ones: %s.", differences)
         return describe(snapshot)
 
@@ -302,7 +309,9 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     def _filters(self) -> dict[str, Any]:
         from airflow_provider_analytics.api.checks import flag
 
-        filters: dict[str, Any] = {"search": self.search} if self.search else {}
+        filters: dict[str, Any] = {}
+        if self.search:
+            filters["search"] = self.search
         if self.favorite is not None:
             filters["favorite"] = flag("favorite", self.favorite)
         return filters
@@ -312,8 +321,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         from airflow_provider_analytics.snapshots.run_day import choose_day
 
         if not context:
-            dag = self.get_dag()
-            return choose_day(dag.timezone if dag else "UTC", now, partition_date=self.partition_date)
+            return choose_day(getattr(self.get_dag(), "timezone", "UTC"), now, partition_date=self.partition_date)
         dag_run: Any = context["dag_run"]
         return choose_day(
             context["dag"].timezone,
@@ -437,7 +445,7 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         from airflow_provider_analytics.api.checks import names
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.catalog import snapshot_series
-        from airflow_provider_analytics.snapshots.diff import KINDS, diff_snapshots, in_lines, in_words
+        from airflow_provider_analytics.snapshots.diff import count_changes, diff_snapshots, in_lines, in_words
 
         with FailWithoutRetry():
             check_rendered_arguments(self)
@@ -448,16 +456,14 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
                 ignored=names("ignore_fields", self.ignore_fields),
             )
         if result["previous"] is None:
-            reason = (
-                "is the first snapshot"
-                if result["is_first"]
-                else "cannot be compared, because the one before is damaged"
-            )
+            reason = "cannot be compared, because the snapshot before it is damaged"
+            if result["is_first"]:
+                reason = "is the first snapshot"
             self.log.info("Nothing to compare: %s %s. Folder: %s", result["current"], reason, result["path"])
             return result
         summary = f"{in_words(result)}, from {result['previous']} to {result['current']}"
         self.log.info("Websites: %s", summary)
-        if any(result[kind] for kind in KINDS) and self.on_change != "log":
+        if count_changes(result) and self.on_change != "log":
             changes = "\n".join(in_lines(result, SHOWN_CHANGES))
             message = f"The website list changed: {summary}.\n{changes}\nAll changes: {result['changes_path']}."
             if self.on_change == "skip":
@@ -550,7 +556,9 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
                 series, retention, datetime.now(UTC), remove_damaged=flag("remove_damaged", self.remove_damaged)
             )
             for day, problem in pruning.damaged.items():
-                fate = "removed" if day in pruning.removed else "kept"
+                fate = "kept"
+                if day in pruning.removed:
+                    fate = "removed"
                 self.log.warning("The snapshot of %s is not whole, and %s: %s", day, fate, problem)
             if pruning.unknown:
                 days = ", ".join(map(str, pruning.unknown[:MAX_DAYS]))
@@ -558,9 +566,12 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
                     "Not touched, because no manifest lists the files: %d days: %s", len(pruning.unknown), days
                 )
             prune(series, pruning, dry_run=dry_run)
+        done = "Removed"
+        if dry_run:
+            done = "Dry run, to remove"
         self.log.info(
             "%s: %s snapshots, %s files. Kept: %s snapshots.",
-            "Dry run, to remove" if dry_run else "Removed",
+            done,
             f"{len(pruning.removed):,}",
             f"{pruning.count:,}",
             f"{len(pruning.kept):,}",
@@ -569,10 +580,10 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
             "path": str(series.data),
             "dry_run": dry_run,
             "kept": len(pruning.kept),
-            "removed": [day.isoformat() for day in pruning.removed],
-            "damaged": {day.isoformat(): problem for day, problem in pruning.damaged.items()},
-            "orphaned_files": [day.isoformat() for day in pruning.orphaned_files],
-            "unknown": [day.isoformat() for day in pruning.unknown],
+            "removed": list(map(str, pruning.removed)),
+            "damaged": {str(day): problem for day, problem in pruning.damaged.items()},
+            "orphaned_files": list(map(str, pruning.orphaned_files)),
+            "unknown": list(map(str, pruning.unknown)),
             "files": pruning.count,
         }
 
@@ -582,7 +593,23 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
     from airflow_provider_analytics.snapshots.diff import COUNTS
 
     manifest, partition = snapshot.manifest, snapshot.partition
-    previous, replaced = manifest.previous, manifest.replaced_snapshot
+    previous = None
+    counts: dict[str, int | None] = dict.fromkeys(COUNTS)
+    if manifest.previous:
+        previous = manifest.previous.snapshot_date.isoformat()
+        counts.update(manifest.previous.counts)
+    replaced: dict[str, Any] | None = None
+    if manifest.replaced_snapshot:
+        replaced = {
+            "observed_at": manifest.replaced_snapshot.observed_at.isoformat(),
+            "count": manifest.replaced_snapshot.count,
+            **manifest.replaced_snapshot.counts,
+        }
+    changes_path = report = None
+    if manifest.changes_path:
+        changes_path = str(partition.about / manifest.changes_path)
+    if manifest.report:
+        report = str(partition.about / manifest.report)
     return {
         "path": str(partition.data),
         "manifest": str(partition.manifest),
@@ -593,37 +620,39 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
         "late": manifest.late,
         "count": manifest.count,
         "is_first": manifest.is_first,
-        "previous": previous.snapshot_date.isoformat() if previous else None,
-        **{name: getattr(previous, name) if previous else None for name in COUNTS},
-        "replaced_snapshot": replaced
-        and {
-            "observed_at": replaced.observed_at.isoformat(),
-            "count": replaced.count,
-            **{name: getattr(replaced, name) for name in COUNTS},
-        },
+        "previous": previous,
+        **counts,
+        "replaced_snapshot": replaced,
         "fields": {
             "new": manifest.fields.new[:MAX_FIELDS],
             "missing": manifest.fields.missing,
             "invalid_values": manifest.fields.invalid_values,
         },
-        "files": [str(path) for path in snapshot.files],
-        "changes_path": str(partition.about / manifest.changes_path) if manifest.changes_path else None,
-        "report": str(partition.about / manifest.report) if manifest.report else None,
+        "files": list(map(str, snapshot.files)),
+        "changes_path": changes_path,
+        "report": report,
     }
 
 
 def _writer(context: Context) -> str | None:
     """Return a text that identifies a task of a run, the same for all its tries; None outside of a run."""
     found = [getattr(context.get("ti"), name, None) for name in ("dag_id", "run_id", "task_id", "map_index")]
-    return None if None in found else json.dumps(found, default=str)
+    if None in found:
+        return None
+    return json.dumps(found, default=str)
 
 
 def _date(text: str | None) -> date | None:
+    """Return a day. An empty template, which renders to "" or "None", has no day."""
     from airflow_provider_analytics.snapshots.run_day import parse_day
 
-    return None if text is None or str(text) in {"", "None"} else parse_day(str(text))
+    if text is None or str(text) in {"", "None"}:
+        return None
+    return parse_day(str(text))
 
 
 def _uri(path: StoragePath) -> str:
     text = str(path)
-    return text if "://" in text else f"file://{text}"
+    if "://" in text:
+        return text
+    return f"file://{text}"

@@ -106,7 +106,7 @@ class Partition:
         manifest = decode(content, str(self.manifest))
         if manifest.snapshot_date != self.day:
             raise StorageError(
-                f"{self.manifest} is damaged (it is that of {manifest.snapshot_date}). Restore it, or take the "
+                f"{self.manifest} is damaged (it is the manifest of {manifest.snapshot_date}). Restore it, or take the "
                 "snapshot again."
             )
         return Snapshot(self, manifest, digest(content))
@@ -114,7 +114,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class SnapshotSeries:
-    """A series of snapshots: those of one list, under one name.
+    """A series of snapshots: the snapshots of a list, under a name.
 
     :param base: base path; it may contain several series.
     :param name: name of the series.
@@ -146,9 +146,11 @@ class SnapshotSeries:
     def days(self) -> list[date]:
         """Return the days that have a folder, published or not, newest first. Other folders are ignored."""
         found = set()
-        for match in map(_PARTITION.fullmatch, (*names(self.about), *names(self.data))):
-            with suppress(ValueError):  # no date, such as dt=2026-02-30
-                found.update([date.fromisoformat(match[1])] if match else [])
+        for name in (*names(self.about), *names(self.data)):
+            match = _PARTITION.fullmatch(name)
+            if match:
+                with suppress(ValueError):  # not a date, such as dt=2026-02-30
+                    found.add(date.fromisoformat(match[1]))
         return sorted(found, reverse=True)
 
     def published(self, before: date | None = None) -> Iterator[Partition]:
@@ -172,7 +174,9 @@ def snapshot_series(base: StoragePath | str, name: str = DEFAULT_NAME) -> Snapsh
     """
     if not isinstance(name, str) or not SNAPSHOT_NAME.fullmatch(name):
         raise refused("snapshot_name", name, "1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
-    return SnapshotSeries(StoragePath.of(base) if isinstance(base, str) else base, name)
+    if isinstance(base, str):
+        base = StoragePath.of(base)
+    return SnapshotSeries(base, name)
 
 
 @dataclass(frozen=True)
@@ -265,8 +269,10 @@ def _checked(rows: Iterable[Row], path: StoragePath) -> Iterator[Row]:
 
 
 def _is_row(row: object) -> bool:
-    """Return whether a stored row has what every reader needs: other software may have written it."""
-    return isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("id", "record", "record_hash"))
+    """Return whether a stored row has the text that every reader needs: other software may have written it."""
+    if not isinstance(row, dict):
+        return False
+    return {type(row.get(name)) for name in ("id", "record", "record_hash")} == {str}
 
 
 @dataclass(frozen=True)
@@ -302,7 +308,9 @@ def read_snapshot(base: StoragePath | str, day: date | str, snapshot_name: str =
     """
     if isinstance(day, datetime):  # a subclass of date
         raise refused("day", day, "a date without a time, which belongs to different days in different time zones")
-    return snapshot_series(base, snapshot_name).partition(parse_day(day) if isinstance(day, str) else day).read()
+    if isinstance(day, str):
+        day = parse_day(day)
+    return snapshot_series(base, snapshot_name).partition(day).read()
 
 
 def newest_snapshot(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME) -> Snapshot | None:
@@ -314,7 +322,9 @@ def newest_snapshot(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME) 
     :raises StorageError: if its manifest cannot be read, is damaged, or is from a newer version.
     """
     newest = next(snapshot_series(base, snapshot_name).published(), None)
-    return newest.read() if newest else None
+    if newest is None:
+        return None
+    return newest.read()
 
 
 def list_snapshots(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME, *, verify: bool = False) -> list[Entry]:

@@ -119,6 +119,16 @@ class Previous(msgspec.Struct, frozen=True, kw_only=True):
     changed: int
     added: int
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of the websites that changed since then, most serious first."""
+        return {
+            "removed": self.removed,
+            "privacy_changed": self.privacy_changed,
+            "changed": self.changed,
+            "added": self.added,
+        }
+
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The manifest of a snapshot. ``manifest.schema.json`` is generated from this class.
@@ -181,12 +191,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def mode(self) -> int:
         """Permissions of the files on a local disk: private if they contain addresses."""
-        return PRIVATE if self.exclude_ips_as == "keep" else SHARED
+        if self.exclude_ips_as == "keep":
+            return PRIVATE
+        return SHARED
 
     @property
     def file_names(self) -> set[str]:
         """Names of all files of this snapshot, except the manifest and the marker."""
-        return {file.name for file in self.files} | {name for name in (self.changes_path, self.report) if name}
+        return {file.name for file in self.files}.union(filter(None, (self.changes_path, self.report)))
 
 
 class Latest(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,10 +7,11 @@ its type is null. ``record`` contains the complete record as JSON text, without 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import NoneType
@@ -79,12 +80,21 @@ class FieldReport:
     @property
     def missing(self) -> list[str]:
         """Documented fields that no website had."""
-        return [name for name in RECORD_FIELDS if self.websites and name not in self.seen]
+        if not self.websites:
+            return []
+        return [name for name in RECORD_FIELDS if name not in self.seen]
 
     @property
     def partial(self) -> list[str]:
         """Documented fields that some websites had and others not."""
         return [name for name in RECORD_FIELDS if name in self.seen and name in self.lacking]
+
+    def add(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Count records and their fields."""
+        self.websites += len(records)
+        new = set().union(*records) - self.seen
+        self.seen.update(map(_utf8, new))
+        self.lacking.update(set(RECORD_FIELDS).difference(set(RECORD_FIELDS).intersection(*records)))
 
 
 def typed_columns(
@@ -107,14 +117,8 @@ def typed_columns(
     left = iter(records)
     # Blocks save time: each lookup and each search runs once per block, and a repeated value is converted once.
     while block := list(islice(left, _BLOCK)):
-        lines, names = _lines(block), set().union(*block)
-        if lines is None or lines.count(b"{") > len(block):  # a record contains a nested object
-            names = names_in(block)
-        if lines is None or may_hold_a_secret(lines, names, secrets):  # rare
-            block, lines = without_secrets(block, secrets), None
-        report.websites += len(block)
-        report.seen.update(map(_utf8, set().union(*block) - report.seen))
-        report.lacking.update(name for name in RECORD_FIELDS if not all(name in record for record in block))
+        block, lines = _without_secrets(block, secrets)
+        report.add(block)
         if exclude_ips_as != "keep":
             block, lines = [without_addresses(record, exclude_ips_as) for record in block], None
         columns = _columns(block, lines, report.invalid_values)
@@ -122,19 +126,35 @@ def typed_columns(
         yield dict(zip(COLUMNS, columns, strict=True))
 
 
+def _without_secrets(
+    records: list[dict[str, Any]], secrets: Redactor | None
+) -> tuple[list[dict[str, Any]], bytes | None]:
+    """Return records without secrets, and as JSON, one per line; None if they are not encoded yet."""
+    lines = _lines(records)
+    if lines is None:
+        return without_secrets(records, secrets), None
+    names = set().union(*records)
+    if lines.count(b"{") > len(records):  # a record contains a nested object
+        names = names_in(records)
+    if may_hold_a_secret(lines, names, secrets):  # rare
+        return without_secrets(records, secrets), None
+    return records, lines
+
+
 def _columns(records: list[dict[str, Any]], lines: bytes | None, invalid_values: Counter[str]) -> list[list[Any]]:
     """Return the columns that depend on the record, for records without secrets.
 
     :param lines: the records as JSON, one per line; None if not encoded yet.
     """
-    ids = [record.get("id") for record in records]
-    # Ids are nearly always numbers, so this case avoids a call.
-    ids = [str(website_id) if type(website_id) is int else _id(website_id) for website_id in ids]
+    ids = [_id(record.get("id")) for record in records]
     lines = lines or _lines(records)
     if lines is None:
         records = _encodable(records)
         lines = _RECORD.encode_lines(records)
-    fields = [_cells(name, [record.get(name) for record in records], invalid_values) for name in RECORD_FIELDS]
+    fields = []
+    for name in RECORD_FIELDS:
+        values = [record.get(name) for record in records]
+        fields.append(_cells(name, values, invalid_values))
     documents = lines.splitlines()  # JSON escapes line breaks within values
     hashes = [hashlib.sha256(document).hexdigest() for document in documents]
     return [ids, *fields, lines.decode().split("\n")[:-1], hashes]
@@ -149,7 +169,9 @@ def _lines(records: list[dict[str, Any]]) -> bytes | None:
 
 
 def _id(value: object) -> str:
-    text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
+    text = ""
+    if isinstance(value, (int, str)) and not isinstance(value, bool):
+        text = str(value)
     # Two texts that UTF-8 cannot encode could become equal in the file.
     if not text or not (text.isascii() or _utf8(text) == text):
         raise StorageError(f"a website record has no usable id: id={short_repr(value)}; allowed: a number or text")
@@ -157,15 +179,19 @@ def _id(value: object) -> str:
 
 
 def _cells(name: str, values: list[Any], invalid_values: Counter[str]) -> list[Any]:
-    cell = FIELDS[name].cell
-    kinds = set(map(type, values)) - {NoneType}
-    # 1, 1.0 and True are equal, but not the same cell.
-    if len(kinds) == 1 and kinds <= _REPEATED and len(different := set(values)) <= len(values) // 2:
-        known = {value: None if value is None else cell(value) for value in different}
-        cells = [known[value] for value in values]
-    else:
-        cells = [None if value is None else cell(value) for value in values]
-    if None in cells and (lost := cells.count(None) - values.count(None)):
+    to_cell: Callable[[Any], Any] = FIELDS[name].cell
+    types = set(map(type, values)) - {NoneType}
+    # A repeated value is converted once. Only if all have one type: 1, 1.0 and True are equal, but not the same cell.
+    if len(types) == 1 and types <= _REPEATED and len(set(values)) <= len(values) // 2:
+        to_cell = functools.cache(to_cell)
+    cells: list[Any] = []
+    for value in values:
+        if value is None:
+            cells.append(None)
+        else:
+            cells.append(to_cell(value))
+    lost = cells.count(None) - values.count(None)
+    if lost:
         invalid_values[name] += lost
     return cells
 
@@ -193,7 +219,9 @@ def _hashed(value: Any) -> Any:
         return value
     entries = normalise("exclude_ips", value)
     # A value that is not a list is hashed as a whole, since it may contain an address.
-    texts = entries if isinstance(entries, tuple) else (json.dumps(value, sort_keys=True),)
+    texts = (json.dumps(value, sort_keys=True),)
+    if isinstance(entries, tuple):
+        texts = entries
     return "\n".join(map(_sha256, texts))
 
 
@@ -202,7 +230,9 @@ def _encodable(value: Any) -> Any:
         return {_utf8(name): _encodable(inner) for name, inner in value.items()}
     if isinstance(value, list):
         return [_encodable(inner) for inner in value]
-    return _utf8(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return _utf8(value)
+    return value
 
 
 def _utf8(text: str) -> str:

@@ -65,7 +65,9 @@ class RunDay:
             )
         if now - self.ends > LATE_TOLERANCE:
             hours = (now - self.ends).total_seconds() / 3600
-            ago = f"{hours:.0f} h" if hours < 72 else f"{hours / 24:.0f} days"
+            ago = f"{hours:.0f} h"
+            if hours >= 72:
+                ago = f"{hours / 24:.0f} days"
             return (
                 f"{self.day} ended {ago} ago: the current list is not the list of that day (the clock says "
                 f"{now:%Y-%m-%d %H:%M} UTC, the day is that of the {self.named_by})."
@@ -113,9 +115,10 @@ def choose_day(
             ("run_after of the run", run_after),
         ]
     for named_by, value in named:
-        found = _parse(value, timezone) if isinstance(value, str) else value
-        if found is not None:
-            return _run_day(found, named_by, timezone)
+        if isinstance(value, str):
+            value = _parse(value, timezone)
+        if value is not None:
+            return _run_day(value, named_by, timezone)
     return _run_day(now, "clock", timezone)
 
 
