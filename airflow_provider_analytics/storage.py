@@ -98,7 +98,7 @@ class StoragePath:
 def new_token(now: datetime, writer: str | None = None) -> str:
     """Return a unique part for file names, with its creation time and a hash of the writer.
 
-    :param writer: name that only the tries of one task of a run have in common; None: a random one.
+    :param writer: name that only the tries of a task of a run have in common; None: a random name.
     """
     if writer is None:
         writer = secrets.token_hex()
@@ -138,7 +138,7 @@ class UnusableFileError(ValueError):
 
     :param argument: name of the argument.
     :param url: URL of the file.
-    :param reason: what is wrong with it, and what is allowed.
+    :param reason: the problem, and the allowed files.
     """
 
     def __init__(self, argument: str, url: str, reason: str) -> None:
@@ -217,7 +217,7 @@ def _entries(directory: StoragePath) -> dict[str, Mapping[str, Any]]:
 def names_below(directory: StoragePath, *, with_subfolders: bool = True) -> list[str]:
     """Return the sorted names in a directory, and the paths in its sub-folders, such as ``team/shops.yaml``.
 
-    Names that begin with a dot are left out, and so is everything in such a folder. A link to a folder is followed, but
+    Names that start with a dot are left out, and so is everything in such a folder. A link to a folder is followed, but
     the sub-folders behind it are not, because links can form a loop.
     """
     found = []

@@ -36,7 +36,7 @@ class ExitStatus(IntEnum):
     CHANGES = 2
 
 
-#: For the help of each command, which can add what its findings are.
+#: For the help of each command, which can describe its findings.
 EXIT_STATUSES = "Exit status: 0 no changes, or valid; 1 failed, or invalid; 2 changes, or findings."
 
 

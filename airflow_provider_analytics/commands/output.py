@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The standard streams of a command: no line of theirs is a command to the system that runs the pipeline.
+"""The standard streams of a command, whose lines never contain commands to the system that runs the pipeline.
 
 GitHub executes lines of a job's output that begin with ``::``, or contain ``##[``. File names, domains and entries can
 contain these, and can be the first text of a line.
@@ -30,7 +30,7 @@ class PlainLines:
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
-        #: The blanks at the beginning of the current line; None after other text.
+        #: The blanks at the start of the current line; None after other text.
         self._blanks: str | None = ""
 
     def write(self, text: str) -> int:

@@ -115,7 +115,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     :param compression: None (default) or ``gzip``; Parquet uses snappy if None. (templated)
     :param exclude_ips_as: how ``exclude_ips`` is written: unchanged (``keep``, default), each entry as its SHA-256
         (``hash``), or not at all (``drop``). (templated)
-    :param partition_date: day of the snapshot, a date or a date with a time; default: that of the run. (templated)
+    :param partition_date: day of the snapshot, a date or a date with a time; default: the day of the run. (templated)
     :param on_late: how to handle any other late list: ``fail`` (default, without a retry), ``skip``, or ``publish``:
         publish it, marked as late, even if it replaces the snapshot of that day. (templated)
     :param search: only websites that the service's search finds. (templated)
@@ -205,8 +205,8 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         is_ours = urlsplit(asset.uri).scheme == SCHEME
         if is_ours and is_partitioned(asset.uri):
             raise ValueError(
-                f"asset={asset.uri!r} is not allowed; allowed: that of snapshot_asset without partitioned, as the "
-                "partitioned one is added to the outlets"
+                f"asset={asset.uri!r} is not allowed; allowed: snapshot_asset(...) without partitioned=True, because "
+                "the operator adds the partitioned asset to the outlets itself"
             )
         self.outlets = [*self.outlets, asset]
         #: The same asset with partition keys: an event without a key does not start a partitioned consumer.
@@ -397,8 +397,8 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         damaged. (templated)
     :param on_change: action if websites changed: ``log`` (default), ``fail`` (without a retry) or ``skip`` (skip
         downstream tasks); the file is written in any case. (templated)
-    :param ignore_fields: names of documented fields that do not count; default: those of the current snapshot.
-        (templated)
+    :param ignore_fields: names of documented fields that do not count; default: the ignored fields of the current
+        snapshot. (templated)
     :return: a dict: ``path``, ``current`` and ``previous`` day, the numbers of websites ``removed``,
         ``privacy_changed``, ``changed`` and ``added``, the first 50 ``changes`` and the number of
         further ones (``changes_omitted``), and the path of the file with all changes (``changes_path``). If there is no

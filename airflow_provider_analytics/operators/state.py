@@ -48,7 +48,7 @@ CLOCKS_DIFFER = timedelta(days=1)
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.-]+")
 
-#: How long before a run another list may have begun, and still change websites.
+#: Time before the start of a run in which another list can have started that still changes websites.
 OVERLAP = timedelta(hours=1)
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class ListFile:
     """The file of a list's table, and the tables of the other lists in the same folder.
 
     :param folder: folder of the service and the account (:func:`folder_of`).
-    :param identity: what the table must belong to.
+    :param identity: the list, and its service and account.
     :raises GuardError: if a file in the folder is not a table, or belongs to another service or account.
     """
 
@@ -108,13 +108,13 @@ class ListFile:
         lists.read_others(self._read_others())
 
     def write(self, lists: Lists, *, only_announced: bool = False) -> None:
-        """Write the table, unless the file has it already, and read those of the other lists again.
+        """Write the table, unless the file has it already, and then read the tables of the other lists again.
 
-        In this order, of two lists that are written at the same time, at least one finds what the other one has.
+        Because of this order, if two lists are written at the same time, at least one finds the entries of the other.
 
-        :param only_announced: write what the list has, and nothing that left it.
-        :raises AirflowSkipException: if a later run of this task has written it: this run is not needed any more.
-        :raises GuardError: if another task has, or the later run began in the future.
+        :param only_announced: write the entries that the list has, but not that others left it.
+        :raises AirflowSkipException: if a later run of this task has written it, so this run is no longer needed.
+        :raises GuardError: if another task has written it, or a later run that starts in the future.
         :raises ValueError: if another task of this run has the same list.
         :raises StorageError: if other tasks write the file again and again.
         """
@@ -122,14 +122,15 @@ class ListFile:
         if not has_conditional_writes(self._file.place):
             log.warning(
                 "The storage of state_path has no conditional writes. If two tasks write the list %r at the same time, "
-                "entries that left it may remain on websites. Use storage that has them, or one run at a time.",
+                "entries that left it can remain on websites. Use storage with conditional writes, or run one task "
+                "at a time.",
                 name,
             )
         last, run = self.table.run, lists.run
         if last and not _is_same_task(last, run):
             log.warning(
-                "The list %r was last run by task %s of DAG %s. If that is another list, give each its own list_name: "
-                "each run removes what the other one added.",
+                "The list %r was last run by task %s of DAG %s. If it is another list, give each list its own "
+                "list_name. Otherwise, each run removes the entries that the other one added.",
                 name,
                 last.task,
                 _dag_of(last),
@@ -150,17 +151,23 @@ class ListFile:
         """Raise :class:`StoppedError` if a later run has written the table meanwhile, with other entries."""
         self.read()
         if self._is_overtaken(lists):
-            raise StoppedError(self._overtaken(), "What it did may have been undone: its next run does it again.")
+            raise StoppedError(
+                self._overtaken(), "That run may have undone changes of this one. The next run makes them again."
+            )
 
     def _give_way(self, run: Run) -> NoReturn:
-        """Skip the task, if the later run does its work: that of another task has another list."""
+        """Skip the task, if the later run does its work. A later run of another task has another list.
+
+        :raises AirflowSkipException: if the later run is of the same task.
+        :raises GuardError: if it is of another task, or starts in the future.
+        """
         later = self.table.run
         if later and _is_same_task(later, run) and later.began - now() < CLOCKS_DIFFER:
             raise AirflowSkipException(f"{self._overtaken()} Nothing was sent.")
         raise GuardError(
             self._overtaken(),
             "Nothing was sent. Give each task its own list_name. If that time is in the future, correct the clock, and "
-            f"began in {self._file.place}.",
+            f"the key began in {self._file.place}.",
         )
 
     def _is_overtaken(self, lists: Lists) -> bool:

@@ -349,7 +349,7 @@ def list_snapshots(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME, *
 
 
 def point_to_latest(series: SnapshotSeries) -> None:
-    """Point ``_latest.json`` to the newest published snapshot, with one atomic write, for readers without Python.
+    """Point ``_latest.json`` to the newest published snapshot, with an atomic write, for readers without Python.
 
     :raises StorageError: if the storage fails.
     """

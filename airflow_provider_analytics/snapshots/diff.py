@@ -141,7 +141,7 @@ def diff_snapshots(
     :param series: the snapshots with one name.
     :param current: day of the newer snapshot; default: the newest published one.
     :param previous: day of the older snapshot; default: the newest published one before ``current``, if it is whole.
-    :param ignored: names of documented fields that do not count; default: those of the newer snapshot.
+    :param ignored: names of documented fields that do not count; default: the ignored fields of the newer snapshot.
     :return: the counts, the first changes, and the path of the file.
     :raises ValueError: if ``previous`` is not before ``current``.
     :raises MissingSnapshotError: if no snapshot is published, or a given day has none.

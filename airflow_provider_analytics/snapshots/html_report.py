@@ -109,7 +109,7 @@ def notices(manifest: Manifest) -> list[str]:
             f"{manifest.snapshot_date}."
         )
     if manifest.previous is None and not manifest.is_first:
-        found.append("The previous snapshot is damaged: there is nothing to compare this one with.")
+        found.append("This snapshot is not compared, because the previous one is damaged.")
     fields = manifest.fields
     for name, count in fields.invalid_values.items():
         found.append(f"{count:,} values of {_truncate(name)} do not fit its type and are empty here.")

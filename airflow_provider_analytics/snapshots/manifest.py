@@ -72,7 +72,7 @@ class Completeness(msgspec.Struct, frozen=True, kw_only=True):
     """The proof that the list is complete.
 
     :param method: ``one page``, ``closed reading`` or ``both directions``;
-        airflow_provider_analytics/api/listing.py describes what each of them proves.
+        airflow_provider_analytics/api/listing.py describes the proof of each.
     :param total: number of websites according to the service; null if it does not return one.
     :param pages: number of pages in the attempt that was proven complete.
     """
@@ -101,7 +101,7 @@ class Previous(msgspec.Struct, frozen=True, kw_only=True):
     """An earlier snapshot, and the changes since then.
 
     :param snapshot_date: its day.
-    :param observed_at: when reading its list began.
+    :param observed_at: start time of the reading of its list.
     :param count: its number of websites.
     :param digest: SHA-256 of its manifest.
     :param removed: number of websites removed since then.
@@ -136,8 +136,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     :param version: version of the manifest's format.
     :param snapshot_name: name of the snapshots.
     :param snapshot_date: day of the snapshot.
-    :param observed_at: when reading the list began.
-    :param finished_at: when the list was read and proven complete.
+    :param observed_at: start time of the reading.
+    :param finished_at: time at which the list was proven complete.
     :param late: true if the list was observed on another day than ``snapshot_date``.
     :param count: number of websites; their ids are distinct.
     :param proof: the proof that the list is complete.
@@ -207,7 +207,7 @@ class Latest(msgspec.Struct, frozen=True, kw_only=True):
     :param version: version of the manifest's format.
     :param snapshot_name: name of the snapshots.
     :param snapshot_date: day of the snapshot.
-    :param observed_at: when reading the list began.
+    :param observed_at: start time of the reading.
     :param late: true if the list was observed on another day than ``snapshot_date``.
     :param count: number of websites.
     :param manifest: path of its manifest.

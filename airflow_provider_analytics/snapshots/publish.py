@@ -90,7 +90,7 @@ def publish(
     :param folder: folder of the files, named as in the manifest.
     :param token: the unique part of the names.
     :param check: called with the manifest that is replaced; raises an error if it must not be. Another run may have
-        published it after this one began.
+        published it after this run started.
     :raises StorageError: if the storage fails, or another run published at the same time. The folders then contain the
         earlier snapshot, or the one of the other run.
     """
@@ -165,7 +165,7 @@ def _replace_manifest(
 
 
 def files_of_snapshot(partition: Partition, now: datetime) -> list[StoragePath]:
-    """Return the files of a published snapshot in the order of removal, without files of others.
+    """Return the files of a published snapshot in the order of removal, without other files.
 
     The marker comes first: once it is removed, no reader sees the snapshot. The manifest comes last, because it lists
     the other files of the snapshot.
@@ -231,7 +231,7 @@ def orphaned_files(partition: Partition, now: datetime) -> list[StoragePath]:
 def remove_files(partition: Partition, files: Iterable[StoragePath]) -> None:
     """Remove files of a partition in this order, then its folders if they are empty.
 
-    :raises StorageError: if the storage fails. Files already removed stay removed; the others are unchanged.
+    :raises StorageError: if the storage fails. Files that were removed before remain removed; the others are unchanged.
     """
     with storage_errors(f"remove files of {partition.day}"):
         for path in files:

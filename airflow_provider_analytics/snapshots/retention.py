@@ -141,7 +141,7 @@ def prune(series: SnapshotSeries, pruning: Pruning, *, dry_run: bool = False) ->
     """Remove the files of a pruning, oldest day first, and log the files of each day.
 
     :param dry_run: log only.
-    :raises StorageError: if the storage fails. Files already removed stay removed; the others are unchanged.
+    :raises StorageError: if the storage fails. Files that were removed before remain removed; the others are unchanged.
     """
     for day in sorted(pruning.files):
         files = pruning.files[day]
@@ -166,7 +166,7 @@ def remove_snapshot(
     :param snapshot_name: name of the snapshots; default ``websites``.
     :return: the removed files.
     :raises ValueError: if the day or the name is not allowed, or the day has no snapshot.
-    :raises StorageError: if the storage fails. Files already removed stay removed.
+    :raises StorageError: if the storage fails. Files that were removed before remain removed.
     """
     found = snapshot_series(base, snapshot_name)
     if isinstance(day, str):

@@ -128,8 +128,8 @@ class Reading:
     :param count: number of websites.
     :param proof: the proof that the list is complete.
     :param fields: differences between the records and the documented fields.
-    :param observed_at: when the reading that was proven complete began.
-    :param finished_at: when the list was proven complete.
+    :param observed_at: start time of the reading that was proven complete.
+    :param finished_at: time at which the list was proven complete.
     """
 
     data: Path

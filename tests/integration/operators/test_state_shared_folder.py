@@ -98,7 +98,7 @@ def test_storage_without_conditional_writes_says_what_it_costs(
     nights: Nights, caplog: pytest.LogCaptureFixture
 ) -> None:
     nights.sync("office", *OFFICES, state_path=f"memory://{uuid.uuid4().hex}")
-    assert "If two tasks write the list 'office' at the same time, entries that left it may remain" in caplog.text
+    assert "If two tasks write the list 'office' at the same time, entries that left it can remain" in caplog.text
     caplog.clear()
     nights.sync("office", *OFFICES)
     assert "conditional" not in caplog.text
@@ -129,7 +129,7 @@ def test_the_clock_of_the_scheduler_decides_which_run_is_older(nights: Nights) -
     nights.now -= timedelta(minutes=10)
     nights.sync("office", OFFICES[1], run_began=began + timedelta(minutes=2))
     nights.now += timedelta(minutes=20)
-    with pytest.raises(AirflowSkipException, match="A later run of the list 'office' has begun"):
+    with pytest.raises(AirflowSkipException, match="A later run of the list 'office' has started"):
         nights.sync("office", OFFICES[0], run_began=began + timedelta(minutes=1))
     assert nights.everywhere() == {OFFICES[1]}
 
@@ -252,10 +252,12 @@ def test_a_later_run_of_another_task_or_of_the_future_is_an_error_and_not_a_skip
     """Otherwise, this list would be skipped every night, without a word to anybody."""
     began = nights.now
     nights.sync("office", SHARED, task_id="vpn", run_began=began + timedelta(minutes=1))
-    with pytest.raises(AirflowFailException, match=r"(?s)later run of the list 'office' has begun.*own list_name"):
+    with pytest.raises(AirflowFailException, match=r"(?s)later run of the list 'office' has started.*own list_name"):
         nights.sync("office", OTHER, run_began=began)
     nights.sync("branch", SHARED, run_began=began + timedelta(days=900))
-    with pytest.raises(AirflowFailException, match=r"(?s)later run of the list 'branch' has begun.*correct the clock"):
+    with pytest.raises(
+        AirflowFailException, match=r"(?s)later run of the list 'branch' has started.*correct the clock"
+    ):
         nights.sync("branch", OTHER)
     assert nights.everywhere() == {SHARED}
 
