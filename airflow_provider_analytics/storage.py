@@ -470,9 +470,8 @@ def replace_stored(
     :param mode: permissions of the file on a local disk.
     """
     if is_local(path):
-        if _replace_local(Path(path.path), seen.content, content, token, mode):
-            return FileState(content, None)
-        return None
+        is_written = _replace_local(Path(path.path), seen.content, content, token, mode)
+        return FileState(content, None) if is_written else None
     if _is_s3(path):
         _replace_on_s3(path, seen, content, token)
     elif read_stored(path).content == seen.content:
@@ -480,9 +479,7 @@ def replace_stored(
     else:
         return None
     now = read_stored(path)
-    if now.content != content:
-        return None
-    return now
+    return now if now.content == content else None
 
 
 def _replace_on_s3(path: StoragePath, seen: FileState, content: bytes, token: str) -> None:
@@ -635,6 +632,4 @@ def has_conditional_writes(path: StoragePath) -> bool:
 
 def _protocols(path: StoragePath) -> set[str]:
     protocol = path.fs.protocol
-    if isinstance(protocol, str):
-        return {protocol}
-    return set(protocol)
+    return {protocol} if isinstance(protocol, str) else set(protocol)

@@ -84,9 +84,7 @@ def find_entries(
     known = set()
     services = {table.identity.service for table in tables}
     for table in tables:
-        service = ""
-        if len(services) > 1:
-            service = f" of {table.identity.service}"
+        service = f" of {table.identity.service}" if len(services) > 1 else ""
         for name, scopes in table.rows.items():
             for listed_entry, source in sorted(table.entries_in(name, scopes).items()):
                 known.add((name, listed_entry))

@@ -54,9 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if result["guard_message"]:
         sys.stderr.write(f"{result['guard_message']}\nThe plan must not be applied: a guard stops it.\n")
         return ExitStatus.FAILED
-    if result["changes"]:
-        return ExitStatus.CHANGES
-    return ExitStatus.NO_CHANGES
+    return ExitStatus.CHANGES if result["changes"] else ExitStatus.NO_CHANGES
 
 
 def absolute(path: str | None) -> str | None:

@@ -37,8 +37,6 @@ def run(args: argparse.Namespace) -> int:
     ):
         probe = Probe(reader)
         probe.run()
-    text = probe_report.as_text(probe)
-    if args.json:
-        text = f"{probe_report.as_json(probe)}\n"
+    text = f"{probe_report.as_json(probe)}\n" if args.json else probe_report.as_text(probe)
     sys.stdout.write(readable(text, None, breaks="keep"))
     return probe_report.status(probe)

@@ -54,9 +54,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         sys.stdout.write(text)
     sys.stderr.write(f"{readable(args.path)}: {summary}\n")
-    if problems:
-        return ExitStatus.FAILED
-    return ExitStatus.NO_CHANGES
+    return ExitStatus.FAILED if problems else ExitStatus.NO_CHANGES
 
 
 def _texts(path: str) -> Mapping[str, str | ValueError]:

@@ -50,17 +50,13 @@ def run(args: argparse.Namespace) -> int:
             with _removal_on_termination():
                 acceptance.run()
         except KeyboardInterrupt:
-            message = "The run was interrupted."
-            if not acceptance.not_removed:
-                message += " It left no website behind."
-            raise StoppedError(message) from None
+            left = "" if acceptance.not_removed else " It left no website behind."
+            raise StoppedError(f"The run was interrupted.{left}") from None
         finally:
             acceptance.transport.close()
             if acceptance.not_removed is not None:
                 sys.stderr.write(f"{acceptance.not_removed.text}\n")
-    text = acceptance_report.as_text(acceptance)
-    if args.json:
-        text = f"{acceptance_report.as_json(acceptance)}\n"
+    text = f"{acceptance_report.as_json(acceptance)}\n" if args.json else acceptance_report.as_text(acceptance)
     sys.stdout.write(readable(text, None, breaks="keep"))
     return acceptance_report.status(acceptance)
 

@@ -162,9 +162,8 @@ class AuditTrail:
         if self._file is None or not lines:
             return
         head = {"time": datetime.now(UTC).isoformat(), **self._who}
-        content = msgspec.json.Encoder().encode_lines(
-            [{**head, **without_secrets(line, self._secrets)} for line in lines]
-        )
+        safe_lines = [{**head, **without_secrets(line, self._secrets)} for line in lines]
+        content = msgspec.json.Encoder().encode_lines(safe_lines)
         try:
             with file_errors("write", self._file.folder, "state_path"):
                 self._file.write(content)

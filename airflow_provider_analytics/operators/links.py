@@ -59,9 +59,7 @@ class WebsiteLink(BaseOperatorLink):
 def _result(ti_key: Any) -> Mapping[str, Any]:
     """Return the return value of a task; empty if it has none, because it failed."""
     found = XCom.get_value(ti_key=ti_key, key="return_value")
-    if isinstance(found, Mapping):
-        return found
-    return {}
+    return found if isinstance(found, Mapping) else {}
 
 
 def _storage_url(place: object, *, is_folder: bool = False) -> str:

@@ -266,9 +266,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
             )
         self._announce(context, snapshot)
         manifest = snapshot.manifest
-        late = ""
-        if manifest.late:
-            late = " (late)"
+        late = " (late)" if manifest.late else ""
         self.log.info(
             "Published %s websites as %s%s, %s.\nComplete: %s.\n%s",
             f"{manifest.count:,}",
@@ -309,9 +307,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     def _filters(self) -> dict[str, Any]:
         from airflow_provider_analytics.api.checks import flag
 
-        filters: dict[str, Any] = {}
-        if self.search:
-            filters["search"] = self.search
+        filters: dict[str, Any] = {"search": self.search} if self.search else {}
         if self.favorite is not None:
             filters["favorite"] = flag("favorite", self.favorite)
         return filters
@@ -369,9 +365,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         """Return the lineage for OpenLineage; called only if its provider is installed."""
         from airflow_provider_analytics.operators.lineage import snapshot_lineage
 
-        target = None
-        if self.data_uri:
-            target = openlineage_name(self.data_uri)
+        target = openlineage_name(self.data_uri) if self.data_uri else None
         return snapshot_lineage(openlineage_name(self.asset.uri), target, self.published)
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:
@@ -556,9 +550,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
                 series, retention, datetime.now(UTC), remove_damaged=flag("remove_damaged", self.remove_damaged)
             )
             for day, problem in pruning.damaged.items():
-                fate = "kept"
-                if day in pruning.removed:
-                    fate = "removed"
+                fate = "removed" if day in pruning.removed else "kept"
                 self.log.warning("The snapshot of %s is not whole, and %s: %s", day, fate, problem)
             if pruning.unknown:
                 days = ", ".join(map(str, pruning.unknown[:MAX_DAYS]))
@@ -566,9 +558,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
                     "Not touched, because no manifest lists the files: %d days: %s", len(pruning.unknown), days
                 )
             prune(series, pruning, dry_run=dry_run)
-        done = "Removed"
-        if dry_run:
-            done = "Dry run, to remove"
+        done = "Dry run, to remove" if dry_run else "Removed"
         self.log.info(
             "%s: %s snapshots, %s files. Kept: %s snapshots.",
             done,
@@ -605,11 +595,6 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
             "count": manifest.replaced_snapshot.count,
             **manifest.replaced_snapshot.counts,
         }
-    changes_path = report = None
-    if manifest.changes_path:
-        changes_path = str(partition.about / manifest.changes_path)
-    if manifest.report:
-        report = str(partition.about / manifest.report)
     return {
         "path": str(partition.data),
         "manifest": str(partition.manifest),
@@ -629,17 +614,15 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
             "invalid_values": manifest.fields.invalid_values,
         },
         "files": list(map(str, snapshot.files)),
-        "changes_path": changes_path,
-        "report": report,
+        "changes_path": str(partition.about / manifest.changes_path) if manifest.changes_path else None,
+        "report": str(partition.about / manifest.report) if manifest.report else None,
     }
 
 
 def _writer(context: Context) -> str | None:
     """Return a text that identifies a task of a run, the same for all its tries; None outside of a run."""
     found = [getattr(context.get("ti"), name, None) for name in ("dag_id", "run_id", "task_id", "map_index")]
-    if None in found:
-        return None
-    return json.dumps(found, default=str)
+    return None if None in found else json.dumps(found, default=str)
 
 
 def _date(text: str | None) -> date | None:
@@ -653,6 +636,4 @@ def _date(text: str | None) -> date | None:
 
 def _uri(path: StoragePath) -> str:
     text = str(path)
-    if "://" in text:
-        return text
-    return f"file://{text}"
+    return text if "://" in text else f"file://{text}"

@@ -194,9 +194,8 @@ class ListFile:
         self._raise_if_other_part(run)
         both = lists.before.with_rows_of(self.table)
         table = both.with_run(lists.scopes, lists.table.names, run, lists.today, only_announced=only_announced)
-        if is_same_run and replace(self.table, run=run) == table:
-            return None
-        return table
+        is_written = is_same_run and replace(self.table, run=run) == table
+        return None if is_written else table
 
     def _raise_if_other_part(self, run: Run) -> None:
         """Raise :class:`ValueError` if another mapped task of this run has the same list with other entries."""

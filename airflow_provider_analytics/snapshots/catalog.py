@@ -174,9 +174,7 @@ def snapshot_series(base: StoragePath | str, name: str = DEFAULT_NAME) -> Snapsh
     """
     if not isinstance(name, str) or not SNAPSHOT_NAME.fullmatch(name):
         raise refused("snapshot_name", name, "1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
-    if isinstance(base, str):
-        base = StoragePath.of(base)
-    return SnapshotSeries(base, name)
+    return SnapshotSeries(StoragePath.of(base) if isinstance(base, str) else base, name)
 
 
 @dataclass(frozen=True)
@@ -308,9 +306,7 @@ def read_snapshot(base: StoragePath | str, day: date | str, snapshot_name: str =
     """
     if isinstance(day, datetime):  # a subclass of date
         raise refused("day", day, "a date without a time, which belongs to different days in different time zones")
-    if isinstance(day, str):
-        day = parse_day(day)
-    return snapshot_series(base, snapshot_name).partition(day).read()
+    return snapshot_series(base, snapshot_name).partition(parse_day(day) if isinstance(day, str) else day).read()
 
 
 def newest_snapshot(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME) -> Snapshot | None:
@@ -322,9 +318,7 @@ def newest_snapshot(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME) 
     :raises StorageError: if its manifest cannot be read, is damaged, or is from a newer version.
     """
     newest = next(snapshot_series(base, snapshot_name).published(), None)
-    if newest is None:
-        return None
-    return newest.read()
+    return newest.read() if newest else None
 
 
 def list_snapshots(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME, *, verify: bool = False) -> list[Entry]:

@@ -198,10 +198,8 @@ def count_changes(counts: Mapping[str, int]) -> int:
 
 def in_words(counts: Mapping[str, int]) -> str:
     """Return the counts as text, most serious first: ``1 removed, 3 changed (1 in privacy), 0 added``."""
-    changed = f"{counts['changed']:,} changed"
-    if counts["privacy_changed"]:
-        changed += f" ({counts['privacy_changed']:,} in privacy)"
-    return f"{counts['removed']:,} removed, {changed}, {counts['added']:,} added"
+    privacy = f" ({counts['privacy_changed']:,} in privacy)" if counts["privacy_changed"] else ""
+    return f"{counts['removed']:,} removed, {counts['changed']:,} changed{privacy}, {counts['added']:,} added"
 
 
 def in_lines(result: Mapping[str, Any], limit: int) -> list[str]:
@@ -225,16 +223,12 @@ def list_difference(before: object, after: object) -> tuple[list[str], list[str]
 
 
 def _entries(value: object) -> Sequence[str]:
-    if isinstance(value, (list, tuple)):
-        return value
-    return ()
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _newest_day(series: SnapshotSeries, before: date | None = None) -> date | None:
     newest = next(series.published(before), None)
-    if newest is None:
-        return None
-    return newest.day
+    return None if newest is None else newest.day
 
 
 def _published(series: SnapshotSeries, day: date) -> Snapshot:
@@ -252,14 +246,12 @@ def _describe(change: WebsiteChange) -> str:
         elif change["change"] == "added" and name == "privacy":
             parts.append(f"{name} {_display(values['after'])}")
     website = f"{change['change']} {readable(change['domain'] or '')} (id {readable(change['id'])})"
-    if not parts:
-        return website
-    return f"{website}: {', '.join(parts)}"
+    return f"{website}: {', '.join(parts)}" if parts else website
 
 
 def _describe_change(before: object, after: object) -> str:
     """Return the change of a value as text, such as ``0 -> 1``, or ``- 192.0.2.1 + 192.0.2.2`` for a list."""
-    if not _is_list(before) or not _is_list(after):
+    if not is_list_or_none(before) or not is_list_or_none(after):
         return f"{_display(before)} -> {_display(after)}"
     removed, added = list_difference(before, after)
     parts = []
@@ -270,7 +262,7 @@ def _describe_change(before: object, after: object) -> str:
     return " ".join(parts)
 
 
-def _is_list(value: object) -> bool:
+def is_list_or_none(value: object) -> bool:
     """Return whether a value is a list; None is an empty list."""
     return value is None or isinstance(value, (list, tuple))
 
@@ -278,9 +270,7 @@ def _is_list(value: object) -> bool:
 def _display(value: object) -> str:
     if value is None:
         return "not shown"
-    text = str(value)
-    if isinstance(value, (list, tuple)):
-        text = ", ".join(map(str, value))
+    text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     return readable(text, _MAX_LINE_CHARACTERS)
 
 
@@ -322,9 +312,5 @@ def _truncate(value: Any) -> Any:
         if len(value) > _MAX_ENTRIES:
             entries.append(f"and {len(value) - _MAX_ENTRIES} more")
         return entries
-    text = value
-    if not isinstance(value, str):
-        text = json.dumps(value, ensure_ascii=False)
-    if len(text) <= _MAX_CHARACTERS:
-        return value
-    return f"{text[:_MAX_CHARACTERS]}..."
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."

@@ -16,7 +16,7 @@ import jinja2
 
 from airflow_provider_analytics.api.fields import Privacy
 from airflow_provider_analytics.readable import first_of, readable
-from airflow_provider_analytics.snapshots.diff import WebsiteChange, bounded, list_difference
+from airflow_provider_analytics.snapshots.diff import WebsiteChange, bounded, is_list_or_none, list_difference
 from airflow_provider_analytics.snapshots.manifest import Manifest
 from airflow_provider_analytics.snapshots.rows import Row
 
@@ -167,9 +167,7 @@ def chart_points(counts: Sequence[tuple[date, int]]) -> list[tuple[float, float,
     most = max(count for _, count in counts) or 1
     points = []
     for day, count in counts:
-        x = 0.5
-        if last > first:
-            x = (day - first) / (last - first)
+        x = (day - first) / (last - first) if last > first else 0.5
         points.append((CHART_WIDTH * x, CHART_HEIGHT * (1 - count / most), f"{day}: {count:,}"))
     return points
 
@@ -230,11 +228,7 @@ def _difference(values: dict[str, object]) -> str:
     before, after = values["before"], values["after"]
     # A list in a form that is not understood is text. Its entries are unknown, so both sides are shown.
     is_list = isinstance(before, list) or isinstance(after, list)
-    if not is_list or not _is_list_or_none(before) or not _is_list_or_none(after):
+    if not is_list or not is_list_or_none(before) or not is_list_or_none(after):
         return f"{_display_value(before)} \u2192 {_display_value(after)}"
     removed, added = list_difference(before, after)
     return ", ".join([f"+{entry}" for entry in added] + [f"\u2212{entry}" for entry in removed])
-
-
-def _is_list_or_none(value: object) -> bool:
-    return value is None or isinstance(value, list)

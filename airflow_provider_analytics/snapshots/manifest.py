@@ -191,9 +191,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def mode(self) -> int:
         """Permissions of the files on a local disk: private if they contain addresses."""
-        if self.exclude_ips_as == "keep":
-            return PRIVATE
-        return SHARED
+        return PRIVATE if self.exclude_ips_as == "keep" else SHARED
 
     @property
     def file_names(self) -> set[str]:

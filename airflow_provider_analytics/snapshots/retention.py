@@ -145,9 +145,7 @@ def prune(series: SnapshotSeries, pruning: Pruning, *, dry_run: bool = False) ->
     """
     for day in sorted(pruning.files):
         files = pruning.files[day]
-        kind = "leftover files"
-        if day in pruning.removed:
-            kind = "the snapshot"
+        kind = "the snapshot" if day in pruning.removed else "leftover files"
         listed = readable(", ".join(path.name for path in files), MAX_MESSAGE)
         if dry_run:
             log.info("Would remove %s of %s: %s", kind, day, listed)
@@ -169,9 +167,7 @@ def remove_snapshot(
     :raises StorageError: if the storage fails. Files that were removed before remain removed.
     """
     found = snapshot_series(base, snapshot_name)
-    if isinstance(day, str):
-        day = parse_day(day)
-    partition = found.partition(day)
+    partition = found.partition(parse_day(day) if isinstance(day, str) else day)
     if not partition.is_published:
         raise ValueError(f"No snapshot of {partition.day} is published in {found.data}")
     files = files_of_snapshot(partition, now or datetime.now(UTC))

@@ -80,9 +80,7 @@ class FieldReport:
     @property
     def missing(self) -> list[str]:
         """Documented fields that no website had."""
-        if not self.websites:
-            return []
-        return [name for name in RECORD_FIELDS if name not in self.seen]
+        return [name for name in RECORD_FIELDS if self.websites and name not in self.seen]
 
     @property
     def partial(self) -> list[str]:
@@ -169,9 +167,7 @@ def _lines(records: list[dict[str, Any]]) -> bytes | None:
 
 
 def _id(value: object) -> str:
-    text = ""
-    if isinstance(value, (int, str)) and not isinstance(value, bool):
-        text = str(value)
+    text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
     # Two texts that UTF-8 cannot encode could become equal in the file.
     if not text or not (text.isascii() or _utf8(text) == text):
         raise StorageError(f"a website record has no usable id: id={short_repr(value)}; allowed: a number or text")
@@ -184,12 +180,7 @@ def _cells(name: str, values: list[Any], invalid_values: Counter[str]) -> list[A
     # A repeated value is converted once. Only if all have one type: 1, 1.0 and True are equal, but not the same cell.
     if len(types) == 1 and types <= _REPEATED and len(set(values)) <= len(values) // 2:
         to_cell = functools.cache(to_cell)
-    cells: list[Any] = []
-    for value in values:
-        if value is None:
-            cells.append(None)
-        else:
-            cells.append(to_cell(value))
+    cells = [None if value is None else to_cell(value) for value in values]
     lost = cells.count(None) - values.count(None)
     if lost:
         invalid_values[name] += lost
@@ -219,9 +210,7 @@ def _hashed(value: Any) -> Any:
         return value
     entries = normalise("exclude_ips", value)
     # A value that is not a list is hashed as a whole, since it may contain an address.
-    texts = (json.dumps(value, sort_keys=True),)
-    if isinstance(entries, tuple):
-        texts = entries
+    texts = entries if isinstance(entries, tuple) else (json.dumps(value, sort_keys=True),)
     return "\n".join(map(_sha256, texts))
 
 
@@ -230,9 +219,7 @@ def _encodable(value: Any) -> Any:
         return {_utf8(name): _encodable(inner) for name, inner in value.items()}
     if isinstance(value, list):
         return [_encodable(inner) for inner in value]
-    if isinstance(value, str):
-        return _utf8(value)
-    return value
+    return _utf8(value) if isinstance(value, str) else value
 
 
 def _utf8(text: str) -> str:

@@ -65,9 +65,7 @@ class RunDay:
             )
         if now - self.ends > LATE_TOLERANCE:
             hours = (now - self.ends).total_seconds() / 3600
-            ago = f"{hours:.0f} h"
-            if hours >= 72:
-                ago = f"{hours / 24:.0f} days"
+            ago = f"{hours:.0f} h" if hours < 72 else f"{hours / 24:.0f} days"
             return (
                 f"{self.day} ended {ago} ago: the current list is not the list of that day (the clock says "
                 f"{now:%Y-%m-%d %H:%M} UTC, and the day comes from the {self.named_by})."

@@ -100,9 +100,7 @@ def guard_error(guard: str, found: str) -> GuardError:
 
 def _unusable(name: str, websites: int, fields: Fields) -> float:
     """Return the fraction of the websites without a usable value for a field."""
-    if name in fields.missing:
-        return 1.0
-    return fields.invalid_values.get(name, 0) / websites
+    return 1.0 if name in fields.missing else fields.invalid_values.get(name, 0) / websites
 
 
 def _identity(source: ListSource, filters: dict[str, Any]) -> dict[str, object]:

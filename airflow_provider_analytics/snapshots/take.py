@@ -26,7 +26,6 @@ from airflow_provider_analytics.readable import Redactor, first_of, readable
 from airflow_provider_analytics.snapshots import formats, rows, snapshot_guards
 from airflow_provider_analytics.snapshots.catalog import Partition, Snapshot, SnapshotSeries
 from airflow_provider_analytics.snapshots.diff import (
-    WebsiteChange,
     diff,
     ignored_between,
     in_words,
@@ -197,9 +196,7 @@ def look_back(series: SnapshotSeries, day: date, now: datetime, options: Snapsho
     older = series.published(before=day)
     newest = next(older, None)
     replaced = _read_or_warn(series.partition(day), options)
-    previous = None
-    if newest:
-        previous = _read_or_warn(newest, options)
+    previous = _read_or_warn(newest, options) if newest else None
     other_day = previous or _newest_readable(older, options)
     if "clock_skew" not in options.override_guards:
         for snapshot in filter(None, (replaced, previous)):
@@ -324,16 +321,9 @@ def describe(
     data = reading.data.rename(reading.data.with_name(formats.file_name(token, options.format, options.compression)))
     changes = data.with_name(f"_changes-{token}.jsonl")
     previous = _changes_since(earlier.previous, data, options, changes)
-    since_replaced = changes
-    if previous:
-        since_replaced = changes.with_name(f"_replaced-{token}.jsonl")
+    since_replaced = changes.with_name(f"_replaced-{token}.jsonl") if previous else changes
     replaced = _changes_since(earlier.replaced, data, options, since_replaced)
-    changes_path = None
-    if previous or replaced:
-        changes_path = changes.name
-    report = None
-    if options.html_report:
-        report = data.with_name(f"_report-{token}.html")
+    report = data.with_name(f"_report-{token}.html")
     manifest = Manifest(
         version=VERSION,
         snapshot_name=series.name,
@@ -358,15 +348,13 @@ def describe(
         is_first=earlier.is_first,
         previous=previous,
         replaced_snapshot=replaced,
-        changes_path=changes_path,
-        report=report.name if report else None,
+        changes_path=changes.name if previous or replaced else None,
+        report=report.name if options.html_report else None,
     )
-    if report:
+    if options.html_report:
         from airflow_provider_analytics.snapshots.html_report import render_report
 
-        since: Iterable[WebsiteChange] = ()
-        if changes_path:
-            since = read_changes(changes)
+        since = read_changes(changes) if manifest.changes_path else ()
         page = render_report(manifest, _stored_rows(data), since, history(series, day))
         report.write_text(page, encoding="utf-8")
     return manifest
