@@ -134,7 +134,7 @@ def shown_changes(changes: Iterable[WebsiteChange]) -> list[WebsiteChange]:
         short = bounded(change)
         for values in short["fields"].values():
             left -= len(_truncate(_difference(values))) + _CHANGE_MARKUP
-        if left < 0 and selected:
+        if left < 0:
             break
         selected.append(short)
     return selected

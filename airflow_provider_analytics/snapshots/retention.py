@@ -114,7 +114,7 @@ def plan_pruning(series: SnapshotSeries, retention: Retention, now: datetime, *,
             damaged[entry.day] = entry.problems[0]
     kept = retention.kept(set(published).difference(damaged))
     if remove_damaged:
-        kept |= retention.kept(published).intersection(damaged)
+        kept |= retention.kept(published)
     else:
         kept.update(damaged)
     pruning = Pruning(kept=[], removed=[], damaged=damaged, orphaned_files=[], unknown=[], files={})
