@@ -75,7 +75,10 @@ class ListFile:
 
     def __init__(self, folder: StoragePath, identity: Identity) -> None:
         self._folder, self._identity = folder, identity
-        self._file = SharedFile(folder / "lists" / f"{quote(identity.list, safe='')}.json", "state_path")
+        name = quote(identity.list, safe="")
+        if name.startswith("."):  # hidden files are not tables
+            name = f"%2E{name[1:]}"
+        self._file = SharedFile(folder / "lists" / f"{name}.json", "state_path")
         #: The table as it was read.
         self.table = self._parse()
         self._others = self._read_others()

@@ -8,7 +8,9 @@ import re
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,10 @@ from airflow_versions import allow_execute_in_this_thread
 from nights import Nights
 
 from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.operators.state import ListFile
+from airflow_provider_analytics.reconcile.desired.tables import Identity, Run, Table
 from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.storage import StoragePath
 
 OFFICES = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"]
 SHARED, OTHER = "198.51.100.1", "198.51.100.2"
@@ -295,3 +300,32 @@ def test_entries_of_a_killed_run_are_removed_by_the_next_one_without_accept(nigh
         nights.sandbox.change_website(website_id, exclude_ips=lines)
     assert nights.sync("office", *entries[:30])["applied"] == 3
     assert nights.everywhere() == set(entries[:30])
+
+
+def test_address_remains_if_a_list_whose_name_starts_with_a_dot_has_it(nights: Nights) -> None:
+    nights.sync(".office", SHARED)
+    nights.sync("vpn", SHARED, OTHER)
+    nights.sync("vpn", OTHER)
+    assert nights.everywhere() == {SHARED, OTHER}
+
+
+def test_hidden_files_in_the_state_folder_are_not_tables(nights: Nights) -> None:
+    nights.sync("office", SHARED)
+    [table] = nights.folder.rglob("office.json")
+    (table.parent / "._office.json").write_bytes(b"not a table")
+    nights.sync("office", OTHER)
+    assert nights.everywhere() == {OTHER}
+
+
+@pytest.mark.parametrize(("minutes", "is_reported"), [(59, True), (61, False)])
+def test_list_runs_at_the_same_time_if_it_started_less_than_an_hour_before(
+    tmp_path: Path, minutes: int, is_reported: bool
+) -> None:
+    folder = StoragePath.of(str(tmp_path))
+    now = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
+    vpn = Table(Identity("https://stats.example.com", "1", "vpn"), run=Run("dag/run", "vpn", now))
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "vpn.json").write_text(vpn.render())
+    file = ListFile(folder, replace(vpn.identity, list="office"))
+    run = Run("dag/run", "office", now + timedelta(minutes=minutes))
+    assert file.runs_at_the_same_time(run) == is_reported
