@@ -177,9 +177,9 @@ def _id(value: object) -> str:
 def _cells(name: str, values: list[Any], invalid_values: Counter[str]) -> list[Any]:
     to_cell: Callable[[Any], Any] = FIELDS[name].cell
     types = set(map(type, values)) - {NoneType}
-    # A repeated value is converted once. Only if all have one type: 1, 1.0 and True are equal, but not the same cell.
-    if len(types) == 1 and types <= _REPEATED and len(set(values)) <= len(values) // 2:
-        to_cell = functools.cache(to_cell)
+    # A repeated value is converted once. 1 and True are equal, but not the same cell.
+    if types <= _REPEATED and len(set(values)) <= len(values) // 2:
+        to_cell = functools.lru_cache(maxsize=None, typed=True)(to_cell)
     cells = [None if value is None else to_cell(value) for value in values]
     lost = cells.count(None) - values.count(None)
     if lost:
