@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage operations on fsspec file systems.
+"""All operations on stored files: reading, atomic and conditional writes, and their errors.
 
-All I/O uses the file system of an ``ObjectStoragePath`` or ``upath.UPath``, because the methods and warnings of these
-classes differ between versions.
+All I/O uses the fsspec file system of an ``ObjectStoragePath`` or ``upath.UPath``, because the methods and warnings of
+these classes differ between versions. ``hooks/object_storage.py`` converts URLs with Airflow connections to paths.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ _TEMPORARY_PREFIX = "analytics-snapshot-"
 
 #: Errors of a path that the user has to correct.
 _WRONG_PATHS = (IsADirectoryError, NotADirectoryError, ValueError)
+
+#: Action on a file that an argument names, to the end of the message if the file cannot be used.
+_UNUSABLE = {
+    "read": "cannot be read: {reason}; allowed: a text file in UTF-8",
+    "write": "cannot be written: {reason}; allowed: a file",
+}
 
 _TOKEN_FORMAT = "%Y%m%dT%H%M%SZ"  # noqa: S105 - a time format, not a secret
 _TOKEN = re.compile(r"(?P<time>\d{8}T\d{6}Z)-(?P<writer>[0-9a-f]{8})")
@@ -92,10 +98,12 @@ class StoragePath:
 def new_token(now: datetime, writer: str | None = None) -> str:
     """Return a unique part for file names, with its creation time and a hash of the writer.
 
-    :param writer: name that only the tries of one task of a run have in common; None: a random one.
+    :param writer: name that only the tries of a task of a run have in common; None: a random name.
     """
-    who = secrets.token_hex(4) if writer is None else hashlib.sha256(writer.encode()).hexdigest()[:8]
-    return f"{now.astimezone(UTC).strftime(_TOKEN_FORMAT)}-{who}-{secrets.token_hex(2)}"
+    if writer is None:
+        writer = secrets.token_hex()
+    time = now.astimezone(UTC).strftime(_TOKEN_FORMAT)
+    return f"{time}-{hashlib.sha256(writer.encode()).hexdigest()[:8]}-{secrets.token_hex(2)}"
 
 
 def is_same_writer(name: str, token: str) -> bool:
@@ -130,7 +138,7 @@ class UnusableFileError(ValueError):
 
     :param argument: name of the argument.
     :param url: URL of the file.
-    :param reason: what is wrong with it, and what is allowed.
+    :param reason: the problem, and the allowed files.
     """
 
     def __init__(self, argument: str, url: str, reason: str) -> None:
@@ -139,9 +147,10 @@ class UnusableFileError(ValueError):
 
 
 @contextmanager
-def file_errors(verb: Literal["read", "write"], url: str, argument: str) -> Iterator[None]:
+def file_errors(verb: Literal["read", "write"], file: StoragePath, argument: str) -> Iterator[None]:
     """Convert the errors of a file that an argument names.
 
+    :param argument: name of the argument, for messages.
     :raises ValueError: if the user has to correct the argument or the file.
     :raises StorageError: if the storage fails.
     """
@@ -151,17 +160,22 @@ def file_errors(verb: Literal["read", "write"], url: str, argument: str) -> Iter
         raise
     except Exception as error:  # each storage library has its own errors; OSError is only the most common
         reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or error
-        is_wrong_path = isinstance(error, _WRONG_PATHS)
-        if verb == "read":  # a writer finds a missing bucket, or a link that another user has planted
-            is_wrong_path |= isinstance(error, FileNotFoundError) or getattr(error, "errno", None) == errno.ELOOP
-        if is_wrong_path:
-            done, allowed = ("read", "a text file in UTF-8") if verb == "read" else ("written", "a file")
-            raise UnusableFileError(argument, url, f"cannot be {done}: {reason}; allowed: {allowed}") from error
-        kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
+        if _is_wrong_path(error, verb):
+            raise UnusableFileError(argument, file.url, _UNUSABLE[verb].format(reason=reason)) from error
+        if not isinstance(error, OSError):
+            reason = f"{type(error).__name__}: {reason}"
         raise StorageError(
-            f"The storage cannot {verb} {argument}: {kind}{reason}. File: {url}.",
+            f"The storage cannot {verb} {argument}: {reason}. File: {file.url}.",
             "Check that the bucket or folder exists and has space, and its connection and permissions.",
         ) from error
+
+
+def _is_wrong_path(error: Exception, verb: str) -> bool:
+    """Return whether the user has to correct a path. A writer fails at a missing bucket, or a link of another user."""
+    if isinstance(error, _WRONG_PATHS):
+        return True
+    is_missing = isinstance(error, FileNotFoundError) or getattr(error, "errno", None) == errno.ELOOP
+    return is_missing and verb == "read"
 
 
 def make_directory(directory: StoragePath, mode: int = SHARED) -> None:
@@ -170,11 +184,15 @@ def make_directory(directory: StoragePath, mode: int = SHARED) -> None:
     :param mode: permissions of a file in it, on a local disk; existing directories keep theirs.
     """
     if mode == PRIVATE and is_local(directory):
-        folder = Path(directory.path)
-        for missing in reversed([item for item in (folder, *folder.parents) if not item.exists()]):
-            missing.mkdir(mode=0o700, exist_ok=True)
+        _make_private_folder(Path(directory.path))
     elif not OBJECT_STORES.intersection(_protocols(directory)):
         directory.fs.makedirs(directory.path, exist_ok=True)
+
+
+def _make_private_folder(folder: Path) -> None:
+    if not folder.exists():
+        _make_private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def names(directory: StoragePath) -> list[str]:
@@ -183,19 +201,23 @@ def names(directory: StoragePath) -> list[str]:
 
 
 def _entries(directory: StoragePath) -> dict[str, Mapping[str, Any]]:
-    """Return the names in a directory, with what the storage says about each."""
+    """Return the names in a directory, and the details of each that the storage returns."""
     directory.fs.invalidate_cache()
     try:
-        found = directory.fs.ls(directory.path, detail=True)
+        listed = directory.fs.ls(directory.path, detail=True)
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    return {str(item["name"]).rstrip("/").rsplit("/", 1)[-1]: item for item in found}
+    entries = {}
+    for details in listed:
+        name = str(details["name"]).rstrip("/").rsplit("/", 1)[-1]
+        entries[name] = details
+    return entries
 
 
 def names_below(directory: StoragePath, *, with_subfolders: bool = True) -> list[str]:
     """Return the sorted names in a directory, and the paths in its sub-folders, such as ``team/shops.yaml``.
 
-    Names that begin with a dot are left out, and so is everything in such a folder. A link to a folder is followed, but
+    Names that start with a dot are left out, and so is everything in such a folder. A link to a folder is followed, but
     the sub-folders behind it are not, because links can form a loop.
     """
     found = []
@@ -219,8 +241,13 @@ def is_link(path: StoragePath) -> bool:
 
 def files_in(folder: StoragePath) -> list[str]:
     """Return the sorted names of the files in a folder, without links and without files behind links."""
-    found = {} if is_link(folder) else _entries(folder)
-    return sorted(name for name, info in found.items() if info["type"] == "file" and not info.get("islink"))
+    if is_link(folder):
+        return []
+    files = []
+    for name, details in sorted(_entries(folder).items()):
+        if details["type"] == "file" and not details.get("islink"):
+            files.append(name)
+    return files
 
 
 def exists(path: StoragePath) -> bool:
@@ -232,47 +259,61 @@ def exists(path: StoragePath) -> bool:
 def read_bytes(path: StoragePath) -> bytes | None:
     """Return the content of a small file, or None if it does not exist.
 
-    :raises StorageError: if it is no regular file.
+    :raises StorageError: if it is a local device or pipe.
     """
     try:
         if not is_local(path):
-            return cast(bytes, path.fs.cat_file(path.path))
-        with _open_regular(path) as stream:
+            return cast("bytes", path.fs.cat_file(path.path))
+        with _open(path) as stream:
             return stream.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
+def read_text(file: StoragePath, argument: str) -> str | None:
+    """Return the text of a file that people wrote; None if it does not exist.
+
+    :param argument: name of the argument, for messages.
+    :raises ValueError: if it is not UTF-8, not a regular file, or larger than :data:`MAX_TEXT_BYTES`.
+    """
+    try:
+        with file_errors("read", file, argument):
+            return _read_at_most(file, MAX_TEXT_BYTES).decode("utf-8-sig")
+    except UnusableFileError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+
+
 def read_texts(
-    place: StoragePath, argument: str, choose: Callable[[str, Sequence[str]], Sequence[str]] | None = None
+    place: StoragePath, argument: str, choose: Callable[[str, Sequence[str]], Sequence[str]]
 ) -> dict[str, str | ValueError]:
     """Return the names and texts of files that people wrote: one file, or files of a folder; empty if there are none.
 
     :param argument: name of the argument, for messages.
-    :param choose: takes a folder and the names in it (:func:`names_below`), and returns the names to read; None: a
-        folder is not allowed.
-    :return: file name to its text. With ``choose``, also to why it cannot be read: it is not text, or no regular file,
-        or all are larger than :data:`MAX_TEXT_BYTES`. Without, this is raised.
+    :param choose: takes a folder and the names in it (:func:`names_below`), and returns the names to read.
+    :return: file name to its text, or to the reason why it cannot be read: it is not text, not a regular file, or all
+        files together are larger than :data:`MAX_TEXT_BYTES`.
     """
+    with file_errors("read", place, argument):
+        is_folder = bool(place.fs.isdir(place.path))
     files = [place]
-    if choose:
-        with file_errors("read", place.url, argument):
-            found = names_below(place) if place.fs.isdir(place.path) else None
-        files = files if found is None else [place / name for name in choose(place.url, found)]
+    if is_folder:
+        with file_errors("read", place, argument):
+            found = names_below(place)
+        files = [place / name for name in choose(place.url, found)]
     texts: dict[str, str | ValueError] = {}
     left = MAX_TEXT_BYTES
     for file in files:
         try:
-            with file_errors("read", file.url, argument):
+            with file_errors("read", file, argument):
                 content = _read_at_most(file, left)
                 left -= len(content)
                 texts[file.name] = content.decode("utf-8-sig")
         except UnusableFileError as error:
-            # A file of a folder must not be missing without a word, such as a link whose target was renamed.
-            if file is place and isinstance(error.__cause__, FileNotFoundError):
-                break
-            if not choose:
-                raise
+            # A file of a folder is never omitted silently, such as a link whose target was renamed.
+            if not is_folder and isinstance(error.__cause__, FileNotFoundError):
+                return {}
             texts[file.name] = ValueError(error.reason)
     return texts
 
@@ -283,31 +324,49 @@ def _read_at_most(path: StoragePath, limit: int) -> bytes:
     :raises ValueError: if it is not a regular file in its folder, or too large; the message is the reason.
     """
     if is_local(path):
-        file = Path(path.path)
-        # Otherwise the author of a link chooses a file whose content is shown in messages.
-        if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent)):
-            raise ValueError("it is a link that leads outside its folder")
-        try:
-            with _open_regular(path) as stream:
-                content = stream.read(limit + 1)
-        except StorageError as error:
-            raise ValueError(error.text) from error
+        content = _read_local(Path(path.path), limit + 1)
     else:
         path.fs.invalidate_cache()
-        # A storage may refuse to return a part of an empty file.
-        content = path.fs.cat_file(path.path, end=limit + 1) if path.fs.size(path.path) else b""
+        content = b""
+        if path.fs.size(path.path):  # a storage can reject the request for a part of an empty file
+            content = path.fs.cat_file(path.path, end=limit + 1)
     if len(content) > limit:
         raise ValueError(f"it is too large: all files of a folder together may have {MAX_TEXT_BYTES:,} bytes")
     return content
 
 
-def _open_regular(path: StoragePath) -> IO[bytes]:
+def _read_local(file: Path, size: int) -> bytes:
+    """Return the first bytes of a local file.
+
+    :raises ValueError: if it is not a regular file in its folder; the message is the reason.
+    """
+    # Otherwise the author of a link chooses a file whose content is shown in messages.
+    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent)):
+        raise ValueError("it is a link that leads outside its folder")
+    try:
+        with _open_regular(file) as stream:
+            return stream.read(size)
+    except StorageError as error:
+        raise ValueError(error.text) from error
+
+
+def _open(path: StoragePath) -> IO[bytes]:
+    """Open a file for reading.
+
+    :raises StorageError: if it is a local device or pipe.
+    """
+    if is_local(path):
+        return _open_regular(Path(path.path))
+    return cast("IO[bytes]", path.fs.open(path.path, "rb"))
+
+
+def _open_regular(path: Path) -> IO[bytes]:
     """Open a local file for reading.
 
     :raises StorageError: if it is a device or a pipe.
     """
     # Without this flag, opening a pipe waits for a writer.
-    stream = open(path.path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    stream = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
         raise StorageError("it is a device or a pipe")
@@ -325,7 +384,7 @@ def size_of(path: StoragePath) -> int | None:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a temporary folder, and remove it afterwards; first remove those of killed processes."""
+    """Yield a temporary folder, and remove it afterwards; first remove the folders of killed processes."""
     with tempfile.TemporaryDirectory(prefix=_TEMPORARY_PREFIX) as name:
         mine = Path(name)
         oldest = mine.stat().st_mtime - ABANDONED_AFTER_HOURS * 3600
@@ -343,14 +402,12 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
 
     The file is read twice: this reveals accidents, and not someone who replaces it in between.
 
-    :raises StorageError: if the content has another SHA-256, or it is no regular file.
+    :raises StorageError: if the content has another SHA-256, or it is a local device or pipe.
     """
-    with _open_regular(path) if is_local(path) else path.fs.open(path.path, "rb") as stored:
-        digest = hashlib.sha256()
-        while block := stored.read(1 << 20):
-            digest.update(block)
-        if digest.hexdigest() != sha256:
-            raise StorageError(f"{path} is damaged: its SHA-256 is {digest.hexdigest()}, the manifest says {sha256}")
+    with _open(path) as stored:
+        found = hashlib.file_digest(stored, "sha256").hexdigest()  # type: ignore[arg-type]  # it is readable
+        if found != sha256:
+            raise StorageError(f"{path} is damaged: its SHA-256 is {found}, the manifest says {sha256}")
         stored.seek(0)
         yield stored
 
@@ -369,7 +426,7 @@ def put_bytes(target: StoragePath, content: bytes, token: str, mode: int = SHARE
 
 
 @dataclass(frozen=True)
-class Stored:
+class FileState:
     """State of a small file at the time it was read.
 
     :param content: its content; None if it does not exist.
@@ -380,13 +437,16 @@ class Stored:
     version: str | None
 
 
-def read_stored(path: StoragePath) -> Stored:
+def read_stored(path: StoragePath) -> FileState:
     """Return the current state of a small file."""
-    # Read the version first: if the file changes in between, the version is outdated, which is detected later.
-    version = _etag(path) if _is_s3(path) else None
+    version = None
+    if _is_s3(path):
+        # Read the version first: if the file changes in between, the version is outdated, which is detected later.
+        version = _etag(path)
     content = read_bytes(path)
-    # An empty local file is one that a killed process was creating.
-    return Stored(content or None if is_local(path) else content, version)
+    if is_local(path) and not content:  # a killed process was creating this empty file
+        content = None
+    return FileState(content, version)
 
 
 def _etag(path: StoragePath) -> str | None:
@@ -397,7 +457,9 @@ def _etag(path: StoragePath) -> str | None:
         return None
 
 
-def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, mode: int = PRIVATE) -> Stored | None:
+def replace_stored(
+    path: StoragePath, seen: FileState, content: bytes, token: str, mode: int = PRIVATE
+) -> FileState | None:
     """Write a small file atomically if it has not changed; return its new state, or None if it has changed.
 
     On local disks and on S3, no other process can write in between. Other storage has no conditional write. There, the
@@ -408,23 +470,32 @@ def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, 
     :param mode: permissions of the file on a local disk.
     """
     if is_local(path):
-        return Stored(content, None) if _replace_local(Path(path.path), seen.content, content, token, mode) else None
+        is_written = _replace_local(Path(path.path), seen.content, content, token, mode)
+        return FileState(content, None) if is_written else None
     if _is_s3(path):
-        condition = {"mode": "create"} if seen.version is None else {"IfMatch": seen.version}
-        try:
-            path.fs.pipe_file(path.path, content, **condition)
-        except OSError as error:
-            # If the file has changed, a retry within the library may have failed because an earlier attempt succeeded.
-            if read_stored(path) == seen:
-                if error.errno != errno.ENOSYS:
-                    raise
-                put_bytes(path, content, token)  # the server has no conditional write
-    elif read_stored(path).content != seen.content:
-        return None
-    else:
+        _replace_on_s3(path, seen, content, token)
+    elif read_stored(path).content == seen.content:
         put_bytes(path, content, token)
+    else:
+        return None
     now = read_stored(path)
     return now if now.content == content else None
+
+
+def _replace_on_s3(path: StoragePath, seen: FileState, content: bytes, token: str) -> None:
+    """Write a file unless it has changed; the caller reads it again to find out whether it was written."""
+    condition = {"mode": "create"}
+    if seen.version is not None:
+        condition = {"IfMatch": seen.version}
+    try:
+        path.fs.pipe_file(path.path, content, **condition)
+    except OSError as error:
+        # If the file has changed, a retry within the library may have failed because an earlier attempt succeeded.
+        if read_stored(path) != seen:
+            return
+        if error.errno != errno.ENOSYS:
+            raise
+        put_bytes(path, content, token)  # the server has no conditional write
 
 
 def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str, mode: int) -> bool:
@@ -439,6 +510,49 @@ def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str,
         with _replacement_of(target, token, mode) as file:
             file.write(content)
     return True
+
+
+def write_text(place: StoragePath, argument: str, text: str, mode: int = SHARED) -> None:
+    """Write a small file atomically, and create its folder: readers get the old or the new text.
+
+    :param argument: name of the argument, for messages.
+    :param mode: permissions of the file on a local disk.
+    """
+    with file_errors("write", place, argument):
+        make_directory(place.parent, mode)
+        put_bytes(place, text.encode(), new_token(datetime.now(UTC)), mode)
+
+
+class SharedFile:
+    """A small file that several processes write. Each process replaces only the version that it has read.
+
+    :param place: path of the file.
+    :param argument: name of the argument, for messages.
+    :raises ValueError: if it cannot be read, or is not UTF-8.
+    """
+
+    def __init__(self, place: StoragePath, argument: str) -> None:
+        self.place = place
+        self._argument = argument
+        self.read()
+
+    def read(self) -> None:
+        """Read the file again, and set :attr:`text` to its text, or to None if it does not exist."""
+        self.text: str | None = None
+        with file_errors("read", self.place, self._argument):
+            self._stored = read_stored(self.place)
+            if self._stored.content is not None:
+                self.text = self._stored.content.decode("utf-8-sig")
+
+    def write(self, text: str) -> bool:
+        """Write the file atomically, unless another process has changed it; return whether it was written."""
+        with file_errors("write", self.place, self._argument):
+            make_directory(self.place.parent, PRIVATE)
+            written = replace_stored(self.place, self._stored, text.encode(), new_token(datetime.now(UTC)))
+        if written is None:
+            return False
+        self._stored, self.text = written, text
+        return True
 
 
 def put_file(source: Path, target: StoragePath, token: str, mode: int = SHARED) -> None:

@@ -36,7 +36,7 @@ class ExitStatus(IntEnum):
     CHANGES = 2
 
 
-#: For the help of each command, which can add what its findings are.
+#: For the help of each command, which can describe its findings.
 EXIT_STATUSES = "Exit status: 0 no changes, or valid; 1 failed, or invalid; 2 changes, or findings."
 
 
@@ -62,12 +62,11 @@ def main(arguments: Sequence[str] | None = None, prog: str = "airflow-provider-a
 
 
 def _run(arguments: Sequence[str] | None, prog: str) -> int:
+    help_lines = [f"  {name:<10} {text}" for name, text in COMMANDS.items()]
     parser = _Parser(
         prog=prog,
         description="Commands for websites of a web-analytics service.",
-        epilog="\n".join(
-            ["commands:", *(f"  {name:<10} {text}" for name, text in COMMANDS.items()), "", EXIT_STATUSES]
-        ),
+        epilog="\n".join(["commands:", *help_lines, "", EXIT_STATUSES]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage=f"{prog} COMMAND ...",
     )

@@ -32,13 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a table with one row per entry and list; return the exit status."""
-    from airflow_provider_analytics.hooks.object_storage import names_in
-    from airflow_provider_analytics.operators.state import read_tables
+    from airflow_provider_analytics.operators.state import read_all_tables
     from airflow_provider_analytics.readable import readable
 
     state_path = str(absolute(args.state_path)).rstrip("/")
-    folders = [f"{state_path}/{name}" for name in names_in(state_path, "state_path")]
-    tables = [table for folder in folders for table in read_tables(folder).values()]
+    tables = read_all_tables(state_path)
     if not tables:
         raise ValueError(f"state_path={state_path!r} has no lists; allowed: the state_path of an operator")
     records = None
@@ -46,21 +44,24 @@ def run(args: argparse.Namespace) -> int:
         with connected(args.conn_id) as hook:
             records = hook.list_websites()
             tables = [table for table in tables if table.identity.service == hook.client.base_url]
-    rows = [list(map(readable, row)) for row in find_entries(tables, args.entry, records)]
+    rows = list(find_entries(tables, args.entry, records))
     if rows:
         _print([[name.upper() for name in COLUMNS], *rows])
-    elif args.entry:
-        where = "no list has it" if records is None else "no list has it, and no website"
-        sys.stdout.write(f"{readable(args.entry)}: {where}\n")
-    is_unknown = bool(args.entry) and not rows
-    return ExitStatus.CHANGES if is_unknown else ExitStatus.NO_CHANGES
+        return ExitStatus.NO_CHANGES
+    if not args.entry:
+        return ExitStatus.NO_CHANGES
+    where = "no list has it"
+    if records is not None:
+        where = "no list has it, and no website"
+    sys.stdout.write(f"{readable(args.entry)}: {where}\n")
+    return ExitStatus.CHANGES
 
 
 def _print(table: list[list[str]]) -> None:
     """Print rows of equal length in columns."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        line = "  ".join(map(str.ljust, row, widths))
         sys.stdout.write(f"{line.rstrip()}\n")
 
 
@@ -78,44 +79,58 @@ def find_entries(
 
     present: Counter[tuple[str, str]] = Counter()
     for record in records or ():
-        present.update((name, item) for name in LINE_FIELDS for item in entries_of(name, record))
+        for name in LINE_FIELDS:
+            present.update((name, entry_of_website) for entry_of_website in entries_of(name, record))
     known = set()
     services = {table.identity.service for table in tables}
     for table in tables:
-        of = f" of {table.identity.service}" if len(services) > 1 else ""
+        service = f" of {table.identity.service}" if len(services) > 1 else ""
         for name, scopes in table.rows.items():
             for listed_entry, source in sorted(table.entries_in(name, scopes).items()):
                 known.add((name, listed_entry))
-                if _matches(name, entry, listed_entry, source.names):
-                    found = "" if records is None else f", on {present[name, listed_entry]:,}"
-                    where = f"{_where(scopes, listed_entry, source)}{found}"
-                    yield [listed_entry, f"{table.identity.list} ({name}){of}", where, *_cells(source)]
+                if not _matches(name, entry, listed_entry, source.names):
+                    continue
+                websites = _scope_text(scopes, listed_entry, source)
+                if records is not None:
+                    websites += f", on {present[name, listed_entry]:,}"
+                yield _row(listed_entry, f"{table.identity.list} ({name}){service}", websites, *_cells(source))
     for name, listed_entry in sorted(present.keys() - known):
         if _matches(name, entry, listed_entry):
-            yield [
-                listed_entry,
-                f"no list ({name})",
-                f"on {counted(present[name, listed_entry], 'website')}",
-                *[""] * 5,
-            ]
+            websites = f"on {counted(present[name, listed_entry], 'website')}"
+            yield _row(listed_entry, f"no list ({name})", websites)
+
+
+def _row(*cells: str) -> list[str]:
+    """Return a row as readable text, with empty cells at its end."""
+    from airflow_provider_analytics.readable import readable
+
+    missing = len(COLUMNS) - len(cells)
+    return [*map(readable, cells), *[""] * missing]
 
 
 def _cells(source: EntrySource) -> list[str]:
-    left = f"left the list on {source.left}" if source.left else ""
-    reason = ", ".join(filter(None, (left, source.reason)))
+    """Return the last cells of a row, from the owner to the reason."""
+    reason = source.reason
+    if source.left:
+        reason = ", ".join(filter(None, (f"left the list on {source.left}", source.reason)))
     return [source.owner, source.since, str(source.until or ""), ", ".join(source.names), reason]
 
 
-def _where(scopes: Scopes, entry: str, source: EntrySource) -> str:
-    """Return for which websites a list has an entry, or had it."""
+def _scope_text(scopes: Scopes, entry: str, source: EntrySource) -> str:
+    """Return the websites for which a list has an entry, or had it."""
     from airflow_provider_analytics.readable import first_of
     from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE
 
     def show(scope: str) -> str:
-        return f"all websites{scope[1:]}" if scope.partition(" ")[0] == EVERYWHERE else scope
+        if scope.partition(" ")[0] == EVERYWHERE:
+            return f"all websites{scope.removeprefix(EVERYWHERE)}"
+        return scope
 
-    has = [scope for scope, rows in scopes.items() if entry in rows and bool(rows[entry].left) == bool(source.left)]
-    return first_of(has, 1, show=show)
+    found = []
+    for scope, rows in scopes.items():
+        if entry in rows and bool(rows[entry].left) == bool(source.left):
+            found.append(scope)
+    return first_of(found, 1, show=show)
 
 
 def _matches(name: str, requested: str | None, entry: str, names: Collection[str] = ()) -> bool:
@@ -125,7 +140,8 @@ def _matches(name: str, requested: str | None, entry: str, names: Collection[str
     if requested is None or requested.lower() in names or LINE_FIELDS[name].key(requested) == entry:
         return True
     try:
-        listed_entry, other = (ipaddress.ip_network(text, strict=False) for text in (requested, entry))
-        return listed_entry.version == other.version and listed_entry.overlaps(other)
+        first = ipaddress.ip_network(requested, strict=False)
+        second = ipaddress.ip_network(entry, strict=False)
+        return first.version == second.version and first.overlaps(second)
     except ValueError:
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The standard streams of a command: no line of theirs is a command to the system that runs the pipeline.
+"""The standard streams of a command, whose lines never contain commands to the system that runs the pipeline.
 
 GitHub executes lines of a job's output that begin with ``::``, or contain ``##[``. File names, domains and entries can
 contain these, and can be the first text of a line.
@@ -30,7 +30,7 @@ class PlainLines:
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
-        #: The blanks at the beginning of the current line; None after other text.
+        #: The blanks at the start of the current line; None after other text.
         self._blanks: str | None = ""
 
     def write(self, text: str) -> int:
@@ -40,10 +40,13 @@ class PlainLines:
             self.stream.write(first.replace("##[", _ESCAPED) + separator + plain_lines(rest))
         else:
             self.stream.write(plain_lines(self._blanks + text)[len(self._blanks) :])
-        line = text.rpartition("\n")[2]
-        if "\n" not in text:
-            line = "x" if self._blanks is None else self._blanks + line
-        self._blanks = None if line.strip() else line
+        _, line_break, last = text.rpartition("\n")
+        if line_break:
+            self._blanks = ""  # the text after the last line break starts a line
+        if self._blanks is not None:
+            self._blanks += last
+            if self._blanks.strip():
+                self._blanks = None
         return len(text)
 
     def __getattr__(self, name: str) -> Any:

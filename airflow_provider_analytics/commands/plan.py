@@ -59,4 +59,6 @@ def run(args: argparse.Namespace) -> int:
 
 def absolute(path: str | None) -> str | None:
     """Return a URL or an absolute path; operators do not accept relative paths."""
-    return path if path is None or "://" in path else os.path.abspath(path)  # noqa: PTH100 - keeps links
+    if path is None or "://" in path:
+        return path
+    return os.path.abspath(path)  # noqa: PTH100 - keeps links

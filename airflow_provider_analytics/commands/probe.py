@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find out with at most 50 reads what the tasks will do on the service of a connection."""
+"""Predict the behavior of the tasks on the service of a connection, with at most 50 reads."""
 
 from __future__ import annotations
 

@@ -43,15 +43,16 @@ def run(args: argparse.Namespace) -> int:
 
     problems: Sequence[Problem] = ()
     try:
-        number = len(parse_websites_files(_texts(args.path)).websites)
+        websites = parse_websites_files(_texts(args.path)).websites
+        summary = f"{len(websites):,} websites, no problems"
     except ProblemsError as error:
         problems = error.problems
+        summary = counted(len(problems), "problem")
     text = FORMATS[args.format](problems)
     if args.format == "github":
         write_commands(text)
     else:
         sys.stdout.write(text)
-    summary = counted(len(problems), "problem") if problems else f"{number:,} websites, no problems"
     sys.stderr.write(f"{readable(args.path)}: {summary}\n")
     return ExitStatus.FAILED if problems else ExitStatus.NO_CHANGES
 
@@ -68,14 +69,17 @@ def _texts(path: str) -> Mapping[str, str | ValueError]:
     texts = read_texts(place, "path", in_a_folder)
     if not texts:
         raise ValueError(f"{readable(path)}: there is no such file or folder")
-    return {str(place / name) if Path(path).is_dir() else path: text for name, text in texts.items()}
+    if not Path(path).is_dir():
+        [text] = texts.values()
+        return {path: text}
+    return {str(place / name): text for name, text in texts.items()}
 
 
 def _as_text(problems: Sequence[Problem]) -> str:
-    return "".join(
-        f"{readable(where.source, None)}:{where.line}:{where.column}: {readable(text, None)}\n"
-        for where, text in problems
-    )
+    text = ""
+    for where, message in problems:
+        text += f"{readable(where.source, None)}:{where.line}:{where.column}: {readable(message, None)}\n"
+    return text
 
 
 def _as_github(problems: Sequence[Problem]) -> str:

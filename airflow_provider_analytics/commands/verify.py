@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verify with one disposable website, and at most 120 requests, that a service does what its interface says."""
+"""Verify with a disposable website, and at most 120 requests, that a service follows its interface."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _confirm(base_url: str, domain: str) -> None:
 
 @contextmanager
 def _removal_on_termination() -> Iterator[None]:
-    """Let SIGTERM end the run as Ctrl-C does: the website is removed first."""
+    """End the run at SIGTERM as at Ctrl-C: the website is removed first."""
 
     def end(*_: Any) -> None:
         raise KeyboardInterrupt

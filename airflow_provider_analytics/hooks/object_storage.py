@@ -1,31 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access to small files in object storage with Airflow connections: ledgers, plans, audit trails."""
+"""Convert a URL to a path on its storage, with the Airflow connection that the URL names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from functools import partial
 from importlib import import_module
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_analytics import storage
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import MissingPackageError
-from airflow_provider_analytics.storage import (
-    PRIVATE,
-    SHARED,
-    StoragePath,
-    file_errors,
-    make_directory,
-    names,
-    new_token,
-    put_bytes,
-    read_stored,
-    replace_stored,
-)
+from airflow_provider_analytics.storage import StoragePath
 
 _PLACES = "a URL such as s3://bucket/path or file:///path, or /path"
 
@@ -76,68 +61,6 @@ def storage_path(url: str, argument: str) -> StoragePath:
         if package:
             raise MissingPackageError(f"{problem}; install {package} on the workers") from None
         raise ValueError(f"{problem}; allowed: file, {', '.join(_PROVIDERS)}") from None
-    return replace(path, url=f"{scheme}://{host}{slash}{inside}") if separator else path
-
-
-def read_texts(
-    url: str, argument: str, choose: Callable[[str, Sequence[str]], Sequence[str]] | None = None
-) -> dict[str, str | ValueError]:
-    """Return file names with their texts, for a small file or a folder, see :func:`storage.read_texts`."""
-    return storage.read_texts(storage_path(url, argument), argument, choose)
-
-
-def names_in(url: str, argument: str) -> list[str]:
-    """Return the sorted names in a folder; empty if it does not exist.
-
-    :param argument: name of the argument, for messages.
-    """
-    folder = storage_path(url, argument)
-    with file_errors("read", url, argument):
-        return names(folder)
-
-
-def write_text(url: str, argument: str, text: str, mode: int = SHARED) -> None:
-    """Write a small file atomically: a reader gets the old or the new text, even if the process is killed.
-
-    :param mode: permissions of the file on a local disk.
-    """
-    place = storage_path(url, argument)
-    with writing(url, argument):
-        make_directory(place.parent, mode)
-        put_bytes(place, text.encode(), new_token(datetime.now(UTC)), mode)
-
-
-class SharedFile:
-    """A small file that several processes write. Each process replaces only the version that it has read.
-
-    :param url: URL or absolute path.
-    :param argument: name of the argument, for messages.
-    :raises ValueError: if it cannot be read, or is not UTF-8.
-    """
-
-    def __init__(self, url: str, argument: str) -> None:
-        self.url = url
-        self._argument = argument
-        self._place = storage_path(url, argument)
-        self.read()
-
-    def read(self) -> None:
-        """Read the file again, and set :attr:`text` to its text, or to None if it does not exist."""
-        with file_errors("read", self.url, self._argument):
-            self._stored = read_stored(self._place)
-            content = self._stored.content
-            self.text = None if content is None else content.decode("utf-8-sig")
-
-    def write(self, text: str) -> bool:
-        """Write the file atomically, unless another process has changed it; return whether it was written."""
-        with writing(self.url, self._argument):
-            make_directory(self._place.parent, PRIVATE)
-            written = replace_stored(self._place, self._stored, text.encode(), new_token(datetime.now(UTC)))
-        if written is None:
-            return False
-        self._stored, self.text = written, text
-        return True
-
-
-#: Converts the errors of a write to those of this package.
-writing = partial(file_errors, "write")
+    if not separator:
+        return path
+    return replace(path, url=f"{scheme}://{host}{slash}{inside}")

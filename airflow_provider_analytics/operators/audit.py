@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -14,11 +13,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from airflow_provider_analytics.api.redaction import without_secrets
-from airflow_provider_analytics.hooks.object_storage import storage_path, writing
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.plan.plan import Change
-from airflow_provider_analytics.storage import PRIVATE, StoragePath, is_local, make_directory, names, open_own
+from airflow_provider_analytics.storage import (
+    PRIVATE,
+    StoragePath,
+    file_errors,
+    is_local,
+    make_directory,
+    names,
+    open_own,
+)
 
 #: Seconds after which lines are written to storage that cannot append; a killed process loses at most these lines.
 PART_SECONDS = 0.5
@@ -32,9 +40,15 @@ _NOT_IN_A_NAME = re.compile(r"[^\w.=-]")
 
 
 class _TrailFile:
-    """A file to which lines are appended; each line is flushed immediately."""
+    """A file to which lines are appended; each line is flushed immediately.
 
-    def __init__(self, place: StoragePath) -> None:
+    :param folder: folder of the file.
+    :param stem: name of the file without the ending.
+    """
+
+    def __init__(self, folder: StoragePath, stem: str) -> None:
+        self.folder = folder
+        place = folder / f"{stem}.jsonl"
         # Keep the lines that another process wrote for the same try.
         self._file = open_own(Path(place.path), os.O_APPEND, PRIVATE)
         self._lock = threading.Lock()
@@ -54,14 +68,14 @@ class _Parts:
     If a file cannot be written, the next ``write`` raises the error, so that no change goes unrecorded.
 
     :param folder: folder of the files.
-    :param stem: name of the files without the number.
+    :param stem: name of the files without the number and the ending.
     """
 
     def __init__(self, folder: StoragePath, stem: str) -> None:
-        self._folder = folder
+        self.folder = folder
         self._stem = stem
         # Keep the parts that another process wrote for the same try.
-        self._number = sum(name.startswith(f"{stem}-") for name in names(folder))
+        self._number = len([name for name in names(folder) if name.startswith(f"{stem}-")])
         self._waiting: list[bytes] = []
         self._error: Exception | None = None
         self._lock = threading.Lock()
@@ -94,7 +108,7 @@ class _Parts:
             lines, self._waiting = self._waiting, []
         if not lines:
             return
-        part = self._folder / f"{self._stem}-{self._number + 1:04}.jsonl"
+        part = self.folder / f"{self._stem}-{self._number + 1:04}.jsonl"
         try:
             part.fs.pipe_file(part.path, b"".join(lines))
             self._number, self._error = self._number + 1, None
@@ -108,7 +122,6 @@ class AuditTrail:
     """Writer of the lines; without a file it writes nothing. Thread-safe.
 
     :param file: destination of the lines, or None.
-    :param url: URL of its folder, for errors.
     :param who: values in every line: DAG, run, task and try.
     :param secrets: secrets of the connection; a value that contains a secret is not written.
     :param sources_of: returns the sources of the entries that a change adds or removes.
@@ -117,13 +130,11 @@ class AuditTrail:
     def __init__(
         self,
         file: _TrailFile | _Parts | None,
-        url: str,
         who: Mapping[str, Any],
         secrets: Redactor,
         sources_of: SourcesOf,
     ) -> None:
         self._file = file
-        self._url = url
         self._who = who
         self._secrets = secrets
         self._sources_of = sources_of
@@ -131,11 +142,13 @@ class AuditTrail:
     def sent(self, change: Change) -> None:
         """Write a line per changed field, or one line without a field if no field changed."""
         head = {"action": change.action, "website_id": change.website_id, "domain": change.domain}
-        sources = {name: {"sources": found} for name, found in self._sources_of(change).items()}
-        lines = [
-            {**head, "field": field.field, "before": field.before, "after": field.after, **sources.get(field.field, {})}
-            for field in change.fields
-        ]
+        sources = self._sources_of(change)
+        lines = []
+        for field in change.fields:
+            line: dict[str, Any] = {**head, "field": field.field, "before": field.before, "after": field.after}
+            if field.field in sources:
+                line["sources"] = sources[field.field]
+            lines.append(line)
         self._write(lines or [head])
 
     def failed(self, failures: Mapping[str, str]) -> None:
@@ -149,20 +162,19 @@ class AuditTrail:
         if self._file is None or not lines:
             return
         head = {"time": datetime.now(UTC).isoformat(), **self._who}
-        text = ""
-        for line in lines:
-            text += json.dumps({**head, **without_secrets(line, self._secrets)}) + "\n"
+        safe_lines = [{**head, **without_secrets(line, self._secrets)} for line in lines]
+        content = msgspec.json.Encoder().encode_lines(safe_lines)
         try:
-            with writing(self._url, "state_path"):
-                self._file.write(text.encode())
+            with file_errors("write", self._file.folder, "state_path"):
+                self._file.write(content)
         except Exception:
-            log.error("Not in the audit trail: %s", text.rstrip())  # noqa: TRY400 - the error is raised
+            log.error("Not in the audit trail: %s", content.decode().rstrip())  # noqa: TRY400 - the error is raised
             raise
 
 
 @contextmanager
 def audit_trail(
-    folder_url: str | None, context: Mapping[str, Any], secrets: Redactor, sources_of: SourcesOf
+    state: StoragePath | None, context: Mapping[str, Any], secrets: Redactor, sources_of: SourcesOf
 ) -> Iterator[AuditTrail]:
     """Yield the audit trail of a try; without a folder, it writes nothing.
 
@@ -172,24 +184,27 @@ def audit_trail(
     Other storage cannot append. There, a try writes parts, ``...-<try>-0001.jsonl`` and so on, one every
     :data:`PART_SECONDS` while changes are sent. The files never contain passwords, because plans do not.
 
-    :param folder_url: folder of the service and the account in the state folder.
+    :param state: folder of the service and the account in the state folder.
     :param secrets: secrets of the connection; a value that contains a secret is not written.
     :param sources_of: returns the sources of the entries that a change adds or removes.
     """
-    if not folder_url:
-        yield AuditTrail(None, "", {}, secrets, sources_of)
+    if state is None:
+        yield AuditTrail(None, {}, secrets, sources_of)
         return
     ti = context["ti"]
     who = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": ti.try_number}
-    folder = storage_path(folder_url, "state_path") / "audit" / f"{datetime.now(UTC):%Y-%m-%d}"
+    folder = state / "audit" / f"{datetime.now(UTC):%Y-%m-%d}"
     parts = (ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.try_number)
     stem = _NOT_IN_A_NAME.sub("_", "-".join(map(str, parts)))
-    path = folder / f"{stem}.jsonl"
-    with writing(folder_url, "state_path"):
+    file: _TrailFile | _Parts
+    with file_errors("write", folder, "state_path"):
         make_directory(folder, PRIVATE)
-        file = _TrailFile(path) if is_local(path) else _Parts(folder, stem)
+        if is_local(folder):
+            file = _TrailFile(folder, stem)
+        else:
+            file = _Parts(folder, stem)
     try:
-        yield AuditTrail(file, folder.url, who, secrets, sources_of)
+        yield AuditTrail(file, who, secrets, sources_of)
     except BaseException:
         # Keep the first error.
         try:
@@ -197,5 +212,5 @@ def audit_trail(
         except Exception as error:
             log.warning("The audit trail in %s is not complete: %s", folder, error)
         raise
-    with writing(folder_url, "state_path"):
+    with file_errors("write", folder, "state_path"):
         file.close()

@@ -269,7 +269,8 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
     def _list_value(self) -> Any:
         """Return the given list, or the text of the given file."""
-        from airflow_provider_analytics.hooks.object_storage import read_texts
+        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.storage import read_text
 
         value, path = getattr(self, self.field), getattr(self, f"{self.field}_path")
         if (value is None) == (path is None):
@@ -279,10 +280,11 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             if isinstance(value, str) and re.fullmatch(r"([./~]\S*|\S+://\S*|\S+\.txt)", value.strip()):
                 raise refused(self.field, value, f"entries; a file is given by {self.field}_path")
             return value
-        texts = read_texts(path, f"{self.field}_path")
-        if not texts:
-            raise ValueError(f"{self.field}_path={path!r}: there is no such file on this worker")
-        return next(iter(texts.values()))
+        argument = f"{self.field}_path"
+        text = read_text(storage_path(path, argument), argument)
+        if text is None:
+            raise ValueError(f"{argument}={path!r}: there is no such file on this worker")
+        return text
 
 
 def _numbers(result: Mapping[str, Any], *names: str) -> list[str]:

@@ -14,7 +14,7 @@ from airflow_provider_analytics.api.domains import check_domain
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
 
-#: Scheme of storage to the web page of a folder or a file. Of any other storage, the link is the URL itself.
+#: Scheme of storage to the web page of a folder or a file. For other storage, the link is the URL itself.
 _CONSOLES = {
     "s3": "https://console.aws.amazon.com/s3/buckets/{bucket}?prefix={path}",
     "gs": "https://console.cloud.google.com/storage/browser/{bucket}/{path}",
@@ -72,5 +72,6 @@ def _storage_url(place: object, *, is_folder: bool = False) -> str:
         return f"file://{quote(place, safe=_SAFE)}"
     scheme, _, rest = place.partition("://")
     bucket, _, path = rest.partition("/")
-    console = _CONSOLES.get(scheme)
-    return console.format(bucket=quote(bucket), path=quote(path, safe=_SAFE)) if console else place
+    if scheme not in _CONSOLES:
+        return place
+    return _CONSOLES[scheme].format(bucket=quote(bucket), path=quote(path, safe=_SAFE))

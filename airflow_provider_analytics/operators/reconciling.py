@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.desired.tables import ListTables
     from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
     from airflow_provider_analytics.reconcile.engine import PlanRun
+    from airflow_provider_analytics.storage import StoragePath
 
 #: Maximum number of changes in the return value, one line each; the counts include all changes.
 SHOWN_CHANGES = 20
@@ -47,7 +48,7 @@ class PlanInput:
 
     source: ExclusionList | WebsitesAsCode
     scope: Mapping[str, Any]
-    folder: str | None
+    folder: StoragePath | None
     file: ListFile | None
     lists: ListTables | None
 
@@ -95,15 +96,15 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             return "managed"
         return "merge"
 
-    def folder(self, hook: AnalyticsHook, account: str | None) -> str | None:
+    def folder(self, hook: AnalyticsHook, account: str | None) -> StoragePath | None:
         """Return the folder of the service and the account in the state folder; None without a state folder."""
         from airflow_provider_analytics.operators.state import folder_of
 
-        if self.state_path is None:
+        if not self.state_path:
             return None
         return folder_of(self.state_path, hook.client.base_url, account)
 
-    def list_file(self, folder: str | None, scope: Mapping[str, Any], context: Context, name: str) -> ListFile:
+    def list_file(self, folder: StoragePath | None, scope: Mapping[str, Any], context: Context, name: str) -> ListFile:
         """Return the file of the managed lists.
 
         :param scope: service and account.
@@ -193,13 +194,13 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             if others != [other.rows for other in lists.others]:  # another list changed while the websites were read
                 planned = plan()
         passwords = passwords_of(planned.plan.password_sources, hook.client.redact)
-        url = folder if planned.plan.changes else None
+        audited = folder if planned.plan.changes else None
 
         def read_tables() -> None:
             if file and lists:
                 file.read_others(lists)
 
-        with audit_trail(url, context, hook.client.redact, planned.sources_of) as trail:
+        with audit_trail(audited, context, hook.client.redact, planned.sources_of) as trail:
 
             def apply(planned: PlanRun) -> Outcome:
                 return planned.apply(trail.sent, passwords=passwords, ignore_gone=ignore_gone, read_tables=read_tables)

@@ -20,7 +20,7 @@ from airflow_provider_analytics.assets import (
     openlineage_name,
     partitioned_uri,
 )
-from airflow_provider_analytics.exceptions import GuardError, IncompleteListError
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
 from airflow_provider_analytics.operators.base import (
     AnalyticsBaseOperator,
@@ -49,8 +49,6 @@ MAX_FIELDS = 50
 SHOWN_CHANGES = 10
 #: Maximum number of days in a log line.
 MAX_DAYS = 20
-#: Data-quality assertion of the lineage to the guard that checks it, in the order of the checks.
-ASSERTIONS: dict[str, str | None] = {"same_source": "other_source", "complete": None, "not_shrunk": "fewer_websites"}
 
 
 def snapshot_asset(
@@ -114,10 +112,10 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     :param snapshot_name: name of the snapshots, and of its folder; default ``websites``. A list with other filters, or
         of another connection, needs its own. (templated)
     :param format: ``jsonl`` (default), ``csv``, or ``parquet`` (extra ``parquet``). (templated)
-    :param compression: None (default), ``gzip``, or ``zstd`` (extra ``zstd``); Parquet uses snappy if None. (templated)
+    :param compression: None (default) or ``gzip``; Parquet uses snappy if None. (templated)
     :param exclude_ips_as: how ``exclude_ips`` is written: unchanged (``keep``, default), each entry as its SHA-256
         (``hash``), or not at all (``drop``). (templated)
-    :param partition_date: day of the snapshot, a date or a date with a time; default: that of the run. (templated)
+    :param partition_date: day of the snapshot, a date or a date with a time; default: the day of the run. (templated)
     :param on_late: how to handle any other late list: ``fail`` (default, without a retry), ``skip``, or ``publish``:
         publish it, marked as late, even if it replaces the snapshot of that day. (templated)
     :param search: only websites that the service's search finds. (templated)
@@ -207,16 +205,18 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         is_ours = urlsplit(asset.uri).scheme == SCHEME
         if is_ours and is_partitioned(asset.uri):
             raise ValueError(
-                f"asset={asset.uri!r} is not allowed; allowed: that of snapshot_asset without partitioned, as the "
-                "partitioned one is added to the outlets"
+                f"asset={asset.uri!r} is not allowed; allowed: snapshot_asset(...) without partitioned=True, because "
+                "the operator adds the partitioned asset to the outlets itself"
             )
+        self.outlets = [*self.outlets, asset]
         #: The same asset with partition keys: an event without a key does not start a partitioned consumer.
-        self.partitioned_asset = Asset(partitioned_uri(asset.uri)) if is_ours and can_partition() else None
-        self.outlets = [*self.outlets, *filter(None, (self.asset, self.partitioned_asset))]
-        #: Data of the lineage: the manifest if a snapshot was published, its folder, and the assertions by name.
+        self.partitioned_asset: Asset | None = None
+        if is_ours and can_partition():
+            self.partitioned_asset = Asset(partitioned_uri(asset.uri))
+            self.outlets.append(self.partitioned_asset)
+        #: Data of the lineage: the manifest if a snapshot was published, and its folder if the task found it.
         self.published: Manifest | None = None
         self.data_uri = ""
-        self.assertions: dict[str, bool] = {}
         self.check_arguments()
 
     def _check_identity(self) -> None:
@@ -256,36 +256,33 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
                 filters=filters,
                 secrets=hook.client.redact,
             )
-            try:
-                snapshot = take_snapshot(
-                    series,
-                    run_day.day,
-                    origin,
-                    options=options,
-                    is_late=lambda observed_at: self._is_late(run_day, series, observed_at),
-                    writer=_writer(context),
-                )
-            except Exception as error:
-                self.assertions = _assertions(options.override_guards, error)
-                raise
-        self.assertions = _assertions(options.override_guards)
+            snapshot = take_snapshot(
+                series,
+                run_day.day,
+                origin,
+                options=options,
+                is_late=lambda observed_at: self._is_late(run_day, series, observed_at),
+                writer=_writer(context),
+            )
         self._announce(context, snapshot)
         manifest = snapshot.manifest
+        late = " (late)" if manifest.late else ""
         self.log.info(
             "Published %s websites as %s%s, %s.\nComplete: %s.\n%s",
             f"{manifest.count:,}",
             manifest.snapshot_date,
-            " (late)" if manifest.late else "",
+            late,
             what_changed(manifest),
             WHY_COMPLETE[manifest.proof.method],
             snapshot.partition.data,
         )
         if manifest.late:
             self.log.warning("Late: the list of %s is filed under %s", manifest.observed_at, manifest.snapshot_date)
-        if differences := drift(manifest.fields):
-            # A new field is harmless and may stay for years, so it is logged without a warning.
-            harm = manifest.fields.missing or manifest.fields.invalid_values
-            level = logging.WARNING if harm else logging.INFO
+        differences = drift(manifest.fields)
+        if differences:
+            level = logging.WARNING
+            if not manifest.fields.missing and not manifest.fields.invalid_values:
+                level = logging.INFO  # a new field is harmless and can remain for years
             self.log.log(level, "The records have other fields than the documented ones: %s.", differences)
         return describe(snapshot)
 
@@ -320,8 +317,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         from airflow_provider_analytics.snapshots.run_day import choose_day
 
         if not context:
-            dag = self.get_dag()
-            return choose_day(dag.timezone if dag else "UTC", now, partition_date=self.partition_date)
+            return choose_day(getattr(self.get_dag(), "timezone", "UTC"), now, partition_date=self.partition_date)
         dag_run: Any = context["dag_run"]
         return choose_day(
             context["dag"].timezone,
@@ -369,15 +365,11 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         """Return the lineage for OpenLineage; called only if its provider is installed."""
         from airflow_provider_analytics.operators.lineage import snapshot_lineage
 
-        return snapshot_lineage(
-            openlineage_name(self.asset.uri),
-            openlineage_name(self.data_uri) if self.data_uri else None,
-            self.assertions,
-            self.published,
-        )
+        target = openlineage_name(self.data_uri) if self.data_uri else None
+        return snapshot_lineage(openlineage_name(self.asset.uri), target, self.published)
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:
-        """Return the lineage of a failed task: its input, and the failed assertion."""
+        """Return the lineage of a failed task: its input, and the dataset if the task found it."""
         return self.get_openlineage_facets_on_complete(task_instance)
 
 
@@ -399,8 +391,8 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         damaged. (templated)
     :param on_change: action if websites changed: ``log`` (default), ``fail`` (without a retry) or ``skip`` (skip
         downstream tasks); the file is written in any case. (templated)
-    :param ignore_fields: names of documented fields that do not count; default: those of the current snapshot.
-        (templated)
+    :param ignore_fields: names of documented fields that do not count; default: the ignored fields of the current
+        snapshot. (templated)
     :return: a dict: ``path``, ``current`` and ``previous`` day, the numbers of websites ``removed``,
         ``privacy_changed``, ``changed`` and ``added``, the first 50 ``changes`` and the number of
         further ones (``changes_omitted``), and the path of the file with all changes (``changes_path``). If there is no
@@ -447,7 +439,7 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         from airflow_provider_analytics.api.checks import names
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.catalog import snapshot_series
-        from airflow_provider_analytics.snapshots.diff import KINDS, diff_snapshots, in_lines, in_words
+        from airflow_provider_analytics.snapshots.diff import count_changes, diff_snapshots, in_lines, in_words
 
         with FailWithoutRetry():
             check_rendered_arguments(self)
@@ -458,16 +450,14 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
                 ignored=names("ignore_fields", self.ignore_fields),
             )
         if result["previous"] is None:
-            reason = (
-                "is the first snapshot"
-                if result["is_first"]
-                else "cannot be compared, because the one before is damaged"
-            )
+            reason = "cannot be compared, because the snapshot before it is damaged"
+            if result["is_first"]:
+                reason = "is the first snapshot"
             self.log.info("Nothing to compare: %s %s. Folder: %s", result["current"], reason, result["path"])
             return result
         summary = f"{in_words(result)}, from {result['previous']} to {result['current']}"
         self.log.info("Websites: %s", summary)
-        if any(result[kind] for kind in KINDS) and self.on_change != "log":
+        if count_changes(result) and self.on_change != "log":
             changes = "\n".join(in_lines(result, SHOWN_CHANGES))
             message = f"The website list changed: {summary}.\n{changes}\nAll changes: {result['changes_path']}."
             if self.on_change == "skip":
@@ -568,9 +558,10 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
                     "Not touched, because no manifest lists the files: %d days: %s", len(pruning.unknown), days
                 )
             prune(series, pruning, dry_run=dry_run)
+        done = "Dry run, to remove" if dry_run else "Removed"
         self.log.info(
             "%s: %s snapshots, %s files. Kept: %s snapshots.",
-            "Dry run, to remove" if dry_run else "Removed",
+            done,
             f"{len(pruning.removed):,}",
             f"{pruning.count:,}",
             f"{len(pruning.kept):,}",
@@ -579,10 +570,10 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
             "path": str(series.data),
             "dry_run": dry_run,
             "kept": len(pruning.kept),
-            "removed": [day.isoformat() for day in pruning.removed],
-            "damaged": {day.isoformat(): problem for day, problem in pruning.damaged.items()},
-            "orphaned_files": [day.isoformat() for day in pruning.orphaned_files],
-            "unknown": [day.isoformat() for day in pruning.unknown],
+            "removed": list(map(str, pruning.removed)),
+            "damaged": {str(day): problem for day, problem in pruning.damaged.items()},
+            "orphaned_files": list(map(str, pruning.orphaned_files)),
+            "unknown": list(map(str, pruning.unknown)),
             "files": pruning.count,
         }
 
@@ -592,7 +583,18 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
     from airflow_provider_analytics.snapshots.diff import COUNTS
 
     manifest, partition = snapshot.manifest, snapshot.partition
-    previous, replaced = manifest.previous, manifest.replaced_snapshot
+    previous = None
+    counts: dict[str, int | None] = dict.fromkeys(COUNTS)
+    if manifest.previous:
+        previous = manifest.previous.snapshot_date.isoformat()
+        counts.update(manifest.previous.counts)
+    replaced: dict[str, Any] | None = None
+    if manifest.replaced_snapshot:
+        replaced = {
+            "observed_at": manifest.replaced_snapshot.observed_at.isoformat(),
+            "count": manifest.replaced_snapshot.count,
+            **manifest.replaced_snapshot.counts,
+        }
     return {
         "path": str(partition.data),
         "manifest": str(partition.manifest),
@@ -603,20 +605,15 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
         "late": manifest.late,
         "count": manifest.count,
         "is_first": manifest.is_first,
-        "previous": previous.snapshot_date.isoformat() if previous else None,
-        **{name: getattr(previous, name) if previous else None for name in COUNTS},
-        "replaced_snapshot": replaced
-        and {
-            "observed_at": replaced.observed_at.isoformat(),
-            "count": replaced.count,
-            **{name: getattr(replaced, name) for name in COUNTS},
-        },
+        "previous": previous,
+        **counts,
+        "replaced_snapshot": replaced,
         "fields": {
             "new": manifest.fields.new[:MAX_FIELDS],
             "missing": manifest.fields.missing,
             "invalid_values": manifest.fields.invalid_values,
         },
-        "files": [str(path) for path in snapshot.files],
+        "files": list(map(str, snapshot.files)),
         "changes_path": str(partition.about / manifest.changes_path) if manifest.changes_path else None,
         "report": str(partition.about / manifest.report) if manifest.report else None,
     }
@@ -628,24 +625,13 @@ def _writer(context: Context) -> str | None:
     return None if None in found else json.dumps(found, default=str)
 
 
-def _assertions(overridden: frozenset[str], error: Exception | None = None) -> dict[str, bool]:
-    """Return whether each assertion about the list is true, up to the first false one; without overridden guards."""
-    failed: str | None = getattr(error, "guard", None)
-    found: dict[str, bool] = {}
-    for name, guard in ASSERTIONS.items():
-        did_fail = guard == failed if guard else isinstance(error, IncompleteListError)
-        if guard not in overridden:
-            found[name] = not did_fail
-        if did_fail:
-            return found
-    # After another error, nothing is known about the list: it may not even have been read.
-    return found if error is None or failed == "missing_fields" else {}
-
-
 def _date(text: str | None) -> date | None:
+    """Return a day. An empty template, which renders to "" or "None", has no day."""
     from airflow_provider_analytics.snapshots.run_day import parse_day
 
-    return None if text is None or str(text) in {"", "None"} else parse_day(str(text))
+    if text is None or str(text) in {"", "None"}:
+        return None
+    return parse_day(str(text))
 
 
 def _uri(path: StoragePath) -> str:

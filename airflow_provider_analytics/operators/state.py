@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
@@ -12,16 +11,24 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
+import msgspec
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
-from airflow_provider_analytics.hooks.object_storage import SharedFile, names_in, storage_path, write_text
+from airflow_provider_analytics.hooks.object_storage import storage_path
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.reconcile.desired.list_lines import now
 from airflow_provider_analytics.reconcile.desired.tables import Identity, ListTables, Run, Table, digest_of
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
-from airflow_provider_analytics.storage import PRIVATE, has_conditional_writes
+from airflow_provider_analytics.storage import (
+    PRIVATE,
+    SharedFile,
+    file_errors,
+    has_conditional_writes,
+    names,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.readable import Redactor
     from airflow_provider_analytics.reconcile.desired.list_lines import Resolution
     from airflow_provider_analytics.reconcile.desired.tables import Rows
+    from airflow_provider_analytics.storage import StoragePath
 
 #: Seconds to wait, at most, before a table that another task has just written is written again.
 WRITE_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
@@ -40,33 +48,37 @@ CLOCKS_DIFFER = timedelta(days=1)
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.-]+")
 
-#: How long before a run another list may have begun, and still change websites.
+#: Time before the start of a run in which another list can have started that still changes websites.
 OVERLAP = timedelta(hours=1)
 
 log = logging.getLogger(__name__)
 
 
-def folder_of(state_path: str, service: str, account: str | None) -> str:
+def folder_of(state_path: str, service: str, account: str | None) -> StoragePath:
     """Return the folder of a service and an account in the state folder, such as ``stats.example.com-1``.
 
-    Names of different services may be equal; each file in it has the exact ones.
+    Two services can have the same folder, so each file in it has its exact service and account.
+
+    :raises ValueError: if the state folder is not a URL or an absolute path.
     """
-    storage_path(state_path, "state_path")  # a bad value is named as it was given
     name = f"{service.partition('://')[2]}-{account or 'account'}"
-    return f"{state_path.rstrip('/')}/{_NOT_IN_A_NAME.sub('_', name)}"
+    return storage_path(state_path, "state_path") / _NOT_IN_A_NAME.sub("_", name)
 
 
 class ListFile:
     """The file of a list's table, and the tables of the other lists in the same folder.
 
     :param folder: folder of the service and the account (:func:`folder_of`).
-    :param identity: what the table must belong to.
+    :param identity: the list, and its service and account.
     :raises GuardError: if a file in the folder is not a table, or belongs to another service or account.
     """
 
-    def __init__(self, folder: str, identity: Identity) -> None:
+    def __init__(self, folder: StoragePath, identity: Identity) -> None:
         self._folder, self._identity = folder, identity
-        self._file = SharedFile(f"{folder}/lists/{quote(identity.list, safe='')}.json", "state_path")
+        name = quote(identity.list, safe="")
+        if name.startswith("."):  # hidden files are not tables
+            name = f"%2E{name[1:]}"
+        self._file = SharedFile(folder / "lists" / f"{name}.json", "state_path")
         #: The table as it was read.
         self.table = self._parse()
         self._others = self._read_others()
@@ -77,13 +89,14 @@ class ListFile:
         :param scopes: list field to scope to the entries of this run.
         :param names: host name on the list to its resolution.
         """
-        at, ti = now(), context.get("ti")  # a command has none, and writes nothing
-        # The scheduler's clock is one clock; those of the workers differ.
+        at, ti = now(), context.get("ti")
+        # All start dates are from the clock of the scheduler. The clocks of workers differ.
         began = getattr(context.get("dag_run"), "start_date", None) or at
-        run = Run("", "", began)
         if ti:
             map_index = getattr(ti, "map_index", -1)
             run = Run(f"{ti.dag_id}/{ti.run_id}", ti.task_id, began, map_index, digest_of(scopes))
+        else:  # a command, which does not write the table
+            run = Run("", "", began)
         self._raise_if_other_part(run)
         table = self.table.with_run(scopes, names, run, at.date())
         return ListTables(self.table, table, self._others, at.date(), scopes, run)
@@ -98,28 +111,29 @@ class ListFile:
         lists.read_others(self._read_others())
 
     def write(self, lists: ListTables, *, only_announced: bool = False) -> None:
-        """Write the table, unless the file has it already, and read those of the other lists again.
+        """Write the table, unless the file has it already, and then read the tables of the other lists again.
 
-        In this order, of two lists that are written at the same time, at least one finds what the other one has.
+        Because of this order, if two lists are written at the same time, at least one finds the entries of the other.
 
-        :param only_announced: write what the list has, and nothing that left it.
-        :raises AirflowSkipException: if a later run of this task has written it: this run is not needed any more.
-        :raises GuardError: if another task has, or the later run began in the future.
+        :param only_announced: write the entries that the list has, but not that others left it.
+        :raises AirflowSkipException: if a later run of this task has written it, so this run is no longer needed.
+        :raises GuardError: if another task has written it, or a later run that starts in the future.
         :raises ValueError: if another task of this run has the same list.
         :raises StorageError: if other tasks write the file again and again.
         """
         name = self._identity.list
-        if not has_conditional_writes(storage_path(self._file.url, "state_path")):
+        if not has_conditional_writes(self._file.place):
             log.warning(
                 "The storage of state_path has no conditional writes. If two tasks write the list %r at the same time, "
-                "entries that left it may remain on websites. Use storage that has them, or one run at a time.",
+                "entries that left it can remain on websites. Use storage with conditional writes, or run one task "
+                "at a time.",
                 name,
             )
         last, run = self.table.run, lists.run
         if last and not _is_same_task(last, run):
             log.warning(
-                "The list %r was last run by task %s of DAG %s. If that is another list, give each its own list_name: "
-                "each run removes what the other one added.",
+                "The list %r was last run by task %s of DAG %s. If it is another list, give each list its own "
+                "list_name. Otherwise, each run removes the entries that the other one added.",
                 name,
                 last.task,
                 _dag_of(last),
@@ -134,33 +148,42 @@ class ListFile:
                 return
             time.sleep(RANDOM.uniform(seconds / 2, seconds))  # spreads the tasks
             self.read()
-        raise StorageError(f"Other tasks write the list {name!r} again and again. File: {self._file.url}")
+        raise StorageError(f"Other tasks write the list {name!r} again and again. File: {self._file.place}")
 
     def raise_if_overtaken(self, lists: ListTables) -> None:
         """Raise :class:`StoppedError` if a later run has written the table meanwhile, with other entries."""
         self.read()
         if self._is_overtaken(lists):
-            raise StoppedError(self._overtaken(), "What it did may have been undone: its next run does it again.")
+            raise StoppedError(
+                self._overtaken(), "That run may have undone changes of this one. The next run makes them again."
+            )
 
     def _give_way(self, run: Run) -> NoReturn:
-        """Skip the task, if the later run does its work: that of another task has another list."""
+        """Skip the task, if the later run does its work. A later run of another task has another list.
+
+        :raises AirflowSkipException: if the later run is of the same task.
+        :raises GuardError: if it is of another task, or starts in the future.
+        """
         later = self.table.run
         if later and _is_same_task(later, run) and later.began - now() < CLOCKS_DIFFER:
             raise AirflowSkipException(f"{self._overtaken()} Nothing was sent.")
         raise GuardError(
             self._overtaken(),
             "Nothing was sent. Give each task its own list_name. If that time is in the future, correct the clock, and "
-            f"began in {self._file.url}.",
+            f"the key began in {self._file.place}.",
         )
 
     def _is_overtaken(self, lists: ListTables) -> bool:
         run, found = lists.run, self.table.run
-        is_later = found is not None and found.name != run.name and found.began > run.began
-        return is_later and replace(self.table, run=run) != self._merged(lists)
+        if found is None or found.name == run.name or found.began <= run.began:
+            return False
+        return replace(self.table, run=run) != self._merged(lists)
 
     def _overtaken(self) -> str:
         run = self.table.run
-        return f"A later run of the list {self._identity.list!r} has begun: {run.name} at {run.began}." if run else ""
+        if run is None:
+            return ""
+        return f"A later run of the list {self._identity.list!r} has started: {run.name} at {run.began}."
 
     def _merged(self, lists: ListTables, *, only_announced: bool = False) -> Table | None:
         """Return the table to write; None if the file has it already."""
@@ -174,7 +197,8 @@ class ListFile:
         self._raise_if_other_part(run)
         both = lists.before.with_rows_of(self.table)
         table = both.with_run(lists.scopes, lists.table.names, run, lists.today, only_announced=only_announced)
-        return None if is_same_run and replace(self.table, run=run) == table else table
+        is_written = is_same_run and replace(self.table, run=run) == table
+        return None if is_written else table
 
     def _raise_if_other_part(self, run: Run) -> None:
         """Raise :class:`ValueError` if another mapped task of this run has the same list with other entries."""
@@ -187,21 +211,25 @@ class ListFile:
             )
 
     def runs_at_the_same_time(self, run: Run) -> bool:
-        """Return whether another list may have changed websites during a run, or shortly before it."""
+        """Return whether another list might have changed websites during a run, or shortly before it."""
         since = run.began - OVERLAP
-        return any(table.run is not None and table.run.began >= since for table in self._read_others())
+        for table in self._read_others():
+            if table.run is not None and table.run.began >= since:
+                return True
+        return False
 
     def _read_others(self) -> list[Table]:
-        return [
-            table.checked(replace(self._identity, list=table.identity.list), path)
-            for path, table in read_tables(self._folder).items()
-            if table.identity.list != self._identity.list
-        ]
+        others = []
+        for path, table in read_tables(self._folder).items():
+            if table.identity.list != self._identity.list:
+                others.append(table.checked(replace(self._identity, list=table.identity.list), path))
+        return others
 
     def _parse(self) -> Table:
         if self._file.text is None:
             return Table(self._identity)
-        return Table.parse(self._file.text, self._file.url).checked(self._identity, self._file.url)
+        path = str(self._file.place)
+        return Table.parse(self._file.text, path).checked(self._identity, path)
 
 
 def _dag_of(run: Run) -> str:
@@ -212,49 +240,97 @@ def _is_same_task(first: Run, other: Run) -> bool:
     return (_dag_of(first), first.task) == (_dag_of(other), other.task)
 
 
-def read_tables(folder: str) -> dict[str, Table]:
-    """Return the tables of all lists in a folder, by their paths."""
-    names = names_in(f"{folder}/lists", "state_path")
-    files = [f"{folder}/lists/{name}" for name in names if name.endswith(".json") and not name.startswith(".")]
-    texts = {file: SharedFile(file, "state_path").text for file in files}
-    return {file: Table.parse(text, file) for file, text in texts.items() if text is not None}
+def read_tables(folder: StoragePath) -> dict[str, Table]:
+    """Return the tables of all lists of a service and an account, by their paths."""
+    tables = {}
+    lists = folder / "lists"
+    for name in _names(lists):
+        if name.startswith(".") or not name.endswith(".json"):
+            continue
+        file = SharedFile(lists / name, "state_path")
+        if file.text is not None:
+            tables[str(file.place)] = Table.parse(file.text, str(file.place))
+    return tables
 
 
-def write_plan(folder: str, plan: Plan, secrets: Redactor) -> str:
+def read_all_tables(state_path: str) -> list[Table]:
+    """Return the tables of all lists in a state folder."""
+    state = storage_path(state_path, "state_path")
+    tables: list[Table] = []
+    for name in _names(state):
+        tables += read_tables(state / name).values()
+    return tables
+
+
+def _names(folder: StoragePath) -> list[str]:
+    with file_errors("read", folder, "state_path"):
+        return names(folder)
+
+
+def write_plan(folder: StoragePath, plan: Plan, secrets: Redactor) -> str:
     """Write a plan as JSON and as Markdown, and return the path of the Markdown.
 
     :param secrets: secrets of the connection.
     :raises GuardError: if any value of the plan contains a secret.
     """
-    if secrets.may_be_in(_as_json(plan.to_dict())):
-        has_it = (
-            f"website {change.website}" for change in plan.changes if secrets.may_be_in(_as_json(change.to_dict()))
-        )
+    if secrets.may_be_in(msgspec.json.encode(plan.to_dict())):
         raise GuardError(
-            f"The plan contains a secret of the connection, in {next(has_it, 'its settings')}. It was not written.",
+            f"The plan contains a secret of the connection, in {_place_of_secret(plan, secrets)}. It was not written.",
             "Remove the value there, and replace the secret.",
         )
-    path = f"{folder}/plans/{plan.digest}"
-    data = {"planned_at": datetime.now(UTC).isoformat(), **plan.to_dict()}
-    write_text(f"{path}.json", "state_path", json.dumps(data, indent=1) + "\n", PRIVATE)
-    write_text(f"{path}.md", "state_path", to_markdown(plan, is_whole=True), PRIVATE)
-    return f"{path}.md"
+    plans = folder / "plans"
+    stored = msgspec.convert({"planned_at": datetime.now(UTC).isoformat(), **plan.to_dict()}, _StoredPlan)
+    text = msgspec.json.format(msgspec.json.encode(stored), indent=1).decode()
+    write_text(plans / f"{plan.digest}.json", "state_path", f"{text}\n", PRIVATE)
+    markdown = plans / f"{plan.digest}.md"
+    write_text(markdown, "state_path", to_markdown(plan, is_whole=True), PRIVATE)
+    return str(markdown)
 
 
-def _as_json(data: Mapping[str, Any]) -> bytes:
-    return json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
+def _place_of_secret(plan: Plan, secrets: Redactor) -> str:
+    for change in plan.changes:
+        if secrets.may_be_in(msgspec.json.encode(change.to_dict())):
+            return f"website {change.website}"
+    return "its settings"
 
 
-def read_plan(folder: str | None, digest: str) -> Plan | None:
+class _StoredChange(msgspec.Struct, frozen=True):
+    """A change in a stored plan.
+
+    :param fields: field to its values before and after.
+    """
+
+    action: str
+    domain: str
+    website_id: str | None
+    fields: dict[str, tuple[Any, Any]]
+
+
+class _StoredPlan(msgspec.Struct, frozen=True):
+    """A plan as it is stored."""
+
+    planned_at: str
+    digest: str
+    scope: dict[str, Any]
+    override_guards: list[str]
+    changes: list[_StoredChange]
+
+
+def read_plan(folder: StoragePath | None, digest: str) -> Plan | None:
     """Return the plan with a digest; None if there is none.
 
     :raises ValueError: if the file is not a complete plan, or was edited.
     """
-    path = f"{folder}/plans/{digest}.json"
-    text = SharedFile(path, "state_path").text if folder else None
-    if text is None:
+    if folder is None:
+        return None
+    file = SharedFile(folder / "plans" / f"{digest}.json", "state_path")
+    if file.text is None:
         return None
     try:
-        return Plan.from_dict(json.loads(text))
+        stored = msgspec.json.decode(file.text, type=_StoredPlan)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file.place}: this is not a complete plan: {error}. Plan again") from error
+    try:
+        return Plan.from_dict(msgspec.to_builtins(stored))
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{file.place}: {error}") from error

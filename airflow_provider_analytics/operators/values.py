@@ -65,7 +65,7 @@ CHOICES: Mapping[str, Sequence[str | int]] = {
 }
 #: Arguments of :data:`CHOICES` that can be None.
 _OPTIONAL_CHOICES = ("mode", "per_page", "search_by", "sort", "sort_by")
-COMPRESSIONS = ("gzip", "zstd")
+COMPRESSIONS = ("gzip",)
 _FLAGS = (
     "create_only",
     "dry_run",
@@ -134,7 +134,7 @@ def _check_flag(name: str, value: Any) -> None:
 
 def _check_compression(name: str, value: Any) -> None:
     if value not in (None, "", *COMPRESSIONS):
-        raise refused(name, value, "gzip, zstd, or None for no compression")
+        raise refused(name, value, "gzip, or None for no compression")
 
 
 def _check_guards(name: str, value: Any) -> None:  # noqa: ARG001 - all checks have the same signature

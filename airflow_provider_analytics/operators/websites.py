@@ -462,11 +462,12 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
         """Delete the website; return whether it existed."""
         try:
             website_id = _find_id(hook, self.website_id, self.domain)
-            hook.delete_website(website_id)
-        except DomainError as error:
+        except DomainError as error:  # a "not found" response to the list is another error
             if error.website_ids or not ignore_if_missing:
                 raise
             return False
+        try:
+            hook.delete_website(website_id)
         except NotFoundError:
             if not ignore_if_missing:
                 raise

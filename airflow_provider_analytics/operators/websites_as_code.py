@@ -72,18 +72,19 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         return PlanInput(source, scope, folder, file, lists)
 
     def _file(self) -> WebsitesAsCode:
-        from airflow_provider_analytics.hooks.object_storage import read_texts
+        from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.reconcile.desired.websites_file import (
             in_a_folder,
             parse_websites,
             parse_websites_files,
         )
+        from airflow_provider_analytics.storage import read_texts
 
         if (self.config_path is None) == (self.config is None):
             raise refused_together("one of the two", config_path=self.config_path, config=self.config)
         if self.config_path is None:
             return parse_websites(self.config, default_mode=self.default_mode)
-        texts = read_texts(self.config_path, "config_path", in_a_folder)
+        texts = read_texts(storage_path(self.config_path, "config_path"), "config_path", in_a_folder)
         if not texts:
             raise ValueError(f"config_path={self.config_path!r}: there is no such file on this worker")
         return parse_websites_files(texts, self.default_mode)
@@ -428,10 +429,10 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the file."""
-        from airflow_provider_analytics.hooks.object_storage import write_text
+        from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.reconcile.desired.selection import parse_selectors, raise_unmatched, select
         from airflow_provider_analytics.reconcile.desired.websites_export import export_websites
-        from airflow_provider_analytics.storage import PRIVATE
+        from airflow_provider_analytics.storage import PRIVATE, write_text
 
         with self.connected(context) as hook:
             if (self.base_path is None) != (self.snapshot_date is None):
@@ -451,7 +452,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
                 raise_unmatched([f"websites: {selector!r}" for selector in unmatched])
                 records = [record for record in records if str(record["id"]) in chosen]
             text, omitted = export_websites(records, origin=origin, restore=bool(self.base_path))
-            write_text(self.output_path, "output_path", text, PRIVATE)
+            write_text(storage_path(self.output_path, "output_path"), "output_path", text, PRIVATE)
         self.log.info("Exported %d websites of %s to %s", len(records), origin, self.output_path)
         if omitted:
             listed = "\n".join(omitted[:SHOWN_CHANGES])

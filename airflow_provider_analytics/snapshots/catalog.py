@@ -24,7 +24,7 @@ from typing import Any
 
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.snapshots.formats import check_readable, read_rows
+from airflow_provider_analytics.snapshots.formats import read_rows
 from airflow_provider_analytics.snapshots.manifest import (
     SNAPSHOT_NAME,
     VERSION,
@@ -106,7 +106,7 @@ class Partition:
         manifest = decode(content, str(self.manifest))
         if manifest.snapshot_date != self.day:
             raise StorageError(
-                f"{self.manifest} is damaged (it is that of {manifest.snapshot_date}). Restore it, or take the "
+                f"{self.manifest} is damaged (it is the manifest of {manifest.snapshot_date}). Restore it, or take the "
                 "snapshot again."
             )
         return Snapshot(self, manifest, digest(content))
@@ -114,7 +114,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class SnapshotSeries:
-    """A series of snapshots: those of one list, under one name.
+    """A series of snapshots: the snapshots of a list, under a name.
 
     :param base: base path; it may contain several series.
     :param name: name of the series.
@@ -146,9 +146,11 @@ class SnapshotSeries:
     def days(self) -> list[date]:
         """Return the days that have a folder, published or not, newest first. Other folders are ignored."""
         found = set()
-        for match in map(_PARTITION.fullmatch, (*names(self.about), *names(self.data))):
-            with suppress(ValueError):  # no date, such as dt=2026-02-30
-                found.update([date.fromisoformat(match[1])] if match else [])
+        for name in (*names(self.about), *names(self.data)):
+            match = _PARTITION.fullmatch(name)
+            if match:
+                with suppress(ValueError):  # not a date, such as dt=2026-02-30
+                    found.add(date.fromisoformat(match[1]))
         return sorted(found, reverse=True)
 
     def published(self, before: date | None = None) -> Iterator[Partition]:
@@ -198,10 +200,9 @@ class Snapshot:
 
         :raises StorageError: if a file is missing or damaged. A run that replaces the snapshot during the reading
             removes the old files; in this case, read the manifest again.
-        :raises ValueError: if the format needs an extra that is not installed.
+        :raises MissingPackageError: if the format needs an extra that is not installed.
         """
         for file, path in zip(self.manifest.files, self.files, strict=True):
-            check_readable(file.name)
             with (
                 storage_errors(f"read {path}"),
                 open_verified(path, file.sha256) as stored,
@@ -266,8 +267,10 @@ def _checked(rows: Iterable[Row], path: StoragePath) -> Iterator[Row]:
 
 
 def _is_row(row: object) -> bool:
-    """Return whether a stored row has what every reader needs: other software may have written it."""
-    return isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("id", "record", "record_hash"))
+    """Return whether a stored row has the text that every reader needs: other software may have written it."""
+    if not isinstance(row, dict):
+        return False
+    return {type(row.get(name)) for name in ("id", "record", "record_hash")} == {str}
 
 
 @dataclass(frozen=True)
@@ -340,7 +343,7 @@ def list_snapshots(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME, *
 
 
 def point_to_latest(series: SnapshotSeries) -> None:
-    """Point ``_latest.json`` to the newest published snapshot, with one atomic write, for readers without Python.
+    """Point ``_latest.json`` to the newest published snapshot, with an atomic write, for readers without Python.
 
     :raises StorageError: if the storage fails.
     """

@@ -13,10 +13,11 @@ import logging
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, date, datetime
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,10 @@ log = logging.getLogger(__name__)
 
 def ignored_between(before: Manifest, exclude_ips_as: str, ignored: Iterable[str]) -> set[str]:
     """Return the fields that do not count for two snapshots: also ``exclude_ips``, if they store it differently."""
-    return {*ignored, *([] if before.exclude_ips_as == exclude_ips_as else ["exclude_ips"])}
+    found = set(ignored)
+    if before.exclude_ips_as != exclude_ips_as:
+        found.add("exclude_ips")
+    return found
 
 
 def diff(before: Iterable[Row], after: Iterable[Row], ignored: Collection[str] = ()) -> Iterator[WebsiteChange]:
@@ -66,10 +70,8 @@ def diff(before: Iterable[Row], after: Iterable[Row], ignored: Collection[str] =
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("CREATE TABLE earlier (place INTEGER PRIMARY KEY, id TEXT UNIQUE, hash TEXT, record TEXT)")
         try:
-            database.executemany(
-                "INSERT INTO earlier (id, hash, record) VALUES (?, ?, ?)",
-                ((row["id"], row["record_hash"], row["record"]) for row in before),
-            )
+            columns = map(itemgetter("id", "record_hash", "record"), before)
+            database.executemany("INSERT INTO earlier (id, hash, record) VALUES (?, ?, ?)", columns)
         except sqlite3.IntegrityError:
             raise StorageError("the earlier snapshot contains a website twice") from None
         except UnicodeEncodeError as error:
@@ -96,19 +98,24 @@ def write_changes(changes: Iterable[WebsiteChange], path: Path) -> dict[str, int
     """
     counts = dict.fromkeys(COUNTS, 0)
     with ExitStack() as stack, path.open("wb") as file:
-        by_rank = [stack.enter_context(tempfile.TemporaryFile(dir=path.parent)) for _ in COUNTS]
+        parts = {rank: stack.enter_context(tempfile.TemporaryFile(dir=path.parent)) for rank in COUNTS}
         for change in changes:
-            is_privacy = change["change"] == "changed" and "privacy" in change["fields"]
-            counts[change["change"]] += 1
-            counts["privacy_changed"] += is_privacy
-            rank = COUNTS.index("privacy_changed" if is_privacy else change["change"])
-            by_rank[rank].write(
-                json.dumps(change, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
-            )
-        for part in by_rank:
+            rank = _rank(change)
+            counts[rank] += 1
+            line = json.dumps(change, ensure_ascii=False, separators=(",", ":"))
+            parts[rank].write(line.encode("utf-8", "replace") + b"\n")
+        for part in parts.values():
             part.seek(0)
             shutil.copyfileobj(part, file)
+    counts["changed"] += counts["privacy_changed"]
     return counts
+
+
+def _rank(change: WebsiteChange) -> str:
+    """Return the kind of a change, with changes of privacy as a kind of their own."""
+    if change["change"] == "changed" and "privacy" in change["fields"]:
+        return "privacy_changed"
+    return str(change["change"])
 
 
 def read_changes(path: Path) -> Iterator[WebsiteChange]:
@@ -120,12 +127,10 @@ def read_changes(path: Path) -> Iterator[WebsiteChange]:
 
 def bounded(change: WebsiteChange) -> WebsiteChange:
     """Return a change with long values truncated, for XCom or a page."""
-    return change | {
-        "fields": {
-            name: {side: _truncate(value) for side, value in values.items()}
-            for name, values in change["fields"].items()
-        }
-    }
+    fields = {}
+    for name, values in change["fields"].items():
+        fields[name] = {side: _truncate(value) for side, value in values.items()}
+    return change | {"fields": fields}
 
 
 def diff_snapshots(
@@ -136,17 +141,17 @@ def diff_snapshots(
     :param series: the snapshots with one name.
     :param current: day of the newer snapshot; default: the newest published one.
     :param previous: day of the older snapshot; default: the newest published one before ``current``, if it is whole.
-    :param ignored: names of documented fields that do not count; default: those of the newer snapshot.
+    :param ignored: names of documented fields that do not count; default: the ignored fields of the newer snapshot.
     :return: the counts, the first changes, and the path of the file.
     :raises ValueError: if ``previous`` is not before ``current``.
     :raises MissingSnapshotError: if no snapshot is published, or a given day has none.
     :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
-    current_day = current or next((item.day for item in series.published()), None)
+    current_day = current or _newest_day(series)
     if current_day is None:
         raise MissingSnapshotError(f"No snapshot is published in {series.data}: run SnapshotWebsitesOperator first")
     after = _published(series, current_day)
-    previous_day = previous or next((item.day for item in series.published(before=current_day)), None)
+    previous_day = previous or _newest_day(series, before=current_day)
     result: dict[str, Any] = {
         "path": str(after.partition.data),
         "current": current_day.isoformat(),
@@ -165,10 +170,8 @@ def diff_snapshots(
         lines = directory / f"_since-{previous_day.isoformat()}.jsonl"
         try:
             before = _published(series, previous_day)
-            ignored_fields = ignored_between(
-                before.manifest, after.manifest.exclude_ips_as, ignored or after.manifest.ignored
-            )
-            counts = write_changes(diff(before.rows(), after.rows(), ignored_fields), lines)
+            ignored = ignored_between(before.manifest, after.manifest.exclude_ips_as, ignored or after.manifest.ignored)
+            counts = write_changes(diff(before.rows(), after.rows(), ignored), lines)
         except StorageError as error:
             if previous is not None:
                 raise
@@ -178,13 +181,19 @@ def diff_snapshots(
         with storage_errors(f"write the changes to {target}"):
             make_directory(target)
             put_file(lines, target / lines.name, new_token(datetime.now(UTC)), after.manifest.mode)
-        return result | {
-            "previous": previous_day.isoformat(),
-            **counts,
-            "changes": [bounded(change) for change in islice(read_changes(lines), _MAX_CHANGES)],
-            "changes_omitted": max(0, sum(counts[kind] for kind in KINDS) - _MAX_CHANGES),
-            "changes_path": str(target / lines.name),
-        }
+        first = list(map(bounded, islice(read_changes(lines), _MAX_CHANGES)))
+    return result | {
+        "previous": previous_day.isoformat(),
+        **counts,
+        "changes": first,
+        "changes_omitted": count_changes(counts) - len(first),
+        "changes_path": str(target / lines.name),
+    }
+
+
+def count_changes(counts: Mapping[str, int]) -> int:
+    """Return the number of websites that were removed, changed, or added."""
+    return counts["removed"] + counts["changed"] + counts["added"]
 
 
 def in_words(counts: Mapping[str, int]) -> str:
@@ -199,14 +208,27 @@ def in_lines(result: Mapping[str, Any], limit: int) -> list[str]:
     :param result: return value of :func:`diff_snapshots`.
     :param limit: maximum number of changes; the last line counts the others.
     """
-    left = sum(result[kind] for kind in KINDS) - len(result["changes"][:limit])
-    return [*map(_describe, result["changes"][:limit]), *([f"and {left:,} more"] if left else [])]
+    first = result["changes"][:limit]
+    lines = list(map(_describe, first))
+    more = count_changes(result) - len(first)
+    if more:
+        lines.append(f"and {more:,} more")
+    return lines
 
 
 def list_difference(before: object, after: object) -> tuple[list[str], list[str]]:
-    """Return the entries removed from a list, and the entries added to it."""
-    old, new = (list(value) if isinstance(value, (list, tuple)) else [] for value in (before, after))
+    """Return the entries removed from a list, and the entries added to it. Other values have no entries."""
+    old, new = _entries(before), _entries(after)
     return [entry for entry in old if entry not in new], [entry for entry in new if entry not in old]
+
+
+def _entries(value: object) -> Sequence[str]:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _newest_day(series: SnapshotSeries, before: date | None = None) -> date | None:
+    newest = next(series.published(before), None)
+    return None if newest is None else newest.day
 
 
 def _published(series: SnapshotSeries, day: date) -> Snapshot:
@@ -219,18 +241,30 @@ def _published(series: SnapshotSeries, day: date) -> Snapshot:
 def _describe(change: WebsiteChange) -> str:
     parts = []
     for name, values in change["fields"].items():
-        before, after = values["before"], values["after"]
-        if change["change"] != "changed":
-            if change["change"] == "added" and name == "privacy":
-                parts.append(f"{name} {_display(after)}")
-        elif all(value is None or isinstance(value, (list, tuple)) for value in (before, after)):
-            signed = zip("-+", list_difference(before, after), strict=True)
-            found = [f"{sign} {_display(', '.join(entries))}" for sign, entries in signed if entries]
-            parts.append(f"{name} {' '.join(found)}".rstrip())
-        else:
-            parts.append(f"{name} {_display(before)} -> {_display(after)}")
+        if change["change"] == "changed":
+            parts.append(f"{name} {_describe_change(values['before'], values['after'])}".rstrip())
+        elif change["change"] == "added" and name == "privacy":
+            parts.append(f"{name} {_display(values['after'])}")
     website = f"{change['change']} {readable(change['domain'] or '')} (id {readable(change['id'])})"
     return f"{website}: {', '.join(parts)}" if parts else website
+
+
+def _describe_change(before: object, after: object) -> str:
+    """Return the change of a value as text, such as ``0 -> 1``, or ``- 192.0.2.1 + 192.0.2.2`` for a list."""
+    if not is_list_or_none(before) or not is_list_or_none(after):
+        return f"{_display(before)} -> {_display(after)}"
+    removed, added = list_difference(before, after)
+    parts = []
+    if removed:
+        parts.append(f"- {_display(removed)}")
+    if added:
+        parts.append(f"+ {_display(added)}")
+    return " ".join(parts)
+
+
+def is_list_or_none(value: object) -> bool:
+    """Return whether a value is a list; None is an empty list."""
+    return value is None or isinstance(value, (list, tuple))
 
 
 def _display(value: object) -> str:
@@ -243,7 +277,7 @@ def _display(value: object) -> str:
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a row; other software may have written it.
 
-    :raises StorageError: if it is no JSON object, or nested too deeply.
+    :raises StorageError: if it is not a JSON object, or nested too deeply.
     """
     website = f"the record of website {readable(row['id'])} is damaged"
     try:
@@ -251,7 +285,7 @@ def _record(row: Mapping[str, Any]) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise StorageError(f"{website}: {error}") from error
     if not isinstance(record, dict) or is_too_deep(record):
-        raise StorageError(f"{website}: it is no JSON object of at most {MAX_DEPTH} levels")
+        raise StorageError(f"{website}: it is not a JSON object of at most {MAX_DEPTH} levels")
     return without_secrets(record)
 
 
@@ -259,22 +293,24 @@ def _change(
     kind: str, website_id: str, before: Mapping[str, Any], after: Mapping[str, Any], names: Iterable[str]
 ) -> WebsiteChange:
     domain = after.get("domain", before.get("domain"))
-    return {
-        "change": kind,
-        "id": website_id,
-        "domain": domain if isinstance(domain, str) else None,
-        "fields": {
-            name: {"before": normalise(name, before.get(name)), "after": normalise(name, after.get(name))}
-            for name in names
-            if (name in before or name in after)
-            and (kind != "changed" or not same_setting(name, before.get(name), after.get(name)))
-        },
-    }
+    if not isinstance(domain, str):
+        domain = None
+    fields = {}
+    for name in names:
+        if name not in before and name not in after:
+            continue
+        old, new = before.get(name), after.get(name)
+        if kind != "changed" or not same_setting(name, old, new):
+            fields[name] = {"before": normalise(name, old), "after": normalise(name, new)}
+    return {"change": kind, "id": website_id, "domain": domain, "fields": fields}
 
 
 def _truncate(value: Any) -> Any:
+    """Return a value with its first entries, or the beginning of its text, if it is long."""
     if isinstance(value, (list, tuple)):
-        entries = [_truncate(entry) for entry in value[:_MAX_ENTRIES]]
-        return [*entries, f"and {len(value) - _MAX_ENTRIES} more"] if len(value) > _MAX_ENTRIES else entries
+        entries = list(map(_truncate, value[:_MAX_ENTRIES]))
+        if len(value) > _MAX_ENTRIES:
+            entries.append(f"and {len(value) - _MAX_ENTRIES} more")
+        return entries
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return value if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."

@@ -12,9 +12,11 @@ import io
 import json
 import sys
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from importlib import import_module
 from itertools import chain, starmap
 from pathlib import Path
@@ -27,9 +29,9 @@ from airflow_provider_analytics.exceptions import MissingPackageError, StorageEr
 from airflow_provider_analytics.snapshots.rows import COLUMNS, Columns, Row
 
 #: Compression to file suffix.
-COMPRESSIONS = {"gzip": ".gz", "zstd": ".zst"}
+COMPRESSIONS = {"gzip": ".gz"}
 #: Columns with a distinct value in each row: dictionary encoding would make a Parquet file larger.
-_UNIQUE = ("id", "domain", "record", "record_hash")
+_UNIQUE = {"id", "domain", "record", "record_hash"}
 #: Minimum number of rows in a Parquet row group, which is kept in memory until it is written.
 _ROW_GROUP = 5_000
 
@@ -39,23 +41,36 @@ class Format(ABC):
 
     #: Value of the argument ``format``, also used as the file suffix.
     name: ClassVar[str]
+    #: Module that the format needs, installed by the extra with the name of the format; None without one.
+    library: ClassVar[str | None] = None
 
-    def check(self, compression: str | None) -> None:
-        """Raise :class:`MissingPackageError` if a required extra is not installed."""
-        if compression == "zstd":
-            need_extra("zstandard", "zstd", "compression='zstd'")
+    def check(self, setting: str) -> None:
+        """Raise :class:`MissingPackageError` if the library of the format is not installed.
+
+        :param setting: the setting that needs it, for the message.
+        """
+        if self.library is None:
+            return
+        try:
+            import_module(self.library)
+        except ImportError as error:
+            raise MissingPackageError(
+                f"{setting} needs: pip install 'airflow-provider-analytics[{self.name}]'"
+            ) from error
 
     def suffix(self, compression: str | None) -> str:
         """Return the suffix of a file name."""
-        return f".{self.name}{COMPRESSIONS[compression] if compression else ''}"
+        if compression is None:
+            return f".{self.name}"
+        return f".{self.name}{COMPRESSIONS[compression]}"
 
     @abstractmethod
     def write(self, blocks: Iterable[Columns], path: Path, compression: str | None) -> int:
         """Write the rows of all blocks to a local file, and return the number of rows."""
 
     @abstractmethod
-    def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
-        """Yield the rows of an uncompressed file; ``name`` is used in messages."""
+    def read(self, file: IO[bytes]) -> Iterator[Row]:
+        """Yield the rows of an uncompressed file."""
 
 
 class JsonLines(Format):
@@ -75,7 +90,7 @@ class JsonLines(Format):
                 count += len(lines)
         return count
 
-    def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
+    def read(self, file: IO[bytes]) -> Iterator[Row]:
         """Yield one row per line."""
         with _text(file, "\n") as lines:
             yield from map(json.loads, lines)
@@ -88,7 +103,6 @@ class Csv(Format):
 
     def write(self, blocks: Iterable[Columns], path: Path, compression: str | None) -> int:
         """Write a header and one record per row."""
-        count = 0
         line = io.StringIO(newline="")
         # The writer quotes only characters of its line terminator. Both are needed: most readers end a line at a lone
         # carriage return, too.
@@ -100,13 +114,15 @@ class Csv(Format):
             writer.writerow(values)
             return (line.getvalue().removesuffix("\r\n") + "\n").encode()
 
+        count = 0
         with _compressed(path, compression) as file:
             file.write(encoded(COLUMNS))
-            for count, row in enumerate(chain.from_iterable(map(_rows_of, blocks)), start=1):  # noqa: B007 - the last number is the count
-                file.write(encoded(str(cell).lower() if isinstance(cell, bool) else cell for cell in row))
+            for row in chain.from_iterable(map(_rows_of, blocks)):
+                file.write(encoded(map(_to_csv, row)))
+                count += 1
         return count
 
-    def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
+    def read(self, file: IO[bytes]) -> Iterator[Row]:
         """Yield one row per record."""
         csv.field_size_limit(sys.maxsize)  # the default limit is 128 KiB per field
         with _text(file, "") as lines:
@@ -118,10 +134,7 @@ class Parquet(Format):
     """Apache Parquet. It compresses internally, so the suffix does not depend on the compression."""
 
     name = "parquet"
-
-    def check(self, compression: str | None) -> None:
-        """Raise :class:`ValueError` if pyarrow is not installed; pyarrow includes zstd."""
-        need_extra("pyarrow", "parquet", "format='parquet'")
+    library = "pyarrow"
 
     def suffix(self, compression: str | None) -> str:
         """Return the suffix of a file name."""
@@ -132,7 +145,7 @@ class Parquet(Format):
         table, parquet = import_module("pyarrow").Table, import_module("pyarrow.parquet")
         schema = _arrow_schema()
         count = 0
-        repeated = [name for name in COLUMNS if name not in _UNIQUE]
+        repeated = list(COLUMNS.keys() - _UNIQUE)
         with parquet.ParquetWriter(
             path, schema, compression=compression or "snappy", use_dictionary=repeated
         ) as writer:
@@ -143,7 +156,7 @@ class Parquet(Format):
                 count += len(group["id"])
         return count
 
-    def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
+    def read(self, file: IO[bytes]) -> Iterator[Row]:
         """Yield the rows, one row group at a time."""
         for batch in import_module("pyarrow.parquet").ParquetFile(file).iter_batches(batch_size=_ROW_GROUP):
             for row in batch.to_pylist():
@@ -160,24 +173,11 @@ def check_format(file_format: str, compression: str | None) -> None:
     """Check a format and a compression.
 
     :raises ValueError: if one is unknown.
-    :raises MissingPackageError: if its extra is not installed.
+    :raises MissingPackageError: if the extra of the format is not installed.
     """
     one_of("format", file_format, FORMATS)
     one_of("compression", compression, (None, *COMPRESSIONS))
-    FORMATS[file_format].check(compression)
-
-
-def need_extra(module: str, extra: str, setting: str) -> None:
-    """Raise :class:`MissingPackageError` if a library is not installed.
-
-    :param module: module to import.
-    :param extra: extra of this package that installs it.
-    :param setting: the setting that needs it, for the message.
-    """
-    try:
-        import_module(module)
-    except ImportError as error:
-        raise MissingPackageError(f"{setting} needs: pip install 'airflow-provider-analytics[{extra}]'") from error
+    FORMATS[file_format].check(f"format={file_format!r}")
 
 
 def file_name(token: str, file_format: str, compression: str | None) -> str:
@@ -190,32 +190,20 @@ def write_columns(blocks: Iterable[Columns], path: Path, file_format: str, compr
     return FORMATS[file_format].write(blocks, path, compression)
 
 
-def check_readable(name: str) -> None:
-    """Raise :class:`ValueError` if reading a file needs an extra that is not installed.
-
-    :param name: name of the file.
-    """
-    suffixes = name.split(".")[1:]
-    if "zst" in suffixes:
-        need_extra("zstandard", "zstd", f"reading {name}")
-    if Parquet.name in suffixes:
-        need_extra("pyarrow", "parquet", f"reading {name}")
-
-
 def read_rows(file: IO[bytes], name: str) -> Generator[Row, None, None]:
     """Yield the rows of a file written by :func:`write_columns`; the name determines the format.
 
     :raises StorageError: if the format is unknown.
+    :raises MissingPackageError: if the extra of the format is not installed.
     """
-    stem, _, suffix = name.rpartition(".")
-    if f".{suffix}" == COMPRESSIONS["gzip"]:
-        yield from read_rows(cast("IO[bytes]", gzip.GzipFile(fileobj=file)), stem)
-    elif f".{suffix}" == COMPRESSIONS["zstd"]:
-        yield from read_rows(import_module("zstandard").ZstdDecompressor().stream_reader(file), stem)
-    elif suffix in FORMATS:
-        yield from FORMATS[suffix].read(file, name)
-    else:
+    stem = name.removesuffix(COMPRESSIONS["gzip"])
+    if stem != name:
+        file = cast("IO[bytes]", gzip.GzipFile(fileobj=file))
+    file_format = FORMATS.get(stem.rpartition(".")[2])
+    if file_format is None:
         raise StorageError(f"{name} has no known format; known: {', '.join(FORMATS)}")
+    file_format.check(f"reading {name}")
+    yield from file_format.read(file)
 
 
 def utc_text(moment: datetime) -> str:
@@ -244,21 +232,20 @@ def _rows_of(block: Columns) -> Iterator[tuple[Any, ...]]:
 
 def _row_groups(blocks: Iterable[Columns]) -> Iterator[Columns]:
     """Combine blocks into row groups."""
-    group: Columns = {name: [] for name in COLUMNS}
+    group: defaultdict[str, list[Any]] = defaultdict(list)
     for block in blocks:
         for name, values in block.items():
             group[name] += values
         if len(group["id"]) >= _ROW_GROUP:
             yield group
-            group = {name: [] for name in COLUMNS}
-    if group["id"]:
+            group = defaultdict(list)
+    if group:
         yield group
 
 
 def _parse_all(parse: Callable[[str], Any], texts: Sequence[str]) -> list[Any]:
     """Parse texts, nearly all of which are equal."""
-    parsed = {text: parse(text) for text in set(texts)}
-    return [parsed[text] for text in texts]
+    return list(map(cache(parse), texts))
 
 
 @contextmanager
@@ -269,9 +256,14 @@ def _compressed(path: Path, compression: str | None) -> Iterator[IO[bytes]]:
             # No name and no time in the header, so that equal rows produce equal bytes.
             packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
             file = cast("IO[bytes]", stack.enter_context(packed))
-        elif compression == "zstd":
-            file = stack.enter_context(import_module("zstandard").ZstdCompressor().stream_writer(file, closefd=False))
         yield file
+
+
+def _to_csv(cell: Any) -> Any:
+    """Return a cell with booleans in the spelling of most readers."""
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return cell
 
 
 def _from_csv(kind: str, value: str) -> Any:
@@ -279,7 +271,9 @@ def _from_csv(kind: str, value: str) -> Any:
         return None  # CSV does not distinguish null from empty text
     if kind == "boolean":
         return value == "true"
-    return int(value) if kind == "integer" else value
+    if kind == "integer":
+        return int(value)
+    return value
 
 
 def _arrow_schema() -> Any:

@@ -15,8 +15,8 @@ from itertools import islice
 import jinja2
 
 from airflow_provider_analytics.api.fields import Privacy
-from airflow_provider_analytics.readable import readable
-from airflow_provider_analytics.snapshots.diff import WebsiteChange, bounded, list_difference
+from airflow_provider_analytics.readable import first_of, readable
+from airflow_provider_analytics.snapshots.diff import WebsiteChange, bounded, is_list_or_none, list_difference
 from airflow_provider_analytics.snapshots.manifest import Manifest
 from airflow_provider_analytics.snapshots.rows import Row
 
@@ -26,6 +26,8 @@ MAX_ROWS = 2_000
 MAX_ROW_CHARACTERS = 250_000
 MAX_CHANGES = 200
 MAX_CHANGE_CHARACTERS = 100_000
+#: Characters of the HTML around the change of a field.
+_CHANGE_MARKUP = 200
 MAX_EXCLUSIONS = 15
 #: Maximum characters of a cell or an entry.
 MAX_CELL = 120
@@ -35,6 +37,8 @@ MAX_LINES = 5
 #: Size of the chart, in the units of its SVG.
 CHART_WIDTH, CHART_HEIGHT = 900, 180
 
+#: Labels of the settings that are counted.
+_SETTINGS = ("favorites", "with e-mail reports", "bots excluded")
 _PRIVACY = {setting.value: setting.label for setting in Privacy}
 
 
@@ -50,7 +54,7 @@ class Summary:
     """
 
     privacy: Counter[str] = field(default_factory=Counter)
-    settings: Counter[str] = field(default_factory=Counter)
+    settings: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_SETTINGS, 0)))
     exclude_params: Counter[str] = field(default_factory=Counter)
     exclude_ips: Counter[str] = field(default_factory=Counter)
     rows: list[dict[str, str]] = field(default_factory=list)
@@ -105,23 +109,21 @@ def notices(manifest: Manifest) -> list[str]:
             f"{manifest.snapshot_date}."
         )
     if manifest.previous is None and not manifest.is_first:
-        found.append("The previous snapshot is damaged: there is nothing to compare this one with.")
+        found.append("This snapshot is not compared, because the previous one is damaged.")
     fields = manifest.fields
     for name, count in fields.invalid_values.items():
         found.append(f"{count:,} values of {_truncate(name)} do not fit its type and are empty here.")
     if fields.missing:
         found.append(f"The service no longer returns: {', '.join(fields.missing)}.")
     if manifest.filters:
-        filters = ", ".join(f"{name} {_truncate(_display_value(value))}" for name, value in manifest.filters.items())
-        found.append(f"Only: {filters}.")
+        filters = [f"{name} {_truncate(_display_value(value))}" for name, value in manifest.filters.items()]
+        found.append(f"Only: {', '.join(filters)}.")
     return found
 
 
 def new_fields(manifest: Manifest) -> str:
     """Return the names of undocumented fields as text. They require no action."""
-    names = manifest.fields.new
-    more = len(names) - MAX_EXCLUSIONS
-    return ", ".join(_truncate(name) for name in names[:MAX_EXCLUSIONS]) + (f" and {more} more" if more > 0 else "")
+    return first_of(manifest.fields.new, MAX_EXCLUSIONS, show=_truncate)
 
 
 def shown_changes(changes: Iterable[WebsiteChange]) -> list[WebsiteChange]:
@@ -130,8 +132,9 @@ def shown_changes(changes: Iterable[WebsiteChange]) -> list[WebsiteChange]:
     left = MAX_CHANGE_CHARACTERS
     for change in islice(changes, MAX_CHANGES):
         short = bounded(change)
-        left -= sum(len(_truncate(_difference(values))) + 200 for values in short["fields"].values())
-        if left < 0 and selected:
+        for values in short["fields"].values():
+            left -= len(_truncate(_difference(values))) + _CHANGE_MARKUP
+        if left < 0:
             break
         selected.append(short)
     return selected
@@ -143,11 +146,14 @@ def summarise(rows: Iterable[Row]) -> Summary:
     left = MAX_ROW_CHARACTERS
     for row in rows:
         summary.privacy[_privacy(row["privacy"])] += 1
-        summary.settings["favorites"] += row["favorite"] is True
-        summary.settings["with e-mail reports"] += row["email"] == 1
-        summary.settings["bots excluded"] += row["exclude_bots"] == 1
-        for counter, name in ((summary.exclude_params, "exclude_params"), (summary.exclude_ips, "exclude_ips")):
-            counter.update(set((row[name] or "").split("\n")) - {""})
+        if row["favorite"]:
+            summary.settings["favorites"] += 1
+        if row["email"] == 1:
+            summary.settings["with e-mail reports"] += 1
+        if row["exclude_bots"] == 1:
+            summary.settings["bots excluded"] += 1
+        summary.exclude_params.update(_entries(row["exclude_params"]))
+        summary.exclude_ips.update(_entries(row["exclude_ips"]))
         if len(summary.rows) < MAX_ROWS and left > 0:
             cells = _table_cells(row)
             summary.rows.append(cells)
@@ -159,29 +165,27 @@ def chart_points(counts: Sequence[tuple[date, int]]) -> list[tuple[float, float,
     """Return the number of websites over time as points of a line, with day and number as text."""
     first, last = counts[0][0], counts[-1][0]
     most = max(count for _, count in counts) or 1
-    return [
-        (
-            CHART_WIDTH * ((day - first) / (last - first) if last > first else 0.5),
-            CHART_HEIGHT * (1 - count / most),
-            f"{day}: {count:,}",
-        )
-        for day, count in counts
-    ]
+    points = []
+    for day, count in counts:
+        x = (day - first) / (last - first) if last > first else 0.5
+        points.append((CHART_WIDTH * x, CHART_HEIGHT * (1 - count / most), f"{day}: {count:,}"))
+    return points
 
 
 def _table_cells(row: Row) -> dict[str, str]:
     """Return the cells of the table for a row."""
-    reported = {None: "", 0: "", 1: "reports"}
-    flags = [
-        "favorite" if row["favorite"] else "",
-        reported.get(row["email"], ""),
-        "bots counted" if row["exclude_bots"] == 0 else "",
-    ]
+    flags = []
+    if row["favorite"]:
+        flags.append("favorite")
+    if row["email"] == 1:
+        flags.append("reports")
+    if row["exclude_bots"] == 0:
+        flags.append("bots counted")
     return {
         "id": _truncate(row["id"]),
         "domain": _truncate(row["domain"] or ""),
         "privacy": _privacy(row["privacy"]),
-        "flags": ", ".join(filter(None, flags)),
+        "flags": ", ".join(flags),
         "parameters": _lines(row["exclude_params"]),
         "addresses": _lines(row["exclude_ips"]),
     }
@@ -195,8 +199,15 @@ def _privacy(value: object) -> str:
 
 def _lines(text: str | None) -> str:
     lines = (text or "").split("\n")
-    more = len(lines) - MAX_LINES
-    return "\n".join([*map(_truncate, lines[:MAX_LINES]), *([f"and {more} more"] if more > 0 else [])])
+    first = list(map(_truncate, lines[:MAX_LINES]))
+    if len(lines) > MAX_LINES:
+        first.append(f"and {len(lines) - MAX_LINES} more")
+    return "\n".join(first)
+
+
+def _entries(text: str | None) -> set[str]:
+    """Return the distinct lines of a list."""
+    return set((text or "").split("\n")) - {""}
 
 
 def _truncate(text: str) -> str:
@@ -215,10 +226,9 @@ def _display_value(value: object) -> str:
 def _difference(values: dict[str, object]) -> str:
     """Return the values of a field before and after a change as one text."""
     before, after = values["before"], values["after"]
-    is_list = isinstance(before, list) or isinstance(after, list)
     # A list in a form that is not understood is text. Its entries are unknown, so both sides are shown.
-    is_other_form = any(value is not None and not isinstance(value, list) for value in (before, after))
-    if is_list and not is_other_form:
-        lost, gained = list_difference(before, after)
-        return ", ".join([f"+{entry}" for entry in gained] + [f"\u2212{entry}" for entry in lost])
-    return f"{_display_value(before)} \u2192 {_display_value(after)}"
+    is_list = isinstance(before, list) or isinstance(after, list)
+    if not is_list or not is_list_or_none(before) or not is_list_or_none(after):
+        return f"{_display_value(before)} \u2192 {_display_value(after)}"
+    removed, added = list_difference(before, after)
+    return ", ".join([f"+{entry}" for entry in added] + [f"\u2212{entry}" for entry in removed])

@@ -72,7 +72,7 @@ class Completeness(msgspec.Struct, frozen=True, kw_only=True):
     """The proof that the list is complete.
 
     :param method: ``one page``, ``closed reading`` or ``both directions``;
-        airflow_provider_analytics/api/listing.py describes what each of them proves.
+        airflow_provider_analytics/api/listing.py describes the proof of each.
     :param total: number of websites according to the service; null if it does not return one.
     :param pages: number of pages in the attempt that was proven complete.
     """
@@ -101,7 +101,7 @@ class Previous(msgspec.Struct, frozen=True, kw_only=True):
     """An earlier snapshot, and the changes since then.
 
     :param snapshot_date: its day.
-    :param observed_at: when reading its list began.
+    :param observed_at: start time of the reading of its list.
     :param count: its number of websites.
     :param digest: SHA-256 of its manifest.
     :param removed: number of websites removed since then.
@@ -119,6 +119,16 @@ class Previous(msgspec.Struct, frozen=True, kw_only=True):
     changed: int
     added: int
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of the websites that changed since then, most serious first."""
+        return {
+            "removed": self.removed,
+            "privacy_changed": self.privacy_changed,
+            "changed": self.changed,
+            "added": self.added,
+        }
+
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The manifest of a snapshot. ``manifest.schema.json`` is generated from this class.
@@ -126,8 +136,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     :param version: version of the manifest's format.
     :param snapshot_name: name of the snapshots.
     :param snapshot_date: day of the snapshot.
-    :param observed_at: when reading the list began.
-    :param finished_at: when the list was read and proven complete.
+    :param observed_at: start time of the reading.
+    :param finished_at: time at which the list was proven complete.
     :param late: true if the list was observed on another day than ``snapshot_date``.
     :param count: number of websites; their ids are distinct.
     :param proof: the proof that the list is complete.
@@ -137,7 +147,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     :param source: the source of the list.
     :param provider_version: version of this package.
     :param format: ``jsonl``, ``csv`` or ``parquet``.
-    :param compression: null, ``gzip`` or ``zstd``.
+    :param compression: null or ``gzip``.
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
     :param files: the data files; empty if there are no websites.
     :param columns: the columns, in order.
@@ -186,7 +196,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def file_names(self) -> set[str]:
         """Names of all files of this snapshot, except the manifest and the marker."""
-        return {file.name for file in self.files} | {name for name in (self.changes_path, self.report) if name}
+        return {file.name for file in self.files}.union(filter(None, (self.changes_path, self.report)))
 
 
 class Latest(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,7 +205,7 @@ class Latest(msgspec.Struct, frozen=True, kw_only=True):
     :param version: version of the manifest's format.
     :param snapshot_name: name of the snapshots.
     :param snapshot_date: day of the snapshot.
-    :param observed_at: when reading the list began.
+    :param observed_at: start time of the reading.
     :param late: true if the list was observed on another day than ``snapshot_date``.
     :param count: number of websites.
     :param manifest: path of its manifest.

@@ -90,28 +90,25 @@ def publish(
     :param folder: folder of the files, named as in the manifest.
     :param token: the unique part of the names.
     :param check: called with the manifest that is replaced; raises an error if it must not be. Another run may have
-        published it after this one began.
+        published it after this run started.
     :raises StorageError: if the storage fails, or another run published at the same time. The folders then contain the
         earlier snapshot, or the one of the other run.
     """
     partition = series.partition(manifest.snapshot_date)
     content = encode(manifest)
     draft = partition.about / f"_manifest-{token}.json"
-    data = {file.name for file in manifest.files}
-    files = {
-        (partition.data if name in data else partition.about) / name: folder / name for name in manifest.file_names
-    }
+    files = _targets(partition, manifest, folder)
     with storage_errors(f"write the snapshot to {partition.data}"):
         try:
             make_directory(partition.about, manifest.mode)
             put_bytes(draft, content, token, manifest.mode)
-            if data:
+            if manifest.files:
                 make_directory(partition.data, manifest.mode)
             for target, file in files.items():
                 put_file(file, target, token, manifest.mode)
-            missing = [str(target) for target in files if not exists(target)]
-            if missing:
-                raise StorageError(f"{', '.join(missing)} disappeared while the snapshot was written")  # noqa: TRY301
+            for target in files:
+                if not exists(target):
+                    raise StorageError(f"{target} disappeared while the snapshot was written")  # noqa: TRY301
         except BaseException:
             _remove_all([*files, draft])
             raise
@@ -138,6 +135,18 @@ def publish(
     return Snapshot(partition, manifest, digest(content))
 
 
+def _targets(partition: Partition, manifest: Manifest, folder: Path) -> dict[StoragePath, Path]:
+    """Return the path of each file of a snapshot in the storage, and its local file."""
+    data = {file.name for file in manifest.files}
+    targets = {}
+    for name in manifest.file_names:
+        target = partition.about
+        if name in data:
+            target = partition.data
+        targets[target / name] = folder / name
+    return targets
+
+
 def _replace_manifest(
     partition: Partition, content: bytes, token: str, mode: int, check: Callable[[Manifest], None]
 ) -> bytes | None:
@@ -156,7 +165,7 @@ def _replace_manifest(
 
 
 def files_of_snapshot(partition: Partition, now: datetime) -> list[StoragePath]:
-    """Return the files of a published snapshot in the order of removal, without files of others.
+    """Return the files of a published snapshot in the order of removal, without other files.
 
     The marker comes first: once it is removed, no reader sees the snapshot. The manifest comes last, because it lists
     the other files of the snapshot.
@@ -166,14 +175,12 @@ def files_of_snapshot(partition: Partition, now: datetime) -> list[StoragePath]:
     with storage_errors(f"look into {partition.data}"):
         found = _list_files(partition)
         named = _listed_in(read_bytes(partition.manifest), partition)
-    own = [
-        path
-        for path in found
-        if path.name in named
-        or _is_old(path.name, now)
-        or (path == partition.about / path.name and _COMPARISON.fullmatch(path.name))
-    ]
-    return [path for path in (partition.success, *own, partition.manifest) if path in found]
+    own = [partition.success]
+    for path in found:
+        is_comparison = path == partition.about / path.name and _COMPARISON.fullmatch(path.name)
+        if path.name in named or _is_old(path.name, now) or is_comparison:
+            own.append(path)
+    return [path for path in (*own, partition.manifest) if path in found]
 
 
 def has_manifest(partition: Partition) -> bool:
@@ -182,7 +189,10 @@ def has_manifest(partition: Partition) -> bool:
     :raises StorageError: if the storage fails.
     """
     with storage_errors(f"look into {partition.about}"):
-        return any(name in (MANIFEST, SUCCESS) or _DRAFT.fullmatch(name) for name in files_in(partition.about))
+        for name in files_in(partition.about):
+            if name in (MANIFEST, SUCCESS) or _DRAFT.fullmatch(name):
+                return True
+    return False
 
 
 def orphaned_files(partition: Partition, now: datetime) -> list[StoragePath]:
@@ -203,18 +213,25 @@ def orphaned_files(partition: Partition, now: datetime) -> list[StoragePath]:
         return []
     if snapshot is not None:
         return [path for path in old if path.name not in snapshot.manifest.file_names]
-    drafts = [path for path in found if _DRAFT.fullmatch(path.name) or path == partition.manifest]
+    listed: set[str] = set()
+    drafts = []
     with storage_errors(f"look into {partition.about}"):
-        named = {path: _listed_in(read_bytes(path), partition) for path in drafts}
-    own = [path for path in old if path.name in set().union(*named.values()) or path.name.endswith(TEMPORARY)]
+        for path in found:
+            if not _DRAFT.fullmatch(path.name) and path != partition.manifest:
+                continue
+            names = _listed_in(read_bytes(path), partition)
+            listed |= names
+            if all(_is_old(name, now) for name in names or {path.name}):
+                drafts.append(path)
+    own = [path for path in old if path.name in listed or path.name.endswith(TEMPORARY)]
     # A draft is removed after the files that it lists, so that the next run can still identify them.
-    return [*own, *(path for path, files in named.items() if all(_is_old(name, now) for name in files or {path.name}))]
+    return [*own, *drafts]
 
 
 def remove_files(partition: Partition, files: Iterable[StoragePath]) -> None:
     """Remove files of a partition in this order, then its folders if they are empty.
 
-    :raises StorageError: if the storage fails. Files already removed stay removed; the others are unchanged.
+    :raises StorageError: if the storage fails. Files that were removed before remain removed; the others are unchanged.
     """
     with storage_errors(f"remove files of {partition.day}"):
         for path in files:
@@ -235,16 +252,21 @@ def _clean_up(
                 continue
             if path.name in outdated or _is_old(path.name, now) or is_same_writer(path.name, token):
                 remove(path)
-        before = next((day for day in series.days() if day < manifest.snapshot_date), None)
-        for path in orphaned_files(series.partition(before), now) if before else ():
-            remove(path)
+        earlier = [day for day in series.days() if day < manifest.snapshot_date]
+        for day in earlier[:1]:
+            for path in orphaned_files(series.partition(day), now):
+                remove(path)
     except Exception:
         log.warning("Could not remove files of an earlier snapshot from %s", partition.data, exc_info=True)
 
 
 def _list_files(partition: Partition) -> list[StoragePath]:
     """Return the files in both folders of a partition. Folders below a symbolic link are skipped."""
-    return [folder / name for folder in partition.folders if not is_link(folder.parent) for name in files_in(folder)]
+    files: list[StoragePath] = []
+    for folder in partition.folders:
+        if not is_link(folder.parent):
+            files += [folder / name for name in files_in(folder)]
+    return files
 
 
 def _is_old(name: str, now: datetime) -> bool:
@@ -255,9 +277,12 @@ def _is_old(name: str, now: datetime) -> bool:
 
 def _listed_in(content: bytes | None, partition: Partition) -> set[str]:
     """Return the file names that a stored manifest lists; empty if it is damaged."""
-    with suppress(StorageError):
-        return set() if content is None else decode(content, partition.manifest.name).file_names
-    return set()
+    if content is None:
+        return set()
+    try:
+        return decode(content, partition.manifest.name).file_names
+    except StorageError:
+        return set()
 
 
 def _may_contain(path: StoragePath, content: bytes) -> bool:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from itertools import islice
 
 from airflow_provider_analytics.exceptions import MAX_MESSAGE, GuardError
 from airflow_provider_analytics.readable import readable
@@ -44,17 +45,24 @@ class Retention:
         """Return the days to keep; they always include the newest."""
         newest_first = sorted(set(days), reverse=True)
         kept = set(newest_first[:1])
-        periods = (
-            (self.days, lambda day: (day,)),
-            (self.weeks, lambda day: day.isocalendar()[:2]),
-            (self.months, lambda day: (day.year, day.month)),
-        )
-        for count, period in periods:
-            newest: dict[tuple[object, ...], date] = {}
-            for day in newest_first:
-                newest.setdefault(period(day), day)
-            kept.update(list(newest.values())[:count])
+        kept |= _newest_of_each(newest_first, self.days, lambda day: (day,))
+        kept |= _newest_of_each(newest_first, self.weeks, lambda day: day.isocalendar()[:2])
+        kept |= _newest_of_each(newest_first, self.months, lambda day: (day.year, day.month))
         return kept
+
+
+def _newest_of_each(
+    newest_first: Sequence[date], count: int, period: Callable[[date], tuple[object, ...]]
+) -> set[date]:
+    """Return the newest day of each of the last periods.
+
+    :param count: number of periods.
+    :param period: returns the period of a day, such as its week.
+    """
+    newest: dict[tuple[object, ...], date] = {}
+    for day in newest_first:
+        newest.setdefault(period(day), day)
+    return set(islice(newest.values(), count))
 
 
 @dataclass(frozen=True)
@@ -94,40 +102,56 @@ def plan_pruning(series: SnapshotSeries, retention: Retention, now: datetime, *,
     """
     every_day = series.days()
     _check_ownership(series, every_day)
-    days = [day for day in every_day if not any(map(is_link, series.partition(day).folders))]
-    found = {entry.day: entry for entry in list_snapshots(series.base, series.name) if entry.day in days}
-    damaged = {day: entry.problems[0] for day, entry in found.items() if not entry.is_whole}
-    kept = retention.kept(day for day in found if day not in damaged)
-    kept |= retention.kept(found) & damaged.keys() if remove_damaged else damaged.keys()
-    removed = [day for day in found if day not in kept]
-    files = {}
-    for day in days:
-        own = files_of_snapshot if day in removed else orphaned_files
-        files[day] = own(series.partition(day), now)
-    others = [day for day in every_day if day not in found]
-    return Pruning(
-        kept=[day for day in found if day in kept],
-        removed=removed,
-        damaged=damaged,
-        orphaned_files=[day for day in days if files[day] and day not in removed],
-        unknown=[day for day in others if _has_other_files(series.partition(day), files.get(day, ()))],
-        files={day: found for day, found in files.items() if found},
-    )
+    # The folders of a day behind a link are not touched.
+    own_days = [day for day in every_day if not any(map(is_link, series.partition(day).folders))]
+    published: list[date] = []
+    damaged: dict[date, str] = {}
+    for entry in list_snapshots(series.base, series.name):
+        if entry.day not in own_days:
+            continue
+        published.append(entry.day)
+        if entry.problems:
+            damaged[entry.day] = entry.problems[0]
+    kept = retention.kept(set(published).difference(damaged))
+    if remove_damaged:
+        kept |= retention.kept(published)
+    else:
+        kept.update(damaged)
+    pruning = Pruning(kept=[], removed=[], damaged=damaged, orphaned_files=[], unknown=[], files={})
+    for day in every_day:
+        partition = series.partition(day)
+        files: list[StoragePath] = []
+        if day in kept:
+            pruning.kept.append(day)
+        elif day in published:
+            pruning.removed.append(day)
+            files = files_of_snapshot(partition, now)
+        if day in own_days and day not in pruning.removed:
+            files = orphaned_files(partition, now)
+            if files:
+                pruning.orphaned_files.append(day)
+        if files:
+            pruning.files[day] = files
+        if day not in published and _has_other_files(partition, files):
+            pruning.unknown.append(day)
+    return pruning
 
 
 def prune(series: SnapshotSeries, pruning: Pruning, *, dry_run: bool = False) -> None:
     """Remove the files of a pruning, oldest day first, and log the files of each day.
 
     :param dry_run: log only.
-    :raises StorageError: if the storage fails. Files already removed stay removed; the others are unchanged.
+    :raises StorageError: if the storage fails. Files that were removed before remain removed; the others are unchanged.
     """
     for day in sorted(pruning.files):
         files = pruning.files[day]
-        if not dry_run:
-            remove_files(series.partition(day), files)
-        what = "the snapshot" if day in pruning.removed else "leftover files"
+        kind = "the snapshot" if day in pruning.removed else "leftover files"
         listed = readable(", ".join(path.name for path in files), MAX_MESSAGE)
-        log.info("%s %s of %s: %s", "Would remove" if dry_run else "Removed", what, day, listed)
+        if dry_run:
+            log.info("Would remove %s of %s: %s", kind, day, listed)
+        else:
+            remove_files(series.partition(day), files)
+            log.info("Removed %s of %s: %s", kind, day, listed)
 
 
 def remove_snapshot(
@@ -140,7 +164,7 @@ def remove_snapshot(
     :param snapshot_name: name of the snapshots; default ``websites``.
     :return: the removed files.
     :raises ValueError: if the day or the name is not allowed, or the day has no snapshot.
-    :raises StorageError: if the storage fails. Files already removed stay removed.
+    :raises StorageError: if the storage fails. Files that were removed before remain removed.
     """
     found = snapshot_series(base, snapshot_name)
     partition = found.partition(parse_day(day) if isinstance(day, str) else day)
@@ -158,12 +182,12 @@ def remove_snapshot(
 
 def _check_ownership(series: SnapshotSeries, days: Sequence[date]) -> None:
     """Raise :class:`GuardError` if no manifest identifies the files of a series, or if it is behind a link."""
-    linked = [folder for folder in (series.data, series.about) if is_link(folder)]
-    if linked:
-        raise GuardError(
-            f"{linked[0]} is a symbolic link. Nothing was removed: its target may not belong to this series.",
-            "Set base_path to the folder itself, or remove the link.",
-        )
+    for folder in (series.data, series.about):
+        if is_link(folder):
+            raise GuardError(
+                f"{folder} is a symbolic link. Nothing was removed: its target may not belong to this series.",
+                "Set base_path to the folder itself, or remove the link.",
+            )
     if days and not any(has_manifest(series.partition(day)) for day in days):
         raise GuardError(
             f"{series.data} has folders of {len(days):,} days, and {series.about} has no manifest of any of them. "
@@ -174,4 +198,8 @@ def _check_ownership(series: SnapshotSeries, days: Sequence[date]) -> None:
 
 
 def _has_other_files(partition: Partition, removed: Sequence[StoragePath]) -> bool:
-    return any(folder / name not in removed for folder in partition.folders for name in names(folder))
+    for folder in partition.folders:
+        for name in names(folder):
+            if folder / name not in removed:
+                return True
+    return False

@@ -7,10 +7,11 @@ its type is null. ``record`` contains the complete record as JSON text, without 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import NoneType
@@ -86,6 +87,13 @@ class FieldReport:
         """Documented fields that some websites had and others not."""
         return [name for name in RECORD_FIELDS if name in self.seen and name in self.lacking]
 
+    def add(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Count records and their fields."""
+        self.websites += len(records)
+        new = set().union(*records) - self.seen
+        self.seen.update(map(_utf8, new))
+        self.lacking.update(set(RECORD_FIELDS).difference(set(RECORD_FIELDS).intersection(*records)))
+
 
 def typed_columns(
     records: Iterable[dict[str, Any]],
@@ -99,7 +107,7 @@ def typed_columns(
     """Yield the columns of blocks of records, in the same order, and update ``report``.
 
     :param snapshot_date: YYYY-MM-DD.
-    :param observed_at: when reading the list began, ISO 8601 in UTC.
+    :param observed_at: start time of the reading, ISO 8601 in UTC.
     :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry) or ``drop``.
     :param secrets: secrets of the connection; a value that contains one is replaced, see :func:`without_secrets`.
     :raises StorageError: if a record has no usable id.
@@ -107,14 +115,8 @@ def typed_columns(
     left = iter(records)
     # Blocks save time: each lookup and each search runs once per block, and a repeated value is converted once.
     while block := list(islice(left, _BLOCK)):
-        lines, names = _lines(block), set().union(*block)
-        if lines is None or lines.count(b"{") > len(block):  # a record contains a nested object
-            names = names_in(block)
-        if lines is None or may_hold_a_secret(lines, names, secrets):  # rare
-            block, lines = without_secrets(block, secrets), None
-        report.websites += len(block)
-        report.seen.update(map(_utf8, set().union(*block) - report.seen))
-        report.lacking.update(name for name in RECORD_FIELDS if not all(name in record for record in block))
+        block, lines = _without_secrets(block, secrets)
+        report.add(block)
         if exclude_ips_as != "keep":
             block, lines = [without_addresses(record, exclude_ips_as) for record in block], None
         columns = _columns(block, lines, report.invalid_values)
@@ -122,19 +124,35 @@ def typed_columns(
         yield dict(zip(COLUMNS, columns, strict=True))
 
 
+def _without_secrets(
+    records: list[dict[str, Any]], secrets: Redactor | None
+) -> tuple[list[dict[str, Any]], bytes | None]:
+    """Return records without secrets, and as JSON, one per line; None if they are not encoded yet."""
+    lines = _lines(records)
+    if lines is None:
+        return without_secrets(records, secrets), None
+    names = set().union(*records)
+    if lines.count(b"{") > len(records):  # a record contains a nested object
+        names = names_in(records)
+    if may_hold_a_secret(lines, names, secrets):  # rare
+        return without_secrets(records, secrets), None
+    return records, lines
+
+
 def _columns(records: list[dict[str, Any]], lines: bytes | None, invalid_values: Counter[str]) -> list[list[Any]]:
     """Return the columns that depend on the record, for records without secrets.
 
     :param lines: the records as JSON, one per line; None if not encoded yet.
     """
-    ids = [record.get("id") for record in records]
-    # Ids are nearly always numbers, so this case avoids a call.
-    ids = [str(website_id) if type(website_id) is int else _id(website_id) for website_id in ids]
+    ids = [_id(record.get("id")) for record in records]
     lines = lines or _lines(records)
     if lines is None:
         records = _encodable(records)
         lines = _RECORD.encode_lines(records)
-    fields = [_cells(name, [record.get(name) for record in records], invalid_values) for name in RECORD_FIELDS]
+    fields = []
+    for name in RECORD_FIELDS:
+        values = [record.get(name) for record in records]
+        fields.append(_cells(name, values, invalid_values))
     documents = lines.splitlines()  # JSON escapes line breaks within values
     hashes = [hashlib.sha256(document).hexdigest() for document in documents]
     return [ids, *fields, lines.decode().split("\n")[:-1], hashes]
@@ -157,15 +175,14 @@ def _id(value: object) -> str:
 
 
 def _cells(name: str, values: list[Any], invalid_values: Counter[str]) -> list[Any]:
-    cell = FIELDS[name].cell
-    kinds = set(map(type, values)) - {NoneType}
-    # 1, 1.0 and True are equal, but not the same cell.
-    if len(kinds) == 1 and kinds <= _REPEATED and len(different := set(values)) <= len(values) // 2:
-        known = {value: None if value is None else cell(value) for value in different}
-        cells = [known[value] for value in values]
-    else:
-        cells = [None if value is None else cell(value) for value in values]
-    if None in cells and (lost := cells.count(None) - values.count(None)):
+    to_cell: Callable[[Any], Any] = FIELDS[name].cell
+    types = set(map(type, values)) - {NoneType}
+    # A repeated value is converted once. 1 and True are equal, but not the same cell.
+    if types <= _REPEATED and len(set(values)) <= len(values) // 2:
+        to_cell = functools.lru_cache(maxsize=None, typed=True)(to_cell)
+    cells = [None if value is None else to_cell(value) for value in values]
+    lost = cells.count(None) - values.count(None)
+    if lost:
         invalid_values[name] += lost
     return cells
 

@@ -48,7 +48,7 @@ class RunDay:
         """
         if self.begins - now > CLOCK_SKEW:
             raise GuardError(
-                f"{self.day} has not begun: the clock says {now:%Y-%m-%d %H:%M} UTC, and the day is that of the "
+                f"{self.day} has not started: the clock says {now:%Y-%m-%d %H:%M} UTC, and the day comes from the "
                 f"{self.named_by}. Correct partition_date or the clock."
             )
         return now >= self.ends
@@ -61,14 +61,14 @@ class RunDay:
         if is_published:
             return (
                 f"{self.day} is over and has its snapshot, which the current list would falsify (the clock says "
-                f"{now:%Y-%m-%d %H:%M} UTC, the day is that of the {self.named_by})."
+                f"{now:%Y-%m-%d %H:%M} UTC, and the day comes from the {self.named_by})."
             )
         if now - self.ends > LATE_TOLERANCE:
             hours = (now - self.ends).total_seconds() / 3600
             ago = f"{hours:.0f} h" if hours < 72 else f"{hours / 24:.0f} days"
             return (
                 f"{self.day} ended {ago} ago: the current list is not the list of that day (the clock says "
-                f"{now:%Y-%m-%d %H:%M} UTC, the day is that of the {self.named_by})."
+                f"{now:%Y-%m-%d %H:%M} UTC, and the day comes from the {self.named_by})."
             )
         return None
 
@@ -95,7 +95,7 @@ def choose_day(
     the same days on Airflow 2 (runs with a data interval) and on Airflow 3 (runs with a point in time).
 
     :param timezone: time zone of the DAG.
-    :param now: when reading the list begins.
+    :param now: start time of the reading.
     :param partition_date: a date, a date with a time, or the text of either. "" and "None", the output of an empty
         template, count as not set.
     :param run_partition_date: partition date of the run, in the same forms.
@@ -113,9 +113,10 @@ def choose_day(
             ("run_after of the run", run_after),
         ]
     for named_by, value in named:
-        found = _parse(value, timezone) if isinstance(value, str) else value
-        if found is not None:
-            return _run_day(found, named_by, timezone)
+        if isinstance(value, str):
+            value = _parse(value, timezone)
+        if value is not None:
+            return _run_day(value, named_by, timezone)
     return _run_day(now, "clock", timezone)
 
 

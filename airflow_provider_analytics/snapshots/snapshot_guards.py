@@ -7,7 +7,6 @@ Each guard has a name. A person who has checked its finding overrides the guard 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,8 +28,9 @@ def check_count(count: int, last_good: Manifest, max_loss_fraction: float) -> No
     """
     before = last_good.count
     lost = before - count
-    if loses_too_much(lost, before, max_loss_fraction) or (lost > 0 == count and max_loss_fraction < 1):
-        raise refused(
+    lost_all = count == 0 and before > 0 and max_loss_fraction < 1
+    if lost_all or loses_too_much(lost, before, max_loss_fraction):
+        raise guard_error(
             "fewer_websites",
             f"The list has {counted(count, 'website')}, {lost / before:.1%} fewer than {before:,} on "
             f"{last_good.observed_at:%Y-%m-%d %H:%M} UTC, more than max_loss_fraction={max_loss_fraction}.",
@@ -40,11 +40,12 @@ def check_count(count: int, last_good: Manifest, max_loss_fraction: float) -> No
 def check_source(source: ListSource, filters: dict[str, Any], last_good: Manifest) -> None:
     """Raise :class:`GuardError` if the last snapshot has another service, account or filters."""
     now, then = _identity(source, filters), _identity(last_good.source, last_good.filters)
-    differing = [
-        f"{name} was {readable(repr(then.get(name)))}, is {now[name]!r}" for name in now if now[name] != then.get(name)
-    ]
+    differing = []
+    for name, value in now.items():
+        if then.get(name) != value:
+            differing.append(f"{name} was {readable(repr(then.get(name)))}, is {value!r}")
     if differing:
-        raise refused(
+        raise guard_error(
             "other_source",
             f"The snapshot of {last_good.snapshot_date} is of another list: {'; '.join(differing)}. Check "
             "the connection; give each list its own snapshot_name.",
@@ -67,31 +68,28 @@ def check_fields(websites: int, fields: Fields, last_good: Manifest, max_loss_fr
         if name in fields.missing and name in last_good.fields.partial:
             continue  # the service omits empty values: the last favorite, or the last list, was cleared
         before, now = _unusable(name, last_good.count, last_good.fields), _unusable(name, websites, fields)
-        lost_all = before < now == 1 and max_loss_fraction < 1
+        lost_all = now == 1 and before < 1 and max_loss_fraction < 1
         if lost_all or loses_too_much(round((now - before) * websites), websites, max_loss_fraction):
-            what = (
-                f"No website has the field {name} any more"
-                if name in fields.missing
-                else f"{now:.1%} of the values of {name} do not fit its type ({before:.1%} before)"
-            )
-            raise refused(
+            finding = f"{now:.1%} of the values of {name} do not fit its type ({before:.1%} before)"
+            if name in fields.missing:
+                finding = f"No website has the field {name} any more"
+            raise guard_error(
                 "missing_fields",
-                f"{what}: it would be null, and had values in the snapshot of {last_good.snapshot_date}.",
+                f"{finding}: it would be null, and had values in the snapshot of {last_good.snapshot_date}.",
             )
 
 
-def check_clock(now: datetime, earlier: Iterable[Manifest]) -> None:
+def check_clock(now: datetime, earlier: Manifest) -> None:
     """Raise :class:`GuardError` if an earlier snapshot was observed in the future."""
-    for manifest in earlier:
-        if manifest.observed_at > now + CLOCK_SKEW:
-            raise refused(
-                "clock_skew",
-                f"The clock says {now:%Y-%m-%d %H:%M} UTC, but the snapshot of {manifest.snapshot_date} was observed "
-                f"at {manifest.observed_at:%Y-%m-%d %H:%M}: one of them is wrong.",
-            )
+    if earlier.observed_at > now + CLOCK_SKEW:
+        raise guard_error(
+            "clock_skew",
+            f"The clock says {now:%Y-%m-%d %H:%M} UTC, but the snapshot of {earlier.snapshot_date} was observed at "
+            f"{earlier.observed_at:%Y-%m-%d %H:%M}: one of them is wrong.",
+        )
 
 
-def refused(guard: str, found: str) -> GuardError:
+def guard_error(guard: str, found: str) -> GuardError:
     """Return the error of a guard that tripped.
 
     :param guard: its name.

@@ -20,13 +20,12 @@ from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.checks import fraction, one_of
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.stats import Stats
-from airflow_provider_analytics.exceptions import GuardError, StorageError
+from airflow_provider_analytics.exceptions import GuardError, MissingPackageError, StorageError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
-from airflow_provider_analytics.readable import Redactor, readable
+from airflow_provider_analytics.readable import Redactor, first_of, readable
 from airflow_provider_analytics.snapshots import formats, rows, snapshot_guards
 from airflow_provider_analytics.snapshots.catalog import Partition, Snapshot, SnapshotSeries
 from airflow_provider_analytics.snapshots.diff import (
-    COUNTS,
     diff,
     ignored_between,
     in_words,
@@ -62,7 +61,7 @@ class SnapshotOptions:
     """Format and guards of a snapshot, with the defaults of the operator.
 
     :param format: ``jsonl``, ``csv`` or ``parquet``.
-    :param compression: None, ``gzip`` or ``zstd``.
+    :param compression: None or ``gzip``.
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
     :param ignore_fields: names of documented fields that do not count as changes.
     :param max_loss_fraction: largest loss allowed, for websites and for the values of a field.
@@ -110,16 +109,13 @@ class Earlier:
 
     :param previous: the latest snapshot of an earlier day; None if there is none, or if its manifest is damaged.
     :param replaced: the snapshot of the same day; None if there is none, or if its manifest is damaged.
-    :param last_good: manifest that the guards compare with: that of the same day, or otherwise of the latest earlier
-        day with a readable manifest; None if there is none.
-    :param other_day: manifest of the latest earlier day with a readable one; None if there is none.
+    :param other_day: the latest snapshot of an earlier day with a readable manifest; None if there is none.
     :param is_first: whether no earlier day is published.
     """
 
     previous: Snapshot | None
     replaced: Snapshot | None
-    last_good: Manifest | None
-    other_day: Manifest | None
+    other_day: Snapshot | None
     is_first: bool
 
 
@@ -131,8 +127,8 @@ class Reading:
     :param count: number of websites.
     :param proof: the proof that the list is complete.
     :param fields: differences between the records and the documented fields.
-    :param observed_at: when the reading that was proven complete began.
-    :param finished_at: when the list was proven complete.
+    :param observed_at: start time of the reading that was proven complete.
+    :param finished_at: time at which the list was proven complete.
     """
 
     data: Path
@@ -178,8 +174,9 @@ def take_snapshot(
         if "other_source" not in options.override_guards:
             snapshot_guards.check_source(origin.source, origin.filters, other)
 
-    if earlier.last_good:
-        check_source(earlier.last_good)  # before reading the list, which may be long
+    last_good = earlier.replaced or earlier.other_day
+    if last_good:
+        check_source(last_good.manifest)  # before reading the list, which may be long
     with temporary_folder() as temporary:
         reading = read(origin, day, temporary, now=now, options=options, clock=clock)
         check(reading, earlier, options)
@@ -200,17 +197,11 @@ def look_back(series: SnapshotSeries, day: date, now: datetime, options: Snapsho
     newest = next(older, None)
     replaced = _read_or_warn(series.partition(day), options)
     previous = _read_or_warn(newest, options) if newest else None
-    other_day = previous or next(filter(None, (_read_or_warn(item, options) for item in older)), None)
-    last_good = replaced or other_day
+    other_day = previous or _newest_readable(older, options)
     if "clock_skew" not in options.override_guards:
-        snapshot_guards.check_clock(now, [found.manifest for found in (replaced, previous) if found])
-    return Earlier(
-        previous,
-        replaced,
-        last_good.manifest if last_good else None,
-        other_day.manifest if other_day else None,
-        is_first=newest is None,
-    )
+        for snapshot in filter(None, (replaced, previous)):
+            snapshot_guards.check_clock(now, snapshot.manifest)
+    return Earlier(previous, replaced, other_day, is_first=newest is None)
 
 
 def read(
@@ -282,19 +273,24 @@ def check(reading: Reading, earlier: Earlier, options: SnapshotOptions) -> None:
     def check_fields(count: int, fields: Fields, before: Manifest) -> None:
         snapshot_guards.check_fields(count, fields, before, limit)
 
-    replaced, other_day = earlier.replaced.manifest if earlier.replaced else None, earlier.other_day
-    if replaced:
-        if "fewer_websites" not in options.override_guards:
+    is_count_known = "fewer_websites" in options.override_guards
+    are_fields_known = "missing_fields" in options.override_guards
+    if earlier.replaced:
+        replaced = earlier.replaced.manifest
+        if not is_count_known:
             check_count(reading.count, replaced)
-        if "missing_fields" not in options.override_guards:
+        if not are_fields_known:
             check_fields(reading.count, reading.fields, replaced)
-    if other_day:
-        # A loss since the other day that the replaced snapshot already had was accepted by a person.
-        is_count_known = replaced is not None and _trips(check_count, replaced.count, other_day)
-        are_fields_known = replaced is not None and _trips(check_fields, replaced.count, replaced.fields, other_day)
-        if "fewer_websites" not in options.override_guards and not is_count_known:
+        if earlier.other_day:
+            # A loss since the other day that the replaced snapshot already had was accepted by a person.
+            other_day = earlier.other_day.manifest
+            is_count_known = is_count_known or _trips(check_count, replaced.count, other_day)
+            are_fields_known = are_fields_known or _trips(check_fields, replaced.count, replaced.fields, other_day)
+    if earlier.other_day:
+        other_day = earlier.other_day.manifest
+        if not is_count_known:
             check_count(reading.count, other_day)
-        if "missing_fields" not in options.override_guards and not are_fields_known:
+        if not are_fields_known:
             check_fields(reading.count, reading.fields, other_day)
 
 
@@ -345,8 +341,7 @@ def describe(
         format=options.format,
         compression=options.compression,
         exclude_ips_as=options.exclude_ips_as,
-        # No file without rows: readers that infer types fail on it.
-        files=[_file(data, series, day, reading.count)] if reading.count else [],
+        files=_files(data, series, day, reading.count),
         columns=[Column(name=name, type=kind) for name, kind in rows.COLUMNS.items()],
         fields=reading.fields,
         ignored=list(options.ignore_fields),
@@ -381,10 +376,10 @@ def what_changed(manifest: Manifest) -> str:
     if replaced := manifest.replaced_snapshot:
         found.append(
             f"replaces the snapshot of {replaced.observed_at:%H:%M} UTC ({replaced.count:,} websites): "
-            f"{in_words(_counts(replaced))}"
+            f"{in_words(replaced.counts)}"
         )
     if previous := manifest.previous:
-        found.append(f"since {previous.snapshot_date}: {in_words(_counts(previous))}")
+        found.append(f"since {previous.snapshot_date}: {in_words(previous.counts)}")
     elif not manifest.is_first:
         found.append("not compared with the day before, because its snapshot is damaged")
     elif not replaced:
@@ -394,11 +389,15 @@ def what_changed(manifest: Manifest) -> str:
 
 def drift(fields: Fields) -> str | None:
     """Return the differences between the records and the documented fields as one line; None without differences."""
-    invalid_values = ", ".join(f"{name} ({count:,})" for name, count in fields.invalid_values.items())
-    more = len(fields.new) - MAX_NEW_FIELDS
-    new = ", ".join(map(readable, fields.new[:MAX_NEW_FIELDS])) + (f" and {more:,} more" if more > 0 else "")
-    parts = {"values that do not fit": invalid_values, "missing": ", ".join(fields.missing), "new": new}
-    return "; ".join(f"{what}: {names}" for what, names in parts.items() if names) or None
+    invalid_values = [f"{name} ({count:,})" for name, count in fields.invalid_values.items()]
+    parts = []
+    if invalid_values:
+        parts.append(f"values that do not fit: {', '.join(invalid_values)}")
+    if fields.missing:
+        parts.append(f"missing: {', '.join(fields.missing)}")
+    if fields.new:
+        parts.append(f"new: {first_of(fields.new, MAX_NEW_FIELDS, show=readable)}")
+    return "; ".join(parts) or None
 
 
 def _changes_since(previous: Snapshot | None, data: Path, options: SnapshotOptions, changes: Path) -> Previous | None:
@@ -408,7 +407,7 @@ def _changes_since(previous: Snapshot | None, data: Path, options: SnapshotOptio
     ignored = ignored_between(manifest, options.exclude_ips_as, options.ignore_fields)
     try:
         counts = write_changes(diff(previous.rows(), _stored_rows(data), ignored), changes)
-    except (StorageError, ValueError) as error:  # ValueError: the format needs an extra that is not installed
+    except (StorageError, MissingPackageError) as error:
         log.warning("Not compared with the snapshot of %s: %s", manifest.snapshot_date, error)
         return None
     return Previous(
@@ -420,16 +419,12 @@ def _changes_since(previous: Snapshot | None, data: Path, options: SnapshotOptio
     )
 
 
-def _counts(since: Previous) -> dict[str, int]:
-    return {name: getattr(since, name) for name in COUNTS}
-
-
 def _read_or_warn(partition: Partition, options: SnapshotOptions) -> Snapshot | None:
     try:
         return partition.read()
     except NewerVersionError as error:
         if "newer_version" not in options.override_guards:
-            raise snapshot_guards.refused("newer_version", str(error)) from error
+            raise snapshot_guards.guard_error("newer_version", str(error)) from error
         log.warning(
             "Continuing without the snapshot of %s, because newer_version is overridden: %s", partition.day, error
         )
@@ -438,13 +433,24 @@ def _read_or_warn(partition: Partition, options: SnapshotOptions) -> Snapshot | 
     return None
 
 
+def _newest_readable(newest_first: Iterable[Partition], options: SnapshotOptions) -> Snapshot | None:
+    for partition in newest_first:
+        snapshot = _read_or_warn(partition, options)
+        if snapshot:
+            return snapshot
+    return None
+
+
 def _stored_rows(data: Path) -> Iterator[rows.Row]:
     with data.open("rb") as stored:
         yield from formats.read_rows(stored, data.name)
 
 
-def _file(data: Path, series: SnapshotSeries, day: date, count: int) -> File:
+def _files(data: Path, series: SnapshotSeries, day: date, count: int) -> list[File]:
+    """Return the data files of a snapshot. It has none without rows, because readers that infer types fail on it."""
+    if not count:
+        return []
     with data.open("rb") as stored:
         sha256 = hashlib.file_digest(stored, "sha256").hexdigest()
     path = f"{series.name}/{series.partition(day).data.name}/{data.name}"
-    return File(path=path, rows=count, bytes=data.stat().st_size, sha256=sha256)
+    return [File(path=path, rows=count, bytes=data.stat().st_size, sha256=sha256)]

@@ -179,9 +179,9 @@ BREAKS = [
     ),
     Break(
         "A managed list controls its own entries",
-        "hooks.object_storage",
-        "replace_stored(self._place, self._stored, ",
-        "replace_stored(self._place, read_stored(self._place), ",
+        "storage",
+        "replace_stored(self.place, self._stored, ",
+        "replace_stored(self.place, read_stored(self.place), ",
         ("integration/operators/test_state_thirty_nights.py", "test_thirty_nights"),
     ),
     Break(

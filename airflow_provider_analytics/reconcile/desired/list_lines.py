@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from pydantic import AwareDatetime
-
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import AS_IS, Addresses, Entries, EntryType, each_line, entry_of, stripped
 from airflow_provider_analytics.exceptions import AnalyticsError
@@ -91,7 +89,7 @@ class Resolution:
     """
 
     addresses: Entries
-    at: AwareDatetime
+    at: datetime
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from functools import cached_property
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import AwareDatetime, TypeAdapter
+import msgspec
 
 from airflow_provider_analytics.api.domains import domain_key, is_pattern, matches
 from airflow_provider_analytics.api.entries import Entries
@@ -101,7 +101,7 @@ class Run:
 
     name: str
     task: str
-    began: AwareDatetime
+    began: datetime
     map_index: int = -1
     entries: str = ""
 
@@ -111,32 +111,66 @@ class Run:
         return is_same_task and self.map_index != other.map_index and self.entries != other.entries
 
 
-@dataclass(frozen=True)
-class _Group:
+_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class _TablePart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a stored table. Its fields are the stored keys, so they do not change."""
+
+
+class _StoredRun(_TablePart, frozen=True):
+    """A stored :class:`Run`."""
+
+    name: str
+    task: str
+    began: _Moment
+    map_index: int = -1
+    entries: str = ""
+
+
+class _StoredResolution(_TablePart, frozen=True):
+    """A stored :class:`Resolution`."""
+
+    addresses: tuple[str, ...]
+    at: _Moment
+
+
+class _StoredSource(_TablePart, frozen=True):
+    """A stored :class:`EntrySource`."""
+
+    owner: str = ""
+    until: date | None = None
+    reason: str = ""
+    names: tuple[str, ...] = ()
+    since: str = ""
+    left: str = ""
+
+
+class _StoredGroup(_TablePart, frozen=True):
     """Scopes with equal rows.
 
     :param entries: entry to the number of its source.
     """
 
     scopes: tuple[str, ...]
-    entries: Mapping[str, int]
+    entries: dict[str, int]
 
 
-@dataclass(frozen=True)
-class _StoredTable:
-    """A table as it is stored: equal sources, and scopes with equal rows, stand once."""
+class _StoredTable(_TablePart, frozen=True):
+    """A stored :class:`Table`. It contains equal sources, and scopes with equal rows, only once."""
 
     version: int
     service: str
     account: str | None
     list: str
-    run: Run | None
-    names: Mapping[str, Resolution]
-    sources: tuple[EntrySource, ...]
-    rows: Mapping[str, tuple[_Group, ...]]
+    run: _StoredRun | None
+    names: dict[str, _StoredResolution]
+    sources: tuple[_StoredSource, ...]
+    rows: dict[str, tuple[_StoredGroup, ...]]
 
 
-_FILE = TypeAdapter(_StoredTable)
+class _StoredVersion(msgspec.Struct):
+    version: Any
 
 
 @dataclass(frozen=True)
@@ -164,27 +198,24 @@ class Table:
         :raises GuardError: if the text is not a table, or has another version.
         """
         try:
-            version = json.loads(text)["version"]
+            version = msgspec.json.decode(text, type=_StoredVersion).version
             if version != VERSION:
                 problem = f"The table has version {version!r}; supported: {VERSION}. File: {path}."
                 remedy = "Upgrade airflow-provider-analytics, or delete it: the list owns its entries again."
                 raise GuardError(problem, f"{_NOTHING_SENT} {remedy}")
-            file = _FILE.validate_json(text)
-            rows = {
-                name: {
-                    scope: {entry: file.sources[number] for entry, number in group.entries.items()}
-                    for group in groups
-                    for scope in group.scopes
-                }
-                for name, groups in file.rows.items()
-            }
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+            stored = msgspec.json.decode(text, type=_StoredTable)
+            rows = _rows_of(stored)
+        except (ValueError, IndexError, RecursionError) as error:
             raise GuardError(
                 f"This is not the table of a list: {path} ({error!r}).",
                 f"{_NOTHING_SENT} Restore its last good version, or delete it. Without a table, the list owns its "
                 "entries again, and what left it before is not removed.",
             ) from error
-        return cls(Identity(file.service, file.account, file.list), rows, file.names, file.run)
+        names = {name: Resolution(found.addresses, found.at) for name, found in stored.names.items()}
+        run = None
+        if stored.run:
+            run = Run(**msgspec.structs.asdict(stored.run))
+        return cls(Identity(stored.service, stored.account, stored.list), rows, names, run)
 
     def checked(self, identity: Identity, path: str) -> Self:
         """Return the table, if it belongs to a service, an account and a list.
@@ -200,20 +231,22 @@ class Table:
 
     def render(self) -> str:
         """Return the table as JSON text."""
-        sources: dict[EntrySource, int] = {}
-        rows: dict[str, tuple[_Group, ...]] = {}
+        numbers: dict[EntrySource, int] = {}
+        rows: dict[str, tuple[_StoredGroup, ...]] = {}
         for name, scopes in sorted(self.rows.items()):
-            groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
-            for scope, entries in sorted(scopes.items()):
-                key = tuple(
-                    (entry, sources.setdefault(source, len(sources))) for entry, source in sorted(entries.items())
-                )
-                groups.setdefault(key, []).append(scope)
-            rows[name] = tuple(_Group(tuple(group), dict(key)) for key, group in groups.items() if key)
-        file = _StoredTable(
-            VERSION, **asdict(self.identity), run=self.run, names=self.names, sources=tuple(sources), rows=rows
+            rows[name] = _groups_of(scopes, numbers)
+        run = None
+        if self.run:
+            run = _StoredRun(**asdict(self.run))
+        stored = _StoredTable(
+            VERSION,
+            **asdict(self.identity),
+            run=run,
+            names={name: _StoredResolution(found.addresses, found.at) for name, found in self.names.items()},
+            sources=tuple(_StoredSource(**asdict(source)) for source in numbers),
+            rows=rows,
         )
-        return _FILE.dump_json(file, indent=1, exclude_defaults=True).decode() + "\n"
+        return msgspec.json.format(msgspec.json.encode(stored), indent=1).decode() + "\n"
 
     def with_run(
         self, scopes: Rows, names: Mapping[str, Resolution], run: Run, today: date, *, only_announced: bool = False
@@ -292,6 +325,35 @@ class Table:
     def protects(self, today: date) -> bool:
         """Return whether other lists keep the entries of this one, because it ran in the last :data:`SPARING_DAYS`."""
         return self.run is not None and today - self.run.began.date() <= timedelta(days=SPARING_DAYS)
+
+
+def _rows_of(stored: _StoredTable) -> Rows:
+    """Return the rows of a stored table.
+
+    :raises IndexError: if the number of a source is too high.
+    """
+    sources = [EntrySource(**msgspec.structs.asdict(source)) for source in stored.sources]
+    rows: dict[str, Scopes] = {}
+    for name, groups in stored.rows.items():
+        scopes: dict[str, Mapping[str, EntrySource]] = {}
+        for group in groups:
+            entries = {entry: sources[number] for entry, number in group.entries.items()}
+            scopes.update(dict.fromkeys(group.scopes, entries))
+        rows[name] = scopes
+    return rows
+
+
+def _groups_of(scopes: Scopes, numbers: dict[EntrySource, int]) -> tuple[_StoredGroup, ...]:
+    """Return the scopes of a list field, with equal rows together.
+
+    :param numbers: source to its number; new sources are added.
+    """
+    groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    for scope, sources in sorted(scopes.items()):
+        entries = tuple((entry, numbers.setdefault(source, len(numbers))) for entry, source in sorted(sources.items()))
+        if entries:
+            groups.setdefault(entries, []).append(scope)
+    return tuple(_StoredGroup(tuple(group), dict(entries)) for entries, group in groups.items())
 
 
 @dataclass(eq=False)

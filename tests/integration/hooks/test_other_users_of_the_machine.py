@@ -13,11 +13,12 @@ import pytest
 from fixture_types import Execute, Serving
 
 from airflow_provider_analytics.exceptions import AnalyticsError
-from airflow_provider_analytics.hooks.object_storage import SharedFile
+from airflow_provider_analytics.hooks.object_storage import storage_path
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.storage import SharedFile
 
 
 @pytest.fixture(autouse=True)
@@ -101,5 +102,5 @@ def test_no_table_is_written_through_a_planted_link(tmp_path: Path, content: str
         victim.write_text(content)
     (tmp_path / "list.json").symlink_to(victim)
     with pytest.raises(AnalyticsError, match="cannot write state_path"):
-        SharedFile(f"{tmp_path}/list.json", "state_path").write("new")
+        SharedFile(storage_path(f"{tmp_path}/list.json", "state_path"), "state_path").write("new")
     assert (victim.read_text() if victim.exists() else None) == content

@@ -16,6 +16,7 @@ from airflow_provider_analytics.operators import audit
 from airflow_provider_analytics.operators.audit import AuditTrail, audit_trail
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange
+from airflow_provider_analytics.storage import StoragePath
 
 TI = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=1)
 ADDRESS = "192.0.2.1"
@@ -58,7 +59,7 @@ class FailingStorage:
         monkeypatch.setattr(type(file_system), "pipe_file", pipe_file)
 
     def trail(self) -> Any:
-        return audit_trail(f"memory:/{self.folder}", {"ti": TI}, Redactor(), lambda _: {})
+        return audit_trail(StoragePath.of(f"memory:/{self.folder}"), {"ti": TI}, Redactor(), lambda _: {})
 
     def websites(self) -> list[str]:
         """Return the ids of the websites in the parts, in the order of the lines."""

@@ -20,6 +20,7 @@ from airflow_provider_analytics.hooks import host_names
 from airflow_provider_analytics.operators.state import read_tables
 from airflow_provider_analytics.reconcile.desired import list_lines as maintained
 from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource
+from airflow_provider_analytics.storage import StoragePath
 
 TODAY = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
 VPN = "vpn.example.com"
@@ -86,7 +87,7 @@ def test_an_address_that_moved_is_replaced_on_all_websites_in_one_run(
     result = sync(text)
     assert lists(night) == [["192.0.2.1 # Ann", "8.8.8.8", "1.1.1.1", "9.9.9.9"]] * 12
     assert (result["updates"], result["verified"], night.operations["update"]) == (12, True, 12)
-    [table] = read_tables(next(night.folder.iterdir()).as_posix()).values()
+    [table] = read_tables(StoragePath.of(next(night.folder.iterdir()).as_posix())).values()
     rows = table.rows["exclude_ips"]["*"]
     assert rows["9.9.9.9"] == EntrySource("it@example.com", None, "Berlin", (VPN,), "2026-11-24")
     assert rows["2606:4700:4700::1111"].left == "2026-11-24"

@@ -20,10 +20,15 @@ from reconciling import Night
 from task_process import TaskProcess
 
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.hooks.object_storage import SharedFile
+from airflow_provider_analytics.hooks.object_storage import storage_path
+from airflow_provider_analytics.storage import SharedFile
 
 WEBSITES = 12
 OWN, NEW, NEXT = "10.0.0.1", "203.0.113.7", "203.0.113.8"
+
+
+def shared_file(url: str) -> SharedFile:
+    return SharedFile(storage_path(url, "state_path"), "state_path")
 
 
 def sync(address: str) -> dict[str, Any]:
@@ -128,11 +133,11 @@ def test_a_shared_file_is_written_only_over_what_was_read(
     elif where == "s3":
         folder = request.getfixturevalue("bucket")
     url = f"{folder}/below/file.json"
-    first, second = (SharedFile(url, "state_path") for _ in range(2))
+    first, second = (shared_file(url) for _ in range(2))
     assert first.text is second.text is None
     assert first.write("of the first")
     assert not second.write("of the second")
-    second = SharedFile(url, "state_path")
+    second = shared_file(url)
     assert second.text == "of the first"
     assert second.write("of the second")
     assert second.write("of the second, again")
@@ -145,7 +150,7 @@ def test_a_shared_file_is_written_only_over_what_was_read(
 
 def test_a_file_that_a_killed_process_was_creating_does_not_exist_yet(tmp_path: Path) -> None:
     (tmp_path / "file.json").touch()
-    file = SharedFile(str(tmp_path / "file.json"), "state_path")
+    file = shared_file(str(tmp_path / "file.json"))
     assert file.text is None
     assert file.write("after")
 
@@ -157,7 +162,7 @@ def test_a_write_with_a_condition_that_fails_is_told_by_what_is_there(
 ) -> None:
     import s3fs
 
-    file = SharedFile(f"{bucket}/file.json", "state_path")
+    file = shared_file(f"{bucket}/file.json")
     assert file.write("before")
     file_system = s3fs.S3FileSystem(**s3)  # the library makes one of a kind
     write = file_system.pipe_file
@@ -175,7 +180,7 @@ def test_a_write_with_a_condition_that_fails_is_told_by_what_is_there(
             file.write("after")
     else:
         assert file.write("after")
-        assert SharedFile(f"{bucket}/file.json", "state_path").text == "after"
+        assert shared_file(f"{bucket}/file.json").text == "after"
 
 
 Kill = Callable[..., None]

@@ -8,7 +8,9 @@ import re
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,10 @@ from airflow_versions import allow_execute_in_this_thread
 from nights import Nights
 
 from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.operators.state import ListFile
+from airflow_provider_analytics.reconcile.desired.tables import Identity, Run, Table
 from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.storage import StoragePath
 
 OFFICES = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"]
 SHARED, OTHER = "198.51.100.1", "198.51.100.2"
@@ -98,7 +103,7 @@ def test_storage_without_conditional_writes_says_what_it_costs(
     nights: Nights, caplog: pytest.LogCaptureFixture
 ) -> None:
     nights.sync("office", *OFFICES, state_path=f"memory://{uuid.uuid4().hex}")
-    assert "If two tasks write the list 'office' at the same time, entries that left it may remain" in caplog.text
+    assert "If two tasks write the list 'office' at the same time, entries that left it can remain" in caplog.text
     caplog.clear()
     nights.sync("office", *OFFICES)
     assert "conditional" not in caplog.text
@@ -129,7 +134,7 @@ def test_the_clock_of_the_scheduler_decides_which_run_is_older(nights: Nights) -
     nights.now -= timedelta(minutes=10)
     nights.sync("office", OFFICES[1], run_began=began + timedelta(minutes=2))
     nights.now += timedelta(minutes=20)
-    with pytest.raises(AirflowSkipException, match="A later run of the list 'office' has begun"):
+    with pytest.raises(AirflowSkipException, match="A later run of the list 'office' has started"):
         nights.sync("office", OFFICES[0], run_began=began + timedelta(minutes=1))
     assert nights.everywhere() == {OFFICES[1]}
 
@@ -252,10 +257,12 @@ def test_a_later_run_of_another_task_or_of_the_future_is_an_error_and_not_a_skip
     """Otherwise, this list would be skipped every night, without a word to anybody."""
     began = nights.now
     nights.sync("office", SHARED, task_id="vpn", run_began=began + timedelta(minutes=1))
-    with pytest.raises(AirflowFailException, match=r"(?s)later run of the list 'office' has begun.*own list_name"):
+    with pytest.raises(AirflowFailException, match=r"(?s)later run of the list 'office' has started.*own list_name"):
         nights.sync("office", OTHER, run_began=began)
     nights.sync("branch", SHARED, run_began=began + timedelta(days=900))
-    with pytest.raises(AirflowFailException, match=r"(?s)later run of the list 'branch' has begun.*correct the clock"):
+    with pytest.raises(
+        AirflowFailException, match=r"(?s)later run of the list 'branch' has started.*correct the clock"
+    ):
         nights.sync("branch", OTHER)
     assert nights.everywhere() == {SHARED}
 
@@ -293,3 +300,32 @@ def test_entries_of_a_killed_run_are_removed_by_the_next_one_without_accept(nigh
         nights.sandbox.change_website(website_id, exclude_ips=lines)
     assert nights.sync("office", *entries[:30])["applied"] == 3
     assert nights.everywhere() == set(entries[:30])
+
+
+def test_address_remains_if_a_list_whose_name_starts_with_a_dot_has_it(nights: Nights) -> None:
+    nights.sync(".office", SHARED)
+    nights.sync("vpn", SHARED, OTHER)
+    nights.sync("vpn", OTHER)
+    assert nights.everywhere() == {SHARED, OTHER}
+
+
+def test_hidden_files_in_the_state_folder_are_not_tables(nights: Nights) -> None:
+    nights.sync("office", SHARED)
+    [table] = nights.folder.rglob("office.json")
+    (table.parent / "._office.json").write_bytes(b"not a table")
+    nights.sync("office", OTHER)
+    assert nights.everywhere() == {OTHER}
+
+
+@pytest.mark.parametrize(("minutes", "is_reported"), [(59, True), (61, False)])
+def test_list_runs_at_the_same_time_if_it_started_less_than_an_hour_before(
+    tmp_path: Path, minutes: int, is_reported: bool
+) -> None:
+    folder = StoragePath.of(str(tmp_path))
+    now = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
+    vpn = Table(Identity("https://stats.example.com", "1", "vpn"), run=Run("dag/run", "vpn", now))
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "vpn.json").write_text(vpn.render())
+    file = ListFile(folder, replace(vpn.identity, list="office"))
+    run = Run("dag/run", "office", now + timedelta(minutes=minutes))
+    assert file.runs_at_the_same_time(run) == is_reported

@@ -24,6 +24,7 @@ from airflow_provider_analytics.reconcile.desired.exclusion_list import Exclusio
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
 from airflow_provider_analytics.reconcile.desired.tables import KEPT_DAYS, Identity
 from airflow_provider_analytics.reconcile.plan.changes import change_of
+from airflow_provider_analytics.storage import StoragePath
 
 DOMAINS = ("a.example", "b.example", "c.example")
 #: Both lists share all of these; people type them, too.
@@ -40,7 +41,7 @@ Sent = tuple[str, str]
 class Scenario:
     def __init__(self, seed: int, folder: Path, clock: pytest.MonkeyPatch) -> None:
         self.chance = random.Random(seed)
-        self.folder = str(folder)
+        self.folder = StoragePath.of(str(folder))
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.service = dict.fromkeys(DOMAINS, "")
         self.wanted: dict[str, Entries] = {name: {"*": frozenset(ENTRIES[:2])} for name in ("office", "vpn")}

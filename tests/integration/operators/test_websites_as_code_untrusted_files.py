@@ -20,7 +20,7 @@ from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.reconcile.desired import yaml_values
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, merge_lists, read_list
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites, parse_websites_files
-from airflow_provider_analytics.storage import MAX_TEXT_BYTES
+from airflow_provider_analytics.storage import MAX_TEXT_BYTES, StoragePath, read_texts
 
 #: Less than the real limit, so that the tests are quick.
 LIMIT = 20_000
@@ -252,3 +252,11 @@ def test_no_name_of_a_file_forges_a_command_of_the_workflow(
     assert "\x1b" not in printed
     if output == "github" and b"privcy" in content:
         assert "file=./a%250A%3A%3Aerror%3A%3Aforged.yaml," in printed
+
+
+def test_files_of_a_folder_share_one_limit(folder: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (folder / name).write_text("#" * (MAX_TEXT_BYTES * 2 // 3))
+    texts = read_texts(StoragePath.of(str(folder)), "config_path", lambda _folder, names: names)
+    assert len(str(texts["a.yaml"])) == MAX_TEXT_BYTES * 2 // 3
+    assert "too large: all files of a folder together" in str(texts["b.yaml"])

@@ -31,7 +31,7 @@ def bucket(s3: dict[str, Any]) -> Shelf:
     return shelf
 
 
-@pytest.mark.parametrize(("file_format", "compression"), [("jsonl", "gzip"), ("csv", "zstd"), ("parquet", None)])
+@pytest.mark.parametrize(("file_format", "compression"), [("jsonl", "gzip"), ("csv", "gzip"), ("parquet", None)])
 def test_a_snapshot_is_written_replaced_read_and_removed(
     bucket: Shelf, file_format: str, compression: str | None
 ) -> None:

@@ -18,7 +18,7 @@ from shelf import NIGHT, NOON, Shelf, held
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.snapshots import publish as publishing
 from airflow_provider_analytics.snapshots.retention import Pruning, Retention, plan_pruning, prune
-from airflow_provider_analytics.storage import names, new_token
+from airflow_provider_analytics.storage import make_directory, names, new_token
 
 MINUTE = timedelta(minutes=1)
 LATER = NOON + 9 * NIGHT
@@ -145,6 +145,28 @@ def test_a_dataset_behind_a_link_is_refused(linked: str, local: Shelf, base: Pat
     with pytest.raises(GuardError, match="is a symbolic link"):
         pruned(local, 2)
     assert files_below(tmp_path / "elsewhere") == before
+
+
+def test_draft_without_files_is_removed_once_its_run_must_be_dead(shelf: Shelf) -> None:
+    empty = shelf.take([])
+    content = shelf.fs.cat_file(empty.partition.manifest.path)
+    about = shelf.series.partition(date(2026, 11, 21)).about
+    make_directory(about)
+    for age in (60 * MINUTE, MINUTE):
+        shelf.fs.pipe_file((about / f"_manifest-{new_token(LATER - age)}.json").path, content)
+    young = names(about)[-1]
+    pruned(shelf, 1)
+    assert names(about) == [young]
+
+
+def test_leftovers_remain_if_the_data_of_their_day_is_behind_a_link(local: Shelf, base: Path, tmp_path: Path) -> None:
+    data = base / "websites" / "dt=2026-11-20"
+    data.rename(tmp_path / "elsewhere")
+    data.symlink_to(tmp_path / "elsewhere")
+    leftover = base / "_websites" / "dt=2026-11-20" / f"_changes-{new_token(NOON)}.jsonl"
+    leftover.touch()
+    pruned(local, 3)
+    assert leftover.exists()
 
 
 @pytest.mark.parametrize("part", ["websites", "_websites"])

@@ -90,7 +90,8 @@ def test_a_manifest_of_another_day_is_damage(shelf: Shelf) -> None:
     first, second = shelf.take(3), shelf.take(4, NIGHT)
     shelf.fs.pipe_file(second.partition.manifest.path, shelf.fs.cat_file(first.partition.manifest.path))
     assert list_snapshots(shelf.base)[0].problems == (
-        f"{second.partition.manifest} is damaged (it is that of 2026-11-20). Restore it, or take the snapshot again.",
+        f"{second.partition.manifest} is damaged (it is the manifest of 2026-11-20). Restore it, or take the snapshot "
+        "again.",
     )
 
 

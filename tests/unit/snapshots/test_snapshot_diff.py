@@ -129,3 +129,9 @@ def test_a_counter_in_the_records_changes_nothing(shelf: Shelf) -> None:
     assert third is not None
     assert (third.changed, diff_snapshots(shelf.series)["changed"]) == (0, 0)
     assert diff_snapshots(shelf.series, ignored=("email",))["changed"] == 1
+
+
+def test_list_of_as_many_entries_as_fit_is_not_cut() -> None:
+    entries = [f"192.0.2.{number}" for number in range(10)]
+    change = {"fields": {"exclude_ips": {"before": None, "after": entries}}}
+    assert bounded(change) == change

@@ -4,16 +4,15 @@ from __future__ import annotations
 import hashlib
 import importlib
 from types import ModuleType
-from typing import Any
 
 import pytest
 import time_machine
-from shelf import HOUR, NOON, Shelf
+from shelf import HOUR, NIGHT, NOON, Shelf
 
 from airflow_provider_analytics.exceptions import MissingPackageError
 from airflow_provider_analytics.snapshots.formats import FORMATS
 
-ENDINGS = {None: "", "gzip": ".gz", "zstd": ".zst"}
+ENDINGS = {None: "", "gzip": ".gz"}
 EACH_FORMAT = pytest.mark.parametrize("file_format", FORMATS)
 COMPRESSIONS = pytest.mark.parametrize("compression", ENDINGS)
 
@@ -49,18 +48,32 @@ def test_an_unchanged_list_gives_the_same_bytes_whenever_it_is_written(
     assert found[0].sha256 == found[1].sha256
 
 
-@pytest.mark.parametrize(
-    ("options", "module", "extra"),
-    [({"format": "parquet"}, "pyarrow", "parquet"), ({"compression": "zstd"}, "zstandard", "zstd")],
-)
-def test_a_missing_extra_is_named_before_anything_is_read(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], module: str, extra: str
-) -> None:
-    def without(name: str) -> ModuleType:
-        if name == module:
+def remove_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the import of pyarrow fail."""
+
+    def import_other(name: str) -> ModuleType:
+        if name == "pyarrow":
             raise ImportError(name)
         return importlib.import_module(name)
 
-    monkeypatch.setattr("airflow_provider_analytics.snapshots.formats.import_module", without)
-    with pytest.raises(MissingPackageError, match=rf"airflow-provider-analytics\[{extra}\]"):
-        shelf.take(lambda: pytest.fail("the list was read"), **options)
+    monkeypatch.setattr("airflow_provider_analytics.snapshots.formats.import_module", import_other)
+
+
+def test_snapshot_fails_before_the_list_is_read_if_an_extra_is_missing(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove_pyarrow(monkeypatch)
+    with pytest.raises(MissingPackageError, match=r"airflow-provider-analytics\[parquet\]"):
+        shelf.take(lambda: pytest.fail("the list was read"), format="parquet")
+
+
+def test_snapshot_is_not_compared_if_the_previous_file_needs_a_missing_extra(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = shelf.take(3, format="parquet")
+    remove_pyarrow(monkeypatch)
+    second = shelf.take(4, NIGHT)
+    assert (second.manifest.count, second.manifest.previous, second.manifest.is_first) == (4, None, False)
+    assert "airflow-provider-analytics[parquet]" in caplog.text
+    with pytest.raises(MissingPackageError, match="reading websites-"):
+        list(first.rows())

@@ -251,3 +251,11 @@ def test_source_of_a_second_snapshot_is_compared_with_the_first_one_of_the_day(s
     shelf.take(3, morning + HOUR, **other)
     with pytest.raises(GuardError, match=r"host was 'other\.example\.com', is 'stats\.example\.com'"):
         shelf.take(3, morning + 2 * HOUR)
+
+
+def test_guards_compare_with_the_newest_readable_manifest(shelf: Shelf) -> None:
+    taken = [shelf.take(100, night * NIGHT) for night in range(3)]
+    for snapshot in taken[1:]:
+        shelf.fs.pipe_file(snapshot.partition.manifest.path, b"{")
+    with pytest.raises(GuardError, match=r"The list has 10 websites, 90\.0% fewer than 100 on 2026-11-20"):
+        shelf.take(10, 3 * NIGHT)

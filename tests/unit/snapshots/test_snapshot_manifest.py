@@ -13,6 +13,7 @@ from shelf import HOUR, NIGHT, NOON, Shelf, websites
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api import listing
 from airflow_provider_analytics.exceptions import GuardError
+from airflow_provider_analytics.operators.snapshots import MAX_FIELDS, describe
 from airflow_provider_analytics.snapshots.catalog import Snapshot
 from airflow_provider_analytics.snapshots.manifest import json_schema
 from airflow_provider_analytics.snapshots.take import what_changed
@@ -115,3 +116,10 @@ def test_a_clock_that_went_backwards_is_noticed(shelf: Shelf) -> None:
         shelf.take(3, -HOUR)
     assert shelf.read() == first
     shelf.take(3, -HOUR / 15)
+
+
+def test_result_of_the_operator_has_a_bounded_number_of_undocumented_fields(shelf: Shelf) -> None:
+    new = {f"field_{number:03}": 1 for number in range(MAX_FIELDS + 10)}
+    snapshot = shelf.take(websites(1, **new))
+    assert snapshot.manifest.fields.new == list(new)
+    assert describe(snapshot)["fields"]["new"] == list(new)[:MAX_FIELDS]

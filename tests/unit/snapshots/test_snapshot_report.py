@@ -98,7 +98,7 @@ def test_what_has_to_be_known_first_stands_first(shelf: Shelf) -> None:
     )
     assert re.findall(r"<li>(.*?)</li>", text) == [
         "Late: the list was observed at 2026-11-22 12:00 UTC and filed under 2026-11-21.",
-        "The previous snapshot is damaged: there is nothing to compare this one with.",
+        "This snapshot is not compared, because the previous one is damaged.",
         "3 values of privacy do not fit its type and are empty here.",
         "The service no longer returns: favorite.",
     ]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from shelf import Record, Shelf, rows
 
+from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.snapshots.rows import COLUMNS
 
@@ -122,3 +123,13 @@ def test_the_hash_is_of_the_record_without_its_order() -> None:
     assert element == other
     assert element["record_hash"] != third["record_hash"]
     assert element["record_hash"] == hashlib.sha256(element["record"].encode()).hexdigest()
+
+
+def test_cells_do_not_depend_on_equal_values_of_another_type() -> None:
+    """1 and True are equal in Python, but not in a file."""
+    values: list[Any] = [1, True, 0, False, "1", 1.0] * 4
+    for odd in ([1, True] * 6, [0, False] * 6, values):
+        records = [{"id": number, **dict.fromkeys(RECORD_FIELDS, value)} for number, value in enumerate(odd)]
+        together = rows(*records)[0]
+        alone = [rows(record)[0][0] for record in records]
+        assert list(map(repr, together)) == list(map(repr, alone))

@@ -132,6 +132,65 @@ def test_equal_rows_of_a_thousand_websites_stand_once() -> None:
     assert [text.count(item) for item in ("it@example.com", '"1.1.1.1"', '"7.example"')] == [1, 1, 1]
 
 
+STORED = """{
+ "version": 2,
+ "service": "https://stats.example.com",
+ "account": "1",
+ "list": "office",
+ "run": {
+  "name": "dag/run",
+  "task": "sync",
+  "began": "2026-11-24T01:30:00.500000Z"
+ },
+ "names": {
+  "vpn.example.com": {
+   "addresses": [
+    "192.0.2.1"
+   ],
+   "at": "2026-11-24T01:30:00.500000Z"
+  }
+ },
+ "sources": [
+  {
+   "owner": "zo\u00eb@example.com",
+   "until": "2027-01-31",
+   "names": [
+    "vpn.example.com"
+   ],
+   "since": "2026-11-24"
+  },
+  {}
+ ],
+ "rows": {
+  "exclude_ips": [
+   {
+    "scopes": [
+     "*",
+     "shop.example"
+    ],
+    "entries": {
+     "192.0.2.1": 0,
+     "192.0.2.2": 1
+    }
+   }
+  ]
+ }
+}
+"""
+
+
+def test_stored_table_keeps_its_format() -> None:
+    at = datetime(2026, 11, 24, 1, 30, 0, 500_000, UTC)
+    vpn = EntrySource("zo\u00eb@example.com", date(2027, 1, 31), names=("vpn.example.com",), since="2026-11-24")
+    entries = {"192.0.2.2": EntrySource(), "192.0.2.1": vpn}
+    rows = {"exclude_ips": {"shop.example": entries, "*": entries}}
+    names = {"vpn.example.com": Resolution(("192.0.2.1",), at)}
+    identity = Identity("https://stats.example.com", "1", "office")
+    table = Table(identity, rows, names, Run("dag/run", "sync", at))
+    assert table.render() == STORED
+    assert Table.parse(STORED, "x") == table
+
+
 TABLE = json.loads(after(ips(everywhere="1.1.1.1")).table.render())
 
 
