@@ -194,6 +194,7 @@ class Page:
         the link does not say how.
     :param size: number of bytes of the response.
     :param values: about the number of values in it.
+    :param rejection: why the service rejected the page, as after the last one; empty if it returned the page.
     """
 
     rows: list[Record]
@@ -202,6 +203,7 @@ class Page:
     following: Selection | None = None
     size: int = 0
     values: int = 0
+    rejection: str = ""
 
 
 def is_success(answer: Answer) -> bool:
