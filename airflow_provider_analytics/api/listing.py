@@ -433,7 +433,7 @@ class Reading:
         """Take the facts from the head and the first page."""
         self.total = self.last_total = head.total
         for found in (head, page):
-            _check_limit(found.total or 0, MAX_LIST_WEBSITES, "websites")
+            _check_limit(_websites(found.total), MAX_LIST_WEBSITES, "websites")
         self._is_one_page = head.total == page.total == len(page.rows)
         if self._may_close:
             self._head = head
@@ -456,7 +456,7 @@ class Reading:
         """Yield the pages after the first one, by numbers."""
         if self.end:
             return
-        last = max(1, self.pages.page_count(self.total or 0))
+        last = max(1, self.pages.page_count(_websites(self.total)))
         yield from self.pages.in_order(range(2, last + 1), lambda page: self._growth(page) < 0)
         for number in count(last + 1):
             total = self._most_websites
@@ -527,7 +527,7 @@ class Reading:
         """Return by how much the total has grown since the last page."""
         if page.rejection:
             return 0
-        return (page.total or 0) - (self.last_total or 0)
+        return _websites(page.total) - _websites(self.last_total)
 
     def _split(self, page: Page) -> tuple[dict[Key, Record], list[Record]]:
         """Return the websites of a page that count, by id, and those created during a closed reading."""
@@ -622,7 +622,7 @@ class Reading:
         if self._head is not None:
             before = _first(self._head.rows)
         after = _first(others.values())
-        total = (self.total or 0) + len(created)
+        total = _websites(self.total) + len(created)
         if second.total != total or before != after:
             seen = f"The total was {self.total}, is {second.total}, and {len(created)} new websites are listed."
             if before != after:
@@ -643,7 +643,7 @@ class Reading:
         if not self.is_opaque:
             created = self._newer(others)
         differing = len(self.ids.keys() - back.ids.keys()) + len(others) - len(created)
-        has_grown = self.is_opaque and (back.total or 0) >= (self.last_total or 0)
+        has_grown = self.is_opaque and _websites(back.total) >= _websites(self.last_total)
         if differing or (self.total != back.total and not has_grown):
             seen = f"{differing} websites were found in one direction only. Totals: {self.total}, {back.total}."
             raise _list_changed("both directions", f"{self.end or back.end} {seen}".lstrip())
@@ -709,6 +709,11 @@ def _check_limit(number: int, limit: int, unit: str) -> None:
     if number > limit:
         seen = f"the list has more than {limit:,} {unit}, the limit of this package: the service may never end it."
         raise IncompleteListError("size", seen)
+
+
+def _websites(total: int | None) -> int:
+    """Return the number of websites of a total; 0 without a total."""
+    return total or 0
 
 
 def _list_changed(check: str, seen: str) -> IncompleteListError:
