@@ -15,7 +15,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from threading import Event
 from typing import Any, TypeVar
@@ -436,10 +436,10 @@ class Transport:
     def _read(self, response: urllib3.HTTPResponse, request: _Request) -> Answer:
         """Read the whole body within the limits of size and time."""
         status = response.status
-        answer = Answer(request.method, request.path, status, response.headers, b"", self.redact)
         if status < 200:
             # The final response follows, so this connection must not be reused: it is closed unread.
-            raise answer.unexpected("The status means neither success nor an error.")
+            unread = Answer(request.method, request.path, status, response.headers, b"", self.redact)
+            raise unread.unexpected("The status means neither success nor an error.")
         limit = MAX_BODY_BYTES
         if not request.is_alone:
             limit = min(MAX_BODY_BYTES, MAX_SHARED_BYTES)
@@ -455,7 +455,7 @@ class Transport:
             why = "The response is corrupt: its gzip stream cannot be read."
         except (exceptions.HTTPError, OSError) as error:
             why = f"The response was cut off: {_describe(error)}."
-        answer = replace(answer, body=bytes(body))
+        answer = Answer(request.method, request.path, status, response.headers, bytes(body), self.redact)
         too_large = ""
         if len(body) > limit:
             too_large = f"The response is larger than {limit} bytes."

@@ -21,7 +21,8 @@ from raw_server import RawServer, Request, answer_read, http, rows
 
 from airflow_provider_analytics.acceptance import acceptance_report
 from airflow_provider_analytics.acceptance.disposable import Created, CreatedWebsites, is_disposable, new_domain
-from airflow_provider_analytics.acceptance.run import AcceptanceRun, LeftoverError
+from airflow_provider_analytics.acceptance.run import AcceptanceRun
+from airflow_provider_analytics.acceptance.state import LeftoverError
 from airflow_provider_analytics.acceptance.statements import STATEMENTS
 from airflow_provider_analytics.acceptance.transport import MAX_REQUESTS, GuardedTransport, RequestLimitError
 from airflow_provider_analytics.api.settings import Settings
