@@ -45,7 +45,7 @@ _MAX_LISTED = 10
 _MAX_LISTED_MESSAGES = 3
 _MAX_REASON_LENGTH = 500
 _MAX_NAME_LENGTH = 80
-#: Bytes; with service and connection, a message stays below 4 KB.
+#: Bytes; with service and connection, a message remains below 4 KB.
 _MAX_MESSAGE_BYTES = 3500
 #: Characters of any message.
 MAX_MESSAGE = 10_000
@@ -84,6 +84,9 @@ class AnalyticsError(Exception):
         """Return the function and the data that rebuild the error in another process."""
         return _rebuilt, (type(self), self.__dict__)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
     @property
     def detail(self) -> str:
         """Facts that follow the remedy, such as the request."""
@@ -113,7 +116,7 @@ def _rebuilt(kind: type[AnalyticsError], state: dict[str, Any]) -> AnalyticsErro
     return error
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AnalyticsConfigError(AnalyticsError):
     """Invalid settings of a connection; no request was sent.
 
@@ -181,7 +184,7 @@ _IS_ABOUT_A_FLAG = re.compile(r"\b(true|false|bool\w*)\b|\b0\b.*\b1\b|\b1\b.*\b0
 _OTHER_METHODS = {"PATCH": "PUT", "PUT": "PATCH"}
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AnalyticsApiError(AnalyticsError):
     """A response with an error status.
 
@@ -277,7 +280,7 @@ class NotFoundError(AnalyticsApiError):
         return _Meaning("Not found", f"Check website id {website_id} and the Base URL.")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AnalyticsConnectionError(AnalyticsError):
     """No complete response: the service could not be reached, or the response was cut off.
 
@@ -309,7 +312,7 @@ class AnalyticsConnectionError(AnalyticsError):
         return _request(self.method, self.path, self.status, self.excerpt)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class UnexpectedResponseError(AnalyticsError):
     """A response that cannot be accepted as a success: a redirect, not JSON, or JSON of another structure.
 
@@ -334,7 +337,7 @@ class UnexpectedResponseError(AnalyticsError):
         return _request(self.method, self.path, self.status, self.excerpt)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class IncompleteListError(AnalyticsError):
     """A list that cannot be proven complete; none of its records may be published.
 
@@ -356,7 +359,7 @@ class IncompleteListError(AnalyticsError):
         self.problem = f"The list may be incomplete, by the check {self.check!r}: {self.seen}"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class DomainError(AnalyticsError):
     """A domain that does not select one website: none has it, several have it, or the website has another domain.
 
@@ -377,7 +380,7 @@ class DomainError(AnalyticsError):
         self.website_ids = tuple(self.website_ids)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AmbiguousWriteError(AnalyticsError):
     """A create whose outcome is unknown: it may have been applied, so it was not sent again.
 
@@ -398,7 +401,7 @@ class AmbiguousWriteError(AnalyticsError):
         return ""  # the earlier errors belong to different requests: the create and the lookup
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class NotAppliedError(AnalyticsError):
     """A write that the service accepted without storing all values, or with which it changed others.
 
@@ -431,7 +434,7 @@ class NotAppliedError(AnalyticsError):
             self.before_retry = "find out what the service does with updates first"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GuardError(AnalyticsError):
     """A change or a list that a guard blocked, such as one that removes too much. Nothing was sent or published.
 
@@ -454,7 +457,7 @@ class StoppedError(AnalyticsError):
     """The task was stopped and sends no further requests. A retry completes the work."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class BulkError(AnalyticsError):
     """An operation on many websites that failed for at least one of them.
 

@@ -27,7 +27,7 @@ MIN_IN_TEXT = 4
 #: Shortest secret that is masked in data, where a chance match would replace a value.
 MIN_IN_DATA = 8
 
-#: Number of characters that are processed, if only the beginning of a text is returned.
+#: Number of characters that are processed, if only the start of a text is returned.
 _MAX_PROCESSED = 16 * 1024
 
 #: Invisible characters that Python considers printable: joiners, fillers, variation selectors, an empty Braille cell.

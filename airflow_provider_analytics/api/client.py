@@ -126,7 +126,7 @@ class AnalyticsClient:
     """Client of one service with one API key; thread-safe.
 
     Every method validates its arguments before it sends a request, and raises :class:`ValueError` if one is invalid.
-    All other errors are those of :mod:`airflow_provider_analytics.exceptions`. Records are plain dicts as the service
+    All other errors come from :mod:`airflow_provider_analytics.exceptions`. Records are plain dicts as the service
     returns them. Their fields are not documented; only ``id`` is certain (docs/interface.md, Not documented).
 
     :param settings: base URL, API key and options.
@@ -176,7 +176,7 @@ class AnalyticsClient:
         reserved = [name for name in sorted(names_in(data)) if name.startswith(RESERVED)]
         if reserved:
             log.warning(
-                "Left out %s of the records, because Airflow reserves keys that begin with %r.",
+                "Left out %s of the records, because Airflow reserves keys that start with %r.",
                 readable(", ".join(reserved)),
                 RESERVED,
             )
@@ -206,6 +206,8 @@ class AnalyticsClient:
         self.stats.count("pages")
         page = dialect.page(answer, self.settings.list_key)
         for row in page.rows:
+            if self._fields_of_rows.issuperset(COMPARED):
+                break
             self._fields_of_rows |= present_fields(row)
         return page
 
@@ -290,7 +292,7 @@ class AnalyticsClient:
         """Return the website that the service's search finds for a domain; None if the complete list is needed.
 
         The interface does not document which websites a search matches, nor how old its index is. So the result counts
-        only if it was read to its proven end and contains exactly one website, and the record is that of show. The
+        only if it was read to its proven end and contains exactly one website, which is then fetched by its id. The
         search text is the domain in mixed case, which no website has. A case-sensitive search could find only one of
         two spellings: this way it finds none.
         """

@@ -133,7 +133,7 @@ _BOM = b"\xef\xbb\xbf"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
 _TITLE = re.compile(r"<title\b[^>]*>([^<]*)</title", re.IGNORECASE)
-#: Number of bytes at the beginning of a page that are searched for its title.
+#: Number of bytes at the start of a page that are searched for its title.
 _TITLE_SEARCH_BYTES = 4096
 
 
@@ -169,7 +169,7 @@ class Answer:
         return self._decoded[1]
 
     def excerpt(self, limit: int = EXCERPT_LENGTH) -> str:
-        """Return the beginning of the body as one readable line."""
+        """Return the start of the body as one readable line."""
         return readable(self.body, limit, breaks="fold", is_part=True)
 
     def unexpected(self, why: str, *, is_garbled: bool = False) -> UnexpectedResponseError:
@@ -366,7 +366,7 @@ def _total(meta: Record, answer: Answer) -> int | None:
 
 
 def _metadata(place: Record) -> Record:
-    """Return the page metadata of an object, including those of nested objects."""
+    """Return the page metadata of an object, also from nested objects."""
     # Without lists: Laravel's ``meta.links`` is a list of labels, and must not hide the object ``links``.
     found = {name: value for name, value in place.items() if not isinstance(value, list)}
     for name in _METADATA_KEYS:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The complete list of websites: paging, and the proof that no website is missing.
 
-docs/interface.md documents neither how a page is selected nor what a page states about the whole list. The list may
-also change during the reading. So a list counts as complete only if its reading proves it, by one of three methods:
+docs/interface.md documents neither how a page is selected nor the metadata of a page. The list may also change during
+the reading. So a list counts as complete only if its reading proves it, by one of three methods:
 
 ``one page``
     One response contains as many websites as its total. It is the list at one moment.
@@ -472,7 +472,7 @@ class Reading:
         return self.total
 
     def _fetch(self, query: Query) -> Page:
-        """Return a page that is read in addition to those of the list."""
+        """Return a page that is read in addition to the pages of the list."""
         self.pages_read += 1
         return self.pages.fetch(query)
 
@@ -582,7 +582,7 @@ class Reading:
         raise _list_changed(check, seen.rstrip())
 
     def _check_filter(self) -> None:
-        """If no row shows whether it is a favorite, compare the rows with those of the opposite filter."""
+        """If no row shows whether it is a favorite, compare the rows with the rows of the opposite filter."""
         wanted = self._wants_favorites
         is_checked = bool(self.ids) and self._shows_favorites
         if wanted is None or is_checked:
@@ -651,7 +651,7 @@ class Reading:
         return created
 
     def _newer(self, rows: list[Record]) -> list[Record]:
-        """Return the websites whose ids are numbers above those of the reading."""
+        """Return the websites whose ids are numbers, and higher than all ids of the reading."""
         newest = max(_numbers(self.ids), default=0)
         newer = []
         for row in rows:

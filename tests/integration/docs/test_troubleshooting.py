@@ -248,7 +248,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
         for text, fault in FAULTS.items()
     },
     "isn't defined": lambda scenario: scenario.execute(GetAccountOperator, analytics_conn_id="nobody_made_this"),
-    "is set, and is neither JSON nor a URI": lambda scenario: scenario.variable("{'conn_type': 'analytics'}"),
+    "is set, but it is neither JSON nor a URI": lambda scenario: scenario.variable("{'conn_type': 'analytics'}"),
     "The list may be incomplete": lambda scenario: scenario.fault(
         "any", ListWebsitesOperator, {}, options={"total_offset": 3}
     ),
