@@ -113,8 +113,8 @@ class EntryType:
     def is_in_another_form(self, lines: Sequence[str]) -> bool:
         """Return whether a list of the service is not written as docs/interface.md documents it.
 
-        It is if its only line contains several entries, or JSON, or if its end was cut off. Sending such a text back would
-        replace the real entries. If there are several lines, the service separates entries by line breaks.
+        It is if its only line contains several entries, or JSON, or if its end was cut off. Sending such a text back
+        would replace the real entries. If there are several lines, the service separates entries by line breaks.
         """
         if lines and _CUT.search(lines[-1]):
             return True

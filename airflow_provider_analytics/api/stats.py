@@ -21,7 +21,7 @@ class Stats:
 
     :param requests: Requests sent, retries among them
     :param retries: Requests that are sent again, since an attempt failed
-    :param waited: Time waited: for a retry, for a rate limit, until the service returns a write, or to read a list again
+    :param waited: Time waited: for a retry or a rate limit, until the service returns a write, or to read a list again
     :param pages: Pages of the list read, those that prove it among them
     :param lists_read_again: Lists read again, because they changed during the reading
     :param websites: Websites of lists that were proven complete
