@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_analytics.acceptance.disposable import PREFIX, Created, is_disposable, is_domain_of
+from airflow_provider_analytics.acceptance.disposable import PREFIX, CreatedWebsite, is_disposable, is_domain_of
 from airflow_provider_analytics.acceptance.findings import reason
 from airflow_provider_analytics.acceptance.state import LeftoverError, RunState
 from airflow_provider_analytics.acceptance.transport import RequestLimitError
@@ -104,10 +104,10 @@ def _remove_leftovers(state: RunState, rows: list[Record]) -> None:
         if _is_own(state, website_id, domain):
             _delete_leftover(state, website_id)
         if domain:
-            state.created.remove(Created(state.settings.base_url, domain))
+            state.created.remove(CreatedWebsite(state.settings.base_url, domain))
 
 
-def _check_unknown(state: RunState, created: Created, rows: list[Record]) -> None:
+def _check_unknown(state: RunState, created: CreatedWebsite, rows: list[Record]) -> None:
     """Forget a create that left no website; otherwise, raise an error: the website may be anybody's."""
     for row in [*rows, *state.search(created.domain)]:
         if is_domain_of(row, created.domain):

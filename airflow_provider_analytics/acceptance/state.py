@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider_analytics.acceptance.disposable import Created, CreatedWebsites
+from airflow_provider_analytics.acceptance.disposable import CreatedWebsite, CreatedWebsites
 from airflow_provider_analytics.acceptance.findings import Findings
 from airflow_provider_analytics.acceptance.statements import Extras
 from airflow_provider_analytics.acceptance.transport import GuardedTransport
@@ -99,11 +99,11 @@ class RunState:
     def record_created(self) -> None:
         """Record the website, if the user gave its domain."""
         if self.is_given:
-            self.created.add(Created(self.settings.base_url, self.domain, self.website_id))
+            self.created.add(CreatedWebsite(self.settings.base_url, self.domain, self.website_id))
 
     def forget_website(self) -> None:
         """Forget the website, which no longer exists."""
         self.website_id = ""
         self.is_create_sent = False
         if self.is_given:
-            self.created.remove(Created(self.settings.base_url, self.domain))
+            self.created.remove(CreatedWebsite(self.settings.base_url, self.domain))
