@@ -19,9 +19,15 @@ SCHEME = "analytics"
 
 def asset_uri(conn_id: str, snapshot_name: str, *, search: str | None = None, favorite: bool | None = None) -> str:
     """Return the address of the asset for a list of websites."""
-    filters = {"favorite": None if favorite is None else str(favorite).lower(), "search": search or None}
-    query = urlencode({name: value for name, value in filters.items() if value is not None})
-    return f"{SCHEME}://{quote(conn_id, safe='')}/{quote(snapshot_name, safe='')}{'?' if query else ''}{query}"
+    filters = {}
+    if favorite is not None:
+        filters["favorite"] = str(favorite).lower()
+    if search:
+        filters["search"] = search
+    uri = f"{SCHEME}://{quote(conn_id, safe='')}/{quote(snapshot_name, safe='')}"
+    if filters:
+        uri += f"?{urlencode(filters)}"
+    return uri
 
 
 def partitioned_uri(uri: str) -> str:
@@ -67,5 +73,7 @@ def openlineage_name(uri: str) -> tuple[str, str]:
     parts = urlsplit(uri)
     if parts.scheme in {"", "file"}:
         return "file", parts.path
-    query = f"?{parts.query}" if parts.query else ""
-    return f"{parts.scheme}://{parts.netloc}", f"{parts.path.lstrip('/')}{query}"
+    name = parts.path.lstrip("/")
+    if parts.query:
+        name += f"?{parts.query}"
+    return f"{parts.scheme}://{parts.netloc}", name

@@ -38,14 +38,14 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, ClassVar, NamedTuple
 
-from airflow_provider_analytics.readable import counted, readable
+from airflow_provider_analytics.readable import counted, first_of, readable
 
 #: Limits of a message: number of fields or websites, messages per field, characters of a reason and of a website.
 _MAX_LISTED = 10
 _MAX_LISTED_MESSAGES = 3
 _MAX_REASON_LENGTH = 500
 _MAX_NAME_LENGTH = 80
-#: Bytes; with service and connection, a message stays below 4 KB.
+#: Bytes; with service and connection, a message remains below 4 KB.
 _MAX_MESSAGE_BYTES = 3500
 #: Characters of any message.
 MAX_MESSAGE = 10_000
@@ -84,6 +84,9 @@ class AnalyticsError(Exception):
         """Return the function and the data that rebuild the error in another process."""
         return _rebuilt, (type(self), self.__dict__)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
     @property
     def detail(self) -> str:
         """Facts that follow the remedy, such as the request."""
@@ -97,10 +100,14 @@ class AnalyticsError(Exception):
 
     @property
     def _attempts(self) -> str:
-        return f"{len(self.earlier) + 1} attempts failed. " if self.earlier else ""
+        if not self.earlier:
+            return ""
+        return f"{len(self.earlier) + 1} attempts failed. "
 
     def __str__(self) -> str:
-        return f"{self.text}\n{self._attempts}Service: {self.where}." if self.where else self.text
+        if not self.where:
+            return self.text
+        return f"{self.text}\n{self._attempts}Service: {self.where}."
 
 
 def _rebuilt(kind: type[AnalyticsError], state: dict[str, Any]) -> AnalyticsError:
@@ -109,7 +116,7 @@ def _rebuilt(kind: type[AnalyticsError], state: dict[str, Any]) -> AnalyticsErro
     return error
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AnalyticsConfigError(AnalyticsError):
     """Invalid settings of a connection; no request was sent.
 
@@ -125,10 +132,10 @@ class AnalyticsConfigError(AnalyticsError):
 
     def __post_init__(self) -> None:
         self.problems = tuple(self.problems)
-        ended = [problem if problem.endswith(".") else f"{problem}." for problem in self.problems]
-        self.problem = " ".join(
-            f"({n}) {sentence}" if len(ended) > 1 else sentence for n, sentence in enumerate(ended, start=1)
-        )
+        sentences = [f"{problem.removesuffix('.')}." for problem in self.problems]
+        if len(sentences) > 1:
+            sentences = [f"({number}) {sentence}" for number, sentence in enumerate(sentences, start=1)]
+        self.problem = " ".join(sentences)
         self.remedy = f"Correct {self.source}."
 
 
@@ -171,12 +178,13 @@ _MEANINGS: Mapping[int, _Meaning] = {
     429: _Meaning("The service limits the rate of requests", f"S{_RATE[1:]}"),
     503: _Meaning("The service is unavailable"),
 }
-#: What services say of a boolean that they cannot read. Other rules, such as a limit of favorites, have other words.
+#: Messages of services about a boolean that they cannot read. Messages about other rules, such as a limit of favorites,
+#: have other words.
 _IS_ABOUT_A_FLAG = re.compile(r"\b(true|false|bool\w*)\b|\b0\b.*\b1\b|\b1\b.*\b0\b", re.IGNORECASE)
 _OTHER_METHODS = {"PATCH": "PUT", "PUT": "PATCH"}
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AnalyticsApiError(AnalyticsError):
     """A response with an error status.
 
@@ -186,8 +194,8 @@ class AnalyticsApiError(AnalyticsError):
     :param message: message of the service, readable.
     :param errors: field name to messages, if the response contains fields.
     :param facts: further facts of the response, such as ``Retry-After 42 s``.
-    :param is_blocked: whether it is a web page: a proxy, a firewall or a login refused the request, not the service.
-    :param is_limited: whether a limit of the rate refused the request: status 429, or 503 of nginx. It was not applied.
+    :param is_blocked: whether it is a web page: a proxy, a firewall or a login blocked the request, not the service.
+    :param is_limited: whether a rate limit rejected the request: status 429, or 503 of nginx. It was not applied.
     :param is_invalid: whether the service rejected a value: status 422, or 400 with JSON in response to a write.
     :param follows_success: whether a request of the same client succeeded before.
     """
@@ -212,18 +220,21 @@ class AnalyticsApiError(AnalyticsError):
     def _meaning(self) -> _Meaning:
         if self.is_blocked:
             return _Meaning(
-                "A web page refused the request", "Check the key and the firewall, see the extra 'headers'."
+                "A web page blocked the request", "Check the key and the firewall, see the extra 'headers'."
             )
         if self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in _OTHER_METHODS:
             remedy = f"Set the extra update_method to {_OTHER_METHODS[self.method]}."
             return _Meaning(f"The service does not accept {self.method}", remedy)
-        other = "The service failed" if self.status >= 500 else "The service refused the request"
         status = self.status
         if self.is_limited and status != HTTPStatus.SERVICE_UNAVAILABLE:
-            status = 429
+            status = HTTPStatus.TOO_MANY_REQUESTS
         elif self.is_invalid:
-            status = 422
-        meaning = _MEANINGS.get(status, _Meaning(other))
+            status = HTTPStatus.UNPROCESSABLE_ENTITY
+        meaning = _Meaning("The service rejected the request")
+        if status in _MEANINGS:
+            meaning = _MEANINGS[status]
+        elif status >= 500:
+            meaning = _Meaning("The service failed")
         if status == HTTPStatus.SERVICE_UNAVAILABLE and self.follows_success:
             # Before any success, the service is more likely to be down.
             meaning = meaning._replace(remedy=f"If it limits the rate of requests, {_RATE}")
@@ -235,21 +246,24 @@ class AnalyticsApiError(AnalyticsError):
                 permanent=True,
                 before_retry="correct the extra first",
             )
-        return meaning._replace(problem=meaning.problem.format(fields=", ".join(sorted(self.errors)) or "a value"))
+        fields = ", ".join(sorted(self.errors)) or "a value"
+        return meaning._replace(problem=meaning.problem.format(fields=fields))
 
     @property
     def detail(self) -> str:
         """The message of the service, its messages by field, and the request."""
-        message = f"The service says: {self.message}" if self.message and self.message not in self.problem else ""
-        errors = sorted(self.errors.items())
-        fields = "; ".join(
-            f"{name}: {' '.join(messages[:_MAX_LISTED_MESSAGES])}" for name, messages in errors[:_MAX_LISTED]
-        )
-        if len(errors) > _MAX_LISTED:
-            fields += f"; and {len(errors) - _MAX_LISTED} more"
-        parts = f"{message} [{fields}]".strip() if fields else message
+        parts = []
+        if self.message and self.message not in self.problem:
+            parts.append(f"The service says: {self.message}")
+        errors = []
+        for name, messages in sorted(self.errors.items()):
+            errors.append(f"{name}: {' '.join(messages[:_MAX_LISTED_MESSAGES])}")
+        if errors:
+            parts.append(f"[{first_of(errors, _MAX_LISTED, '; ')}]")
         request = f"Request: {self.method} {self.path}."
-        return f"{parts.rstrip('.')}. {request}" if parts else request
+        if not parts:
+            return request
+        return f"{' '.join(parts).rstrip('.')}. {request}"
 
 
 class AuthenticationError(AnalyticsApiError):
@@ -261,10 +275,12 @@ class NotFoundError(AnalyticsApiError):
 
     def _meaning(self) -> _Meaning:
         website_id = self.path.partition("/websites/")[2]
-        return _Meaning("Not found", f"Check {f'website id {website_id} and ' if website_id else ''}the Base URL.")
+        if not website_id:
+            return _Meaning("Not found", "Check the Base URL.")
+        return _Meaning("Not found", f"Check website id {website_id} and the Base URL.")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AnalyticsConnectionError(AnalyticsError):
     """No complete response: the service could not be reached, or the response was cut off.
 
@@ -272,7 +288,7 @@ class AnalyticsConnectionError(AnalyticsError):
     :param method: HTTP method of the request.
     :param path: path of the request below the base URL.
     :param status: HTTP status; None without response headers.
-    :param excerpt: beginning of the body, readable.
+    :param excerpt: start of the body, readable.
     :param sent: False if the service certainly did not receive the request.
     :param transient: False if a retry cannot help.
     """
@@ -287,15 +303,16 @@ class AnalyticsConnectionError(AnalyticsError):
 
     def __post_init__(self) -> None:
         self.permanent = not self.transient
-        self.before_retry = "" if self.transient else "correct the connection first"
+        if self.permanent:
+            self.before_retry = "correct the connection first"
 
     @property
     def detail(self) -> str:
-        """The request, and the beginning of the response."""
+        """The request, and the start of the response."""
         return _request(self.method, self.path, self.status, self.excerpt)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class UnexpectedResponseError(AnalyticsError):
     """A response that cannot be accepted as a success: a redirect, not JSON, or JSON of another structure.
 
@@ -303,7 +320,7 @@ class UnexpectedResponseError(AnalyticsError):
     :param status: HTTP status of the response.
     :param method: HTTP method of the request.
     :param path: path of the request below the base URL.
-    :param excerpt: beginning of the body, readable.
+    :param excerpt: start of the body, readable.
     :param is_garbled: whether it is not JSON, such as a web page. A read is repeated then.
     """
 
@@ -316,11 +333,11 @@ class UnexpectedResponseError(AnalyticsError):
 
     @property
     def detail(self) -> str:
-        """The request, and the beginning of the response."""
+        """The request, and the start of the response."""
         return _request(self.method, self.path, self.status, self.excerpt)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class IncompleteListError(AnalyticsError):
     """A list that cannot be proven complete; none of its records may be published.
 
@@ -334,15 +351,15 @@ class IncompleteListError(AnalyticsError):
     moved: bool = False
 
     remedy = (
-        "No part of the list was published or used. If this persists, run: airflow-provider-analytics probe. It tells "
-        "which settings to correct."
+        "No part of the list was published or used. If this persists, run: airflow-provider-analytics probe. It "
+        "reports which settings to correct."
     )
 
     def __post_init__(self) -> None:
         self.problem = f"The list may be incomplete, by the check {self.check!r}: {self.seen}"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class DomainError(AnalyticsError):
     """A domain that does not select one website: none has it, several have it, or the website has another domain.
 
@@ -363,7 +380,7 @@ class DomainError(AnalyticsError):
         self.website_ids = tuple(self.website_ids)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AmbiguousWriteError(AnalyticsError):
     """A create whose outcome is unknown: it may have been applied, so it was not sent again.
 
@@ -384,7 +401,7 @@ class AmbiguousWriteError(AnalyticsError):
         return ""  # the earlier errors belong to different requests: the create and the lookup
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class NotAppliedError(AnalyticsError):
     """A write that the service accepted without storing all values, or with which it changed others.
 
@@ -413,12 +430,13 @@ class NotAppliedError(AnalyticsError):
                 f"The service accepted the write of website {self.website_id} (202), but it is not in effect after "
                 f"{self.waited:g} s: {listed}."
             )
-        self.before_retry = "find out what the service does with updates first" if self.permanent else ""
+        if self.permanent:
+            self.before_retry = "find out what the service does with updates first"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GuardError(AnalyticsError):
-    """A change or a list that a guard refused, such as one that removes too much. Nothing was sent or published.
+    """A change or a list that a guard blocked, such as one that removes too much. Nothing was sent or published.
 
     :param problem: finding of the guard.
     :param remedy: recommended action if the finding is expected.
@@ -439,14 +457,14 @@ class StoppedError(AnalyticsError):
     """The task was stopped and sends no further requests. A retry completes the work."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class BulkError(AnalyticsError):
     """An operation on many websites that failed for at least one of them.
 
     :param failures: website (domain or id) to its error, including the websites that were not tried.
     :param done: number of websites for which the operation succeeded.
     :param not_tried: the websites in ``failures`` that were not tried.
-    :param permanent: whether a retry cannot help: the service refused all websites for a permanent reason, or values
+    :param permanent: whether a retry cannot help: the service rejected all websites for a permanent reason, or values
         were lost that were not sent.
     """
 
@@ -459,33 +477,42 @@ class BulkError(AnalyticsError):
         self.failures = dict(self.failures)
         self.not_tried = frozenset(self.not_tried)
         self.problem = self._by_reason()
-        self.before_retry = "review these websites first" if self.permanent else ""
+        if self.permanent:
+            self.before_retry = "review these websites first"
 
     def _by_reason(self) -> str:
         """Return the failures by reason, with the first websites of each, in less than 4 KB."""
-        by_reason: dict[str, list[str]] = {}
+        websites_by_reason: dict[str, list[str]] = {}
         for website, why in self.failures.items():
             # For the same reason, messages differ in the path of the request and in the website.
             reason = re.sub(r" Request: \S+ \S+\.", "", why)
             reason = re.sub(rf"(Website )?'?{re.escape(website)}'?", "the website", reason)
-            by_reason.setdefault(reason, []).append(website)
-        not_tried = f"{len(self.not_tried):,} were not tried, " if self.not_tried else ""
-        failed = len(self.failures) - len(self.not_tried)
-        lines = [f"{counted(failed, 'website')} failed, {not_tried}{self.done:,} succeeded."]
-        named = max(1, _MAX_LISTED // max(1, len(by_reason)))
-        # The most frequent reason first. Websites that were not tried are last, because they are not failures.
-        by_importance = sorted(by_reason.items(), key=lambda item: (set(item[1]) <= set(self.not_tried), -len(item[1])))
-        for why, websites in by_importance:
-            more = f" and {len(websites) - named:,} more" if len(websites) > named else ""
-            listed = ", ".join(readable(website, _MAX_NAME_LENGTH) for website in websites[:named])
-            reason = readable(why, _MAX_REASON_LENGTH, breaks="fold")
-            line = f"{reason if reason.endswith('...') else reason.rstrip('.')}: {listed}{more}."
+            websites_by_reason.setdefault(reason, []).append(website)
+        lines = [self._summary()]
+        limit = max(1, _MAX_LISTED // max(1, len(websites_by_reason)))
+        for reason in sorted(websites_by_reason, key=lambda reason: self._priority(websites_by_reason[reason])):
+            websites = first_of(websites_by_reason[reason], limit, show=_short_name)
+            text = readable(reason, _MAX_REASON_LENGTH, breaks="fold")
+            if not text.endswith("..."):
+                text = text.rstrip(".")
+            line = f"{text}: {websites}."
             if len(lines) > _MAX_LISTED or len("\n".join([*lines, line]).encode()) > _MAX_MESSAGE_BYTES:
-                lines.append(f"And {len(by_reason) - len(lines) + 1:,} more reasons.")
+                lines.append(f"And {len(websites_by_reason) - len(lines) + 1:,} more reasons.")
                 break
             lines.append(line)
         # Alerts quote the first line, so it must contain a reason.
         return "\n".join([" ".join(lines[:2]), *lines[2:]])
+
+    def _summary(self) -> str:
+        parts = [f"{counted(len(self.failures) - len(self.not_tried), 'website')} failed"]
+        if self.not_tried:
+            parts.append(f"{len(self.not_tried):,} were not tried")
+        parts.append(f"{self.done:,} succeeded")
+        return f"{', '.join(parts)}."
+
+    def _priority(self, websites: list[str]) -> tuple[bool, int]:
+        """Return the sort key of a reason: the most frequent one first, and websites that were not tried last."""
+        return set(websites) <= set(self.not_tried), -len(websites)
 
 
 class StorageError(AnalyticsError):
@@ -509,6 +536,10 @@ class MissingPackageError(AnalyticsError):
     before_retry = "install the package first"
 
 
+def _short_name(website: str) -> str:
+    return readable(website, _MAX_NAME_LENGTH)
+
+
 def _status_text(status: int) -> str:
     try:
         return f"{status} {HTTPStatus(status).phrase}"
@@ -517,7 +548,13 @@ def _status_text(status: int) -> str:
 
 
 def _request(method: str, path: str, status: int | None, excerpt: str) -> str:
-    request = " ".join(filter(None, (method, path)))
-    seen = ", ".join(filter(None, (request, _status_text(status) if status is not None else "")))
-    tail = f"The response begins: '{excerpt}'." if excerpt else ""
-    return " ".join(filter(None, (f"Request: {seen}." if seen else "", tail)))
+    """Return the request and its response, as sentences."""
+    facts = [f"{method} {path}".strip()]
+    if status is not None:
+        facts.append(_status_text(status))
+    sentences = []
+    if any(facts):
+        sentences.append(f"Request: {', '.join(filter(None, facts))}.")
+    if excerpt:
+        sentences.append(f"The response starts with '{excerpt}'.")
+    return " ".join(sentences)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from airflow_provider_analytics.api.checks import names, one_of
 
-#: Guard name to what it refuses. All operators that have the argument ``override_guards`` know all names, so that the
-#: tasks of a DAG can share it.
+#: Guard name to the change that it blocks. All operators that have the argument ``override_guards`` know all names, so
+#: that the tasks of a DAG can share it.
 GUARDS = {
     "fewer_websites": "a snapshot with far fewer websites than the last one, or than the last one of another day",
     "other_source": "a snapshot of another service, account or filter than the last one",
@@ -23,7 +23,7 @@ GUARDS = {
 }
 #: Default limit: a guard fails if a larger fraction is lost.
 MAX_LOSS_FRACTION = 0.3
-#: Smallest total that is checked, as in octoDNS: with few items, one is already a large fraction (1 of 3 is 33%).
+#: Smallest total that is checked, as in octoDNS. Of a small total, a single loss is a large fraction: 1 of 3 is 33%.
 MIN_COUNTED = 10
 
 
@@ -32,7 +32,7 @@ def parse_guards(value: Iterable[str] | str | None) -> frozenset[str]:
 
     :raises ValueError: for an unknown name.
     """
-    return frozenset(one_of("override_guards", name, GUARDS) for name in names("override_guards", value))
+    return frozenset([one_of("override_guards", name, GUARDS) for name in names("override_guards", value)])
 
 
 def loses_too_much(lost: int, before: int, max_fraction: float) -> bool:

@@ -27,7 +27,7 @@ MIN_IN_TEXT = 4
 #: Shortest secret that is masked in data, where a chance match would replace a value.
 MIN_IN_DATA = 8
 
-#: Number of characters that are processed, if only the beginning of a text is returned.
+#: Number of characters that are processed, if only the start of a text is returned.
 _MAX_PROCESSED = 16 * 1024
 
 #: Invisible characters that Python considers printable: joiners, fillers, variation selectors, an empty Braille cell.
@@ -104,25 +104,33 @@ def readable(
     :param is_part: whether the text may end within a secret, because a service or a broken connection cut it.
     """
     if limit is not None and len(text) > _MAX_PROCESSED:
-        text, is_part = text[:_MAX_PROCESSED], True
+        text = text[:_MAX_PROCESSED]
+        is_part = True
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig", "replace")
     text = _mask(text, is_part)
     if breaks == "fold":
         text = " ".join(text.split())
     if not is_plain(text):
-        text = text.translate(_Escapes({ord("\n"): "\n"} if breaks == "keep" else {}))
+        escapes = _Escapes()
+        if breaks == "keep":
+            escapes[ord("\n")] = "\n"
+        text = text.translate(escapes)
     if limit is None or len(text) <= limit:
         return text
-    cut = text[: limit - 3]
+    text = text[: limit - 3]
     # Between two words, unless a word fills half of the text.
-    end = max(cut.rfind(blank, limit // 2) for blank in " \n")
-    return f"{cut[:end] if end > 0 else cut}..."
+    end = max(text.rfind(" ", limit // 2), text.rfind("\n", limit // 2))
+    if end > 0:
+        text = text[:end]
+    return f"{text}..."
 
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 website``, ``3 websites``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}s"
 
 
 def first_of(items: Sequence[str], limit: int, separator: str = ", ", show: Callable[[str], str] = str) -> str:
@@ -130,16 +138,21 @@ def first_of(items: Sequence[str], limit: int, separator: str = ", ", show: Call
 
     :param show: formats an item.
     """
-    more = f" and {len(items) - limit:,} more" if len(items) > limit else ""
-    return separator.join(map(show, items[:limit])) + more
+    text = separator.join(map(show, items[:limit]))
+    if len(items) > limit:
+        text += f" and {len(items) - limit:,} more"
+    return text
 
 
 def code_span(text: str, limit: int | None = EXCERPT_LENGTH) -> str:
     """Return a readable text as a code span of Markdown, in which links, pictures and HTML have no effect."""
     content = readable(text, limit)
-    fence = "`" * (max(map(len, re.findall("`+", content)), default=0) + 1)
-    blank = " " if "`" in content or not content.strip() else ""
-    return f"{fence}{blank}{content}{blank}{fence}"
+    fence = "`"
+    while fence in content:
+        fence += "`"
+    if "`" in content or not content.strip():
+        content = f" {content} "
+    return f"{fence}{content}{fence}"
 
 
 def is_plain(text: str) -> bool:
@@ -149,19 +162,17 @@ def is_plain(text: str) -> bool:
 
 def _forms(secret: str) -> set[str]:
     """Return a secret as texts write it: plain, in URLs, in JSON, in HTML, and as Basic credentials."""
-    in_json = {json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
+    forms = {secret, quote_plus(secret, errors="replace")}
+    for safe in ("", "/", "!'()*~"):
+        forms.add(quote(secret, safe=safe, errors="replace"))
+    for is_ascii in (True, False):
+        in_json = json.dumps(secret, ensure_ascii=is_ascii)[1:-1]
+        forms |= {in_json, in_json.replace("/", "\\/")}  # the second one as PHP writes it
     in_html = html.escape(secret)
-    pairs = (f":{secret}", f"{secret}:")
-    return {
-        secret,
-        quote_plus(secret, errors="replace"),
-        *(quote(secret, safe=safe, errors="replace") for safe in ("", "/", "!'()*~")),
-        *in_json,
-        *(item.replace("/", "\\/") for item in in_json),  # as PHP does
-        in_html,
-        in_html.replace("&#x27;", "&#039;"),  # as PHP does
-        *(base64.b64encode(pair.encode("utf-8", "replace")).decode().rstrip("=") for pair in pairs),
-    }
+    forms |= {in_html, in_html.replace("&#x27;", "&#039;")}  # the second one as PHP writes it
+    for pair in (f":{secret}", f"{secret}:"):
+        forms.add(base64.b64encode(pair.encode("utf-8", "replace")).decode().rstrip("="))
+    return forms
 
 
 class _Escapes(dict[int, str]):
@@ -169,19 +180,35 @@ class _Escapes(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        return character if is_plain(character) else character.encode("unicode_escape").decode("ascii")
+        if is_plain(character):
+            return character
+        return character.encode("unicode_escape").decode("ascii")
 
 
 def _mask(text: str, is_part: bool) -> str:
-    """Return a text with each secret replaced by :data:`MASK`; of a part, also the beginning of a secret at the end."""
-    known = [redactor for reference in _redactors.valuerefs() if (redactor := reference())]
+    """Return a text with each secret replaced by :data:`MASK`.
+
+    :param is_part: whether the text may end within a secret; then the start of a secret at its end is replaced, too.
+    """
+    forms: set[str] = set()
+    for reference in _redactors.valuerefs():
+        redactor = reference()
+        if redactor is not None:
+            forms.update(tuple(redactor._in_text))
     # The longest first, because a secret may contain another one.
-    forms = sorted({form for redactor in known for form in tuple(redactor._in_text)}, key=len, reverse=True)
-    for form in forms:
+    longest_first = sorted(forms, key=len, reverse=True)
+    for form in longest_first:
         text = text.replace(form, MASK)
-    for form in forms if is_part else ():
-        for length in range(min(len(form) - 1, len(text)), MIN_IN_TEXT - 1, -1):
-            if text.endswith(form[:length]):
-                text = text[:-length] + MASK
-                break
+    if is_part:
+        for form in longest_first:
+            text = _mask_end(text, form)
+    return text
+
+
+def _mask_end(text: str, form: str) -> str:
+    """Return a text with :data:`MASK` in place of the start of a secret at its end."""
+    longest = min(len(form) - 1, len(text))
+    for length in range(longest, MIN_IN_TEXT - 1, -1):
+        if text.endswith(form[:length]):
+            return text[:-length] + MASK
     return text

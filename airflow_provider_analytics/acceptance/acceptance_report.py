@@ -23,28 +23,30 @@ def status(run: AcceptanceRun) -> int:
     """Return the exit status."""
     if run.not_removed is not None:
         return FAILED
-    differs = any(finding.mark in ("FAILS", "SET", "note") for finding in run.findings.values())
-    return FINDINGS if differs else AS_DOCUMENTED
+    marks = {finding.mark for finding in run.findings.values()}
+    if marks & {"FAILS", "SET", "note"}:
+        return FINDINGS
+    return AS_DOCUMENTED
 
 
 def as_json(run: AcceptanceRun) -> str:
     """Return the report as JSON, without the host, and without values of other websites."""
+    statements = {}
+    for finding in in_order(run):
+        statements[finding.name] = {
+            "mark": finding.mark,
+            "statement": finding.statement,
+            "seen": finding.seen,
+            "tasks": finding.tasks,
+            "extras": finding.extras,
+        }
     report = {
         "provider": __version__,
         "status": status(run),
         "requests": run.transport.stats.requests,
         "is_removed": run.not_removed is None,
         "extras": run.extras,
-        "statements": {
-            finding.name: {
-                "mark": finding.mark,
-                "statement": finding.statement,
-                "seen": finding.seen,
-                "tasks": finding.tasks,
-                "extras": finding.extras,
-            }
-            for finding in in_order(run)
-        },
+        "statements": statements,
     }
     return json.dumps(report, indent=2)
 
@@ -56,7 +58,9 @@ def as_text(run: AcceptanceRun) -> str:
         summary += f" Removed {counted(run.leftovers, 'website')} of earlier runs."
     lines = [summary, "", *_row(_HEADINGS), *_row(tuple("-" * width for width in _WIDTHS))]
     for finding in in_order(run):
-        extra = json.dumps(finding.extras) if finding.extras else ""
+        extra = ""
+        if finding.extras:
+            extra = json.dumps(finding.extras)
         lines += _row((finding.mark, finding.statement, finding.seen, finding.tasks, extra))
     lines += ["", _conclusion(run)]
     return "\n".join(lines) + "\n"

@@ -45,7 +45,7 @@ def is_domain_of(record: Record, domain: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Created:
+class CreatedWebsite:
     """A website of a domain that the user gave.
 
     :param base_url: its service.
@@ -67,19 +67,19 @@ class CreatedWebsites:
     def __init__(self, path: Path | None) -> None:
         self.path = path
 
-    def of(self, base_url: str) -> list[Created]:
+    def of(self, base_url: str) -> list[CreatedWebsite]:
         """Return the recorded websites of a service."""
         return [created for created in self._read() if created.base_url == base_url]
 
-    def add(self, created: Created) -> None:
+    def add(self, created: CreatedWebsite) -> None:
         """Record a website, in place of an earlier one of its domain."""
         self._write([*self._others(created), created])
 
-    def remove(self, created: Created) -> None:
+    def remove(self, created: CreatedWebsite) -> None:
         """Forget a website that no longer exists."""
         self._write(self._others(created))
 
-    def _others(self, created: Created) -> list[Created]:
+    def _others(self, created: CreatedWebsite) -> list[CreatedWebsite]:
         place = (created.base_url, created.domain)
         return [recorded for recorded in self._read() if (recorded.base_url, recorded.domain) != place]
 
@@ -92,19 +92,19 @@ class CreatedWebsites:
         except OSError as error:
             raise ValueError(f"The created website cannot be recorded in {self.path}: {error.strerror}") from None
 
-    def _read(self) -> Iterator[Created]:
+    def _read(self) -> Iterator[CreatedWebsite]:
         if self.path is None:
             return
         with suppress(FileNotFoundError):
             text = self.path.read_text(encoding="utf-8")
             try:
-                found = [Created(**entry) for entry in json.loads(text)]
+                found = [CreatedWebsite(**entry) for entry in json.loads(text)]
             except (TypeError, ValueError):
                 problem = f"{self.path} is not a list of created websites"
                 raise ValueError(f"{problem}. Look for leftovers in the service, and remove the file.") from None
             yield from found
 
-    def _write(self, recorded: Iterable[Created]) -> None:
+    def _write(self, recorded: Iterable[CreatedWebsite]) -> None:
         if self.path is None:
             return
         entries = [asdict(created) for created in recorded]

@@ -49,9 +49,9 @@ class Finding:
     """The result for a statement, without values of other websites.
 
     :param name: key of :data:`STATEMENTS`.
-    :param mark: what it means for the tasks.
-    :param seen: what the service did.
-    :param tasks: what the tasks will do.
+    :param mark: consequence for the tasks.
+    :param seen: observed behavior of the service, as sentences.
+    :param tasks: reaction of the tasks, as a phrase.
     :param extras: extras of the connection to set.
     """
 
@@ -65,5 +65,6 @@ class Finding:
     def statement(self) -> str:
         """Text of the statement; for a field, with its name."""
         text = STATEMENTS[self.name]
-        field_name, separator, _ = self.name.partition("-values")
-        return f"`{field_name}`: {text}." if separator else text
+        if not self.name.endswith("-values"):
+            return text
+        return f"`{self.name.removesuffix('-values')}`: {text}."

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_analytics.api.client import WEBSITES, website_path
-from airflow_provider_analytics.api.dialect import Answer
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Texts, Transport
 from airflow_provider_analytics.exceptions import AnalyticsError
@@ -52,21 +51,13 @@ class GuardedTransport(Transport):
         """Allow writes to a website. The caller has verified that this tool created it."""
         self._disposable_paths.add(website_path(website_id))
 
-    def once(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Texts | None = None,
-        form: Texts | None = None,
-        is_alone: bool = False,
-    ) -> Answer:
-        """Send a request, as :meth:`Transport.once`.
+    def before_request(self, method: str, path: str, form: Texts) -> None:
+        """Check and count a request before it is sent.
 
         :raises ValueError: for a write to any other website.
         :raises RequestLimitError: if the run may send no more requests.
         """
-        if method != "GET" and not self._is_disposable(method, path, form or {}):
+        if method != "GET" and not self._is_disposable(method, path, form):
             raise ValueError(f"{method} {path} is not about a website of this run, so it was not sent.")
         if self.stats.requests >= self.limit:
             raise RequestLimitError(self.limit)
@@ -74,7 +65,6 @@ class GuardedTransport(Transport):
             self._progress(self.stats.requests + 1)
         if method != "GET":
             self.writes += 1
-        return super().once(method, path, query=query, form=form, is_alone=is_alone)
 
     def _is_disposable(self, method: str, path: str, form: Texts) -> bool:
         if method == "POST":

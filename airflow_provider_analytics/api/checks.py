@@ -32,8 +32,9 @@ def refused(name: str, value: object, allowed: str) -> ValueError:
 
     :param value: the value, or :data:`NOT_SHOWN`.
     """
-    shown = " (value not shown)" if value is NOT_SHOWN else f"={short_repr(value)}"
-    return ValueError(f"{name}{shown} is not allowed; allowed: {allowed}")
+    if value is NOT_SHOWN:
+        return ValueError(f"{name} (value not shown) is not allowed; allowed: {allowed}")
+    return ValueError(f"{name}={short_repr(value)} is not allowed; allowed: {allowed}")
 
 
 def refused_together(allowed: str, **values: object) -> ValueError:
@@ -57,8 +58,11 @@ def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
     by_text = {str(choice): choice for choice in allowed}
     if not isinstance(value, bool) and str(value) in by_text:
         return by_text[str(value)]
+    hint = ", ".join(by_text)
     near = nearest(str(value), by_text)
-    raise refused(name, value, ", ".join(by_text) + (f"; did you mean {near}?" if near else ""))
+    if near:
+        hint += f"; did you mean {near}?"
+    raise refused(name, value, hint)
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -76,10 +80,11 @@ def flag(name: str, value: object) -> bool:
 
     :raises ValueError: for any other value.
     """
-    found = _FLAGS.get(str(value).strip().lower()) if isinstance(value, (int, str)) else None
-    if found is None:
-        raise refused(name, value, "True or False")
-    return found
+    if isinstance(value, (int, str)):
+        found = _FLAGS.get(str(value).strip().lower())
+        if found is not None:
+            return found
+    raise refused(name, value, "True or False")
 
 
 def whole_number(name: str, value: object, *, at_least: int) -> int:
@@ -149,15 +154,17 @@ def names(name: str, value: object) -> tuple[str, ...]:
 
     :raises ValueError: for any other value.
     """
-    if isinstance(value, str):
-        listed = text_list(name, value)
-        value = [part for part in map(str.strip, value.split(",")) if part] if listed is None else listed
     if value is None:
         return ()
+    if isinstance(value, str):
+        listed = text_list(name, value)
+        if listed is None:
+            return tuple(filter(None, map(str.strip, value.split(","))))
+        value = listed
     if isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):
-        found = tuple(value)
-        if all(isinstance(part, str) and part.strip() for part in found):
-            return found
+        value = tuple(value)
+        if all(isinstance(text, str) and text.strip() for text in value):
+            return value
     raise refused(name, value, "a list of names, or names separated by commas")
 
 

@@ -126,7 +126,7 @@ class AnalyticsClient:
     """Client of one service with one API key; thread-safe.
 
     Every method validates its arguments before it sends a request, and raises :class:`ValueError` if one is invalid.
-    All other errors are those of :mod:`airflow_provider_analytics.exceptions`. Records are plain dicts as the service
+    All other errors come from :mod:`airflow_provider_analytics.exceptions`. Records are plain dicts as the service
     returns them. Their fields are not documented; only ``id`` is certain (docs/interface.md, Not documented).
 
     :param settings: base URL, API key and options.
@@ -173,10 +173,10 @@ class AnalyticsClient:
 
         Keys that Airflow reserves are left out, because Airflow could not return them.
         """
-        reserved = sorted(name for name in names_in(data) if name.startswith(RESERVED))
+        reserved = [name for name in sorted(names_in(data)) if name.startswith(RESERVED)]
         if reserved:
             log.warning(
-                "Left out %s of the records: Airflow reserves keys that begin with %r.",
+                "Left out %s of the records, because Airflow reserves keys that start with %r.",
                 readable(", ".join(reserved)),
                 RESERVED,
             )
@@ -206,6 +206,8 @@ class AnalyticsClient:
         self.stats.count("pages")
         page = dialect.page(answer, self.settings.list_key)
         for row in page.rows:
+            if self._fields_of_rows.issuperset(COMPARED):
+                break
             self._fields_of_rows |= present_fields(row)
         return page
 
@@ -290,7 +292,7 @@ class AnalyticsClient:
         """Return the website that the service's search finds for a domain; None if the complete list is needed.
 
         The interface does not document which websites a search matches, nor how old its index is. So the result counts
-        only if it was read to its proven end and contains exactly one website, and the record is that of show. The
+        only if it was read to its proven end and contains exactly one website, which is then fetched by its id. The
         search text is the domain in mixed case, which no website has. A case-sensitive search could find only one of
         two spellings: this way it finds none.
         """
@@ -314,8 +316,10 @@ class AnalyticsClient:
             return None
         if len(found) != 1:
             return None
-        shown = self.website_or_none(found.pop())  # the search may use an old index
-        return shown if shown is not None and _has_domain(shown, key) else None
+        website = self.website_or_none(found.pop())  # the search may use an old index
+        if website is None or not _has_domain(website, key):
+            return None
+        return website
 
     def look_up(self, domain: str) -> LookUp:
         """Look a domain up in the complete list.
@@ -347,7 +351,9 @@ class AnalyticsClient:
         try:
             return self.read_website(website_id)
         except NotFoundError:
-            return None if self.is_gone(website_id) else self.read_website(website_id)
+            if self.is_gone(website_id):
+                return None
+            return self.read_website(website_id)
 
     def is_gone(self, website_id: str) -> bool:
         """Return whether a website no longer exists. If the request fails otherwise, the complete list is checked."""
@@ -357,7 +363,7 @@ class AnalyticsClient:
             return True
         except (AnalyticsApiError, UnexpectedResponseError) as error:
             log.info("Website %s could not be read, so the complete list is read instead: %s", website_id, error.text)
-            return all(str(record["id"]) != website_id for record in self.list_websites())
+            return website_id not in {str(record["id"]) for record in self.list_websites()}
         return False
 
     # Creating
@@ -387,7 +393,9 @@ class AnalyticsClient:
                 existing = self._find_new(domain, None, before.newest)  # another task created it
                 if existing is None:
                     raise
-        return WriteResult(existing if _has_all_fields(existing) else self.get_website(existing["id"]), sent=False)
+        if not _has_all_fields(existing):
+            existing = self.get_website(existing["id"])
+        return WriteResult(existing, sent=False)
 
     @_with_location
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> WriteResult:
@@ -403,24 +411,41 @@ class AnalyticsClient:
     def _create(self, domain: str, settings: Mapping[str, Any], before: LookUp | None) -> WriteResult:
         """Create a website, and verify it. With ``before``, also verify that it is the only one of its domain."""
         expected = Expected.of_new(domain, settings)
-        created = self.send_create(domain, settings)
-        website_id = str(created["id"]) if created else None
-        row = None
+        record = self.send_create(domain, settings)
+        created = ""
+        if record is not None:
+            created = str(record["id"])
         try:
-            if before or not website_id:
-                row = self._find_new(domain, website_id, before.newest if before else None)
-                if row is None:
-                    how = f"with the id {website_id}" if website_id else "without an id"
-                    reason = f"the service reported success {how}, but the website is not in the list."
-                    raise _ambiguous(domain, reason, None)
-                website_id = str(row["id"])
-            comparison = expected.compare(row or {})
-            if row is None or not _has_all_fields(row) or not comparison.is_as_expected:
-                comparison = self.verify(str(website_id), expected)
-            return WriteResult(dict(comparison.record), comparison.unverified, comparison.unsent, created=True)
+            if before is None and created:
+                comparison = self.verify(created, expected)
+            else:
+                row = self._listed_new(domain, created, before)
+                created = str(row["id"])
+                comparison = expected.compare(row)
+                if not _has_all_fields(row) or not comparison.is_as_expected:
+                    comparison = self.verify(created, expected)
         except AnalyticsError as error:
-            error.created = website_id or ""
+            error.created = created
             raise
+        return WriteResult(dict(comparison.record), comparison.unverified, comparison.unsent, created=True)
+
+    def _listed_new(self, domain: str, website_id: str, before: LookUp | None) -> Record:
+        """Return the new website of a domain, as it is in the list.
+
+        :param website_id: its id; empty if the response to the create contained none.
+        :raises AmbiguousWriteError: if the list does not contain it.
+        """
+        known = None
+        if before is not None:
+            known = before.newest
+        row = self._find_new(domain, website_id or None, known)
+        if row is not None:
+            return row
+        response = "without an id"
+        if website_id:
+            response = f"with the id {website_id}"
+        reason = f"the service reported success {response}, but the website is not in the list."
+        raise _ambiguous(domain, reason, None)
 
     def send_create(self, domain: str, settings: Mapping[str, Any]) -> Record | None:
         """Create a website, and return the record of the response; None if the service reports success without an id.
@@ -450,11 +475,16 @@ class AnalyticsClient:
         key = domain_key(domain)
 
         def find() -> Record | None:
-            rows = {str(row["id"]): row for row in self.newest_websites(known)}
-            same = [row_id for row_id, row in rows.items() if row_id == website_id or _has_domain(row, key)]
+            same = {}
+            for row in self.newest_websites(known):
+                row_id = str(row["id"])
+                if row_id == website_id or _has_domain(row, key):
+                    same[row_id] = row
             if len(same) > 1:
                 raise duplicates(domain, same)
-            return rows[same[0]] if same and website_id in (None, same[0]) else None
+            if website_id is not None:
+                return same.get(website_id)
+            return next(iter(same.values()), None)
 
         return self._until(find, bool)
 
@@ -470,7 +500,9 @@ class AnalyticsClient:
         is_enough = page.total == len(ids) < int(DEFAULT_QUERY["per_page"])
         if known:
             is_enough = known in ids and ids_descend(page.rows)
-        return dialect.not_deleted(page.rows) if is_enough else self.list_websites()
+        if not is_enough:
+            return self.list_websites()
+        return dialect.not_deleted(page.rows)
 
     # Changing and deleting
 
@@ -494,7 +526,9 @@ class AnalyticsClient:
         def work_out(record: Record) -> Mapping[str, Any] | None:
             nonlocal is_sent
             domain = expected_domain or str(record.get("domain") or "")
-            expected = Expected(record, checked, domain).following(attempts[-1] if attempts else None)
+            expected = Expected(record, checked, domain)
+            if attempts:
+                expected = expected.following(attempts[-1])
             attempts.append(expected)
             comparison = expected.compare(record)
             if comparison.other_domain is not None:
@@ -615,8 +649,8 @@ class AnalyticsClient:
         if comparison.not_applied:
             raise NotAppliedError(website_id, comparison.not_applied, waited=self._waited)
         if comparison.unsent:
-            changed = "; ".join(f"{name} {how}" for name, how in comparison.unsent.items())
-            log.warning("Website %s: another process changed it at the same time: %s", website_id, changed)
+            changed = "; ".join(map(" ".join, comparison.unsent.items()))
+            log.warning("Another process changed website %s at the same time: %s", website_id, changed)
         hidden = [name for name in comparison.unverified if name not in self._not_returned]
         if hidden:
             self._not_returned.update(hidden)
@@ -641,12 +675,16 @@ class AnalyticsClient:
     @property
     def confirm_waits(self) -> tuple[float, ...]:
         """Seconds to wait before a website is fetched again, if the service does not return a write yet."""
-        return (*CONFIRM_WAITS, *ACCEPTED_WAITS) if self._applies_later else CONFIRM_WAITS
+        if self._applies_later:
+            return (*CONFIRM_WAITS, *ACCEPTED_WAITS)
+        return CONFIRM_WAITS
 
     @property
     def _waited(self) -> float | None:
         """Seconds for which the client waits for a write that the service applies later; None for other services."""
-        return sum(self.confirm_waits) if self._applies_later else None
+        if not self._applies_later:
+            return None
+        return sum(self.confirm_waits)
 
     def _becomes_gone(self, website_id: str) -> bool:
         return self._until(lambda: self.is_gone(website_id), bool)
@@ -668,7 +706,7 @@ class AnalyticsClient:
     def _hide_password(self, form: Texts, privacy: object) -> None:
         """Redact the password of a form from now on; warn if it has no effect.
 
-        :param privacy: privacy of the website; that of the form counts more.
+        :param privacy: privacy of the website; a privacy in the form counts more.
         """
         if "password" not in form:
             return
@@ -684,7 +722,8 @@ class AnalyticsClient:
 
 def _ambiguous(domain: str, reason: str, cause: AnalyticsError | None) -> AmbiguousWriteError:
     error = AmbiguousWriteError(f"{reason} A retry looks for the website before it creates it.", domain)
-    error.earlier = () if cause is None else (*cause.earlier, cause)
+    if cause is not None:
+        error.earlier = (*cause.earlier, cause)
     return error
 
 
@@ -707,8 +746,8 @@ def other_domain(domain: str, record: Mapping[str, Any], advice: str = "") -> Do
 
 
 def duplicates(domain: str, website_ids: Iterable[str]) -> DomainError:
-    """Return the error for several websites of a domain, of which none can be chosen."""
-    ids = sorted(website_ids, key=lambda item: (len(item), item))
+    """Return the error for several websites with the same domain."""
+    ids = sorted(website_ids, key=lambda website_id: (len(website_id), website_id))
     problem = f"{len(ids)} websites have the domain {domain!r}: ids {', '.join(ids)}."
     remedy = "Give website_id, or delete all but one of them."
     return DomainError(problem, ids, remedy, permanent=True, before_retry="resolve the duplicates first")
@@ -727,7 +766,7 @@ def may_mean_taken(error: AnalyticsApiError) -> bool:
 def _single_website(domain: str, websites: Sequence[Record]) -> Record | None:
     if len(websites) > 1:
         raise duplicates(domain, [str(record["id"]) for record in websites])
-    return websites[0] if websites else None
+    return next(iter(websites), None)
 
 
 def _has_all_fields(record: Mapping[str, Any]) -> bool:
@@ -736,10 +775,14 @@ def _has_all_fields(record: Mapping[str, Any]) -> bool:
 
 def _in_mixed_case(text: str) -> str:
     """Return a text with ASCII letters in alternating case."""
-    return "".join(
-        (str.lower, str.upper)[n % 2](character) if character.isascii() else character
-        for n, character in enumerate(text)
-    )
+    mixed = list(text)
+    for position, character in enumerate(text):
+        if not character.isascii():
+            continue
+        mixed[position] = character.lower()
+        if position % 2 == 1:
+            mixed[position] = character.upper()
+    return "".join(mixed)
 
 
 def website_path(website_id: int | str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All assumptions about what the interface does not document (docs/interface.md, Not documented).
+"""All assumptions about facts that the interface does not document (docs/interface.md, Not documented).
 
 docs/internals/assumptions.md lists the promises that depend on them, and how a task detects that one is wrong. The
 options of ``tests/support/fake_services.py`` play the alternatives.
@@ -31,7 +31,7 @@ import html
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -79,15 +79,21 @@ MAX_VALUES = 2_000_000
 MAX_ID_LENGTH = 10_000
 
 #: Headers that announce a rate limit.
-LIMIT_HEADERS = tuple(
-    f"{prefix}-{name}"
-    for prefix in ("RateLimit", "X-RateLimit", "X-Rate-Limit")
-    for name in ("Limit", "Remaining", "Reset")
+LIMIT_HEADERS = (
+    "RateLimit-Limit",
+    "RateLimit-Remaining",
+    "RateLimit-Reset",
+    "X-RateLimit-Limit",
+    "X-RateLimit-Remaining",
+    "X-RateLimit-Reset",
+    "X-Rate-Limit-Limit",
+    "X-Rate-Limit-Remaining",
+    "X-Rate-Limit-Reset",
 )
-RESET_HEADERS = tuple(name for name in LIMIT_HEADERS if name.endswith("Reset"))
+RESET_HEADERS = ("RateLimit-Reset", "X-RateLimit-Reset", "X-Rate-Limit-Reset")
 #: The same in the header ``RateLimit`` of the drafts of the IETF: ``limit=60, reset=20``, ``"default";r=0;t=20``.
 _RESET_IN_RATE_LIMIT = re.compile(r"\b(?:reset|t)=([0-9]+)")
-#: Higher numbers are times, and no number of seconds: those of 2001, in seconds and in milliseconds.
+#: Numbers from these on are times, and not durations: the year 2001, in seconds and in milliseconds.
 _FIRST_SECOND = 1_000_000_000
 _FIRST_MILLISECOND = 1000 * _FIRST_SECOND
 #: Headers in which proxies and services return the id of a request.
@@ -101,6 +107,7 @@ _DETAIL_KEYS = ("errors", "details", "detail", "violations")
 #: Keys of such a message, and of the field that it is about.
 _TEXT_KEYS = ("message", "msg", "detail", "description", "defaultMessage", "error", "issue", "reason", "title")
 _PLACE_KEYS = ("field", "name", "param", "path", "loc", "property", "propertyPath", "attribute")
+_PATH_SEPARATOR = re.compile(r"[./\]]")
 _JSON_TYPE = re.compile(r"^(application|text)/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)
 #: Query parameters of the page size that links may contain.
 _SIZE_PARAMETERS = frozenset({"limit", "size", "page_size", "pageSize", "page[size]", "page[limit]"})
@@ -120,13 +127,13 @@ _DELETED_KEYS = ("deleted", "deleted_at")
 _NOT_DELETED = re.compile(r"(0|false|no|none|null|0000-.*)?", re.IGNORECASE)
 #: Keys that identify an account, the best first.
 ACCOUNT_NAMES = ("id", "uuid", "email", "username", "name")
-#: Mark at the beginning of a UTF-8 text.
+#: Mark at the start of a UTF-8 text.
 _BOM = b"\xef\xbb\xbf"
 #: Escaped surrogate in JSON; and a half of a pair in a text, as pairs are decoded.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
 _TITLE = re.compile(r"<title\b[^>]*>([^<]*)</title", re.IGNORECASE)
-#: Number of bytes at the beginning of a page that are searched for its title.
+#: Number of bytes at the start of a page that are searched for its title.
 _TITLE_SEARCH_BYTES = 4096
 
 
@@ -153,7 +160,7 @@ class Answer:
 
     @property
     def content(self) -> Any:
-        """JSON of the body; :class:`ValueError` if it is none."""
+        """JSON of the body; :class:`ValueError` if it is not JSON."""
         return self._decoded[0]
 
     @property
@@ -162,13 +169,13 @@ class Answer:
         return self._decoded[1]
 
     def excerpt(self, limit: int = EXCERPT_LENGTH) -> str:
-        """Return the beginning of the body as one readable line."""
+        """Return the start of the body as one readable line."""
         return readable(self.body, limit, breaks="fold", is_part=True)
 
     def unexpected(self, why: str, *, is_garbled: bool = False) -> UnexpectedResponseError:
         """Return the error for a response that is not accepted as a success.
 
-        :param why: what is wrong with the response.
+        :param why: problem of the response, as a sentence.
         :param is_garbled: whether it is not JSON.
         """
         return UnexpectedResponseError(why, self.status, self.method, self.path, self.excerpt(), is_garbled)
@@ -194,6 +201,7 @@ class Page:
         the link does not say how.
     :param size: number of bytes of the response.
     :param values: about the number of values in it.
+    :param rejection: why the service rejected the page, as after the last one; empty if it returned the page.
     """
 
     rows: list[Record]
@@ -202,6 +210,7 @@ class Page:
     following: Selection | None = None
     size: int = 0
     values: int = 0
+    rejection: str = ""
 
 
 def is_success(answer: Answer) -> bool:
@@ -250,25 +259,31 @@ def account(answer: Answer) -> Record:
 
 def account_id(found: Record) -> str | None:
     """Return the id of an account, or else the first of :data:`ACCOUNT_NAMES` that the record has."""
-    return next((str(found[name]) for name in ACCOUNT_NAMES if found.get(name) not in (None, "")), None)
+    for name in ACCOUNT_NAMES:
+        if found.get(name) not in (None, ""):
+            return str(found[name])
+    return None
 
 
 def is_deleted(found: Record) -> bool:
     """Return whether a record marks its website as deleted."""
-    return not all(_NOT_DELETED.fullmatch(str(found.get(name) or "").strip()) for name in _DELETED_KEYS)
+    for name in _DELETED_KEYS:
+        mark = found.get(name)
+        if mark and not _NOT_DELETED.fullmatch(str(mark).strip()):
+            return True
+    return False
 
 
 def not_deleted(rows: list[Record]) -> list[Record]:
     """Return the records of websites that are not deleted."""
-    # The first condition saves a call for most records: a list may have 100,000 of them.
-    return [row for row in rows if not (row.get("deleted_at") or row.get("deleted")) or not is_deleted(row)]
+    return [row for row in rows if not is_deleted(row)]
 
 
 def _check_id(row: Record, answer: Answer) -> None:
-    found = row.get("id")
-    if not _is_valid_id(found):
-        value = f": {readable(repr(found), 60)}" if "id" in row else ""
-        raise answer.unexpected(f"A website record has no usable id{value}.")
+    if "id" not in row:
+        raise answer.unexpected("A website record has no usable id.")
+    if not _is_valid_id(row["id"]):
+        raise answer.unexpected(f"A website record has no usable id: {readable(repr(row['id']), 60)}.")
 
 
 def _is_valid_id(value: object) -> bool:
@@ -279,7 +294,7 @@ def _is_valid_id(value: object) -> bool:
 
 
 def _check_depth(rows: list[Record], answer: Answer) -> None:
-    """Raise if a record is nested too deeply: it could be read, but not written, compared or returned."""
+    """Raise an error if a record is nested too deeply: it could be read, but not written, compared or returned."""
     brackets = answer.body.count(b"[") + answer.body.count(b"{")
     if brackets - len(rows) <= MAX_DEPTH:  # as nearly always
         return
@@ -292,17 +307,18 @@ def _check_depth(rows: list[Record], answer: Answer) -> None:
 
 
 def _domains(rows: Iterable[Record]) -> list[str]:
-    return [domain for row in rows if type(domain := row.get("domain")) is str]
+    """Return the domains of the records, as far as they are texts."""
+    return [row["domain"] for row in rows if isinstance(row.get("domain"), str)]
 
 
 def _reject_secrets(names: list[str], answer: Answer) -> None:
-    """Raise if the id or the domain of a website, or the id of an account, contains a secret.
+    """Raise an error if the id or the domain of a website, or the id of an account, contains a secret.
 
     Ids and domains are not redacted, and appear in files, logs and paths.
     """
     if answer.secrets.finds("\n".join(names)):
         raise answer.unexpected(
-            "The service shows a secret in an id or in a domain: the API key, a password, or a header of the "
+            "The service returns a secret in an id or in a domain: the API key, a password, or a header of the "
             "connection. Rename the website, and replace the secret."
         )
 
@@ -325,18 +341,32 @@ def page(answer: Answer, list_key: str | None = None) -> Page:
         if type(row.get("id")) is not int:  # rare
             _check_id(row, answer)
     _check_depth(rows, answer)
-    _reject_secrets([*(str(row["id"]) for row in rows), *_domains(rows)], answer)
+    ids = [str(row["id"]) for row in rows]
+    _reject_secrets(ids + _domains(rows), answer)
     meta: Record = {}
     for place in around:
         meta |= _metadata(place)
-    totals = [meta.get("total"), *map(answer.headers.get, _TOTAL_HEADERS)]
-    total = next((found for found in map(number, totals) if found is not None), None)
-    found = rows, total, number(meta.get("current_page")), _following(meta, answer)
-    return Page(*found, len(answer.body), count_values(answer.body))
+    return Page(
+        rows,
+        _total(meta, answer),
+        number(meta.get("current_page")),
+        _following(meta, answer),
+        len(answer.body),
+        count_values(answer.body),
+    )
+
+
+def _total(meta: Record, answer: Answer) -> int | None:
+    """Return the total from the metadata, or else from a header."""
+    total = number(meta.get("total"))
+    for name in _TOTAL_HEADERS:
+        if total is None:
+            total = number(answer.headers.get(name))
+    return total
 
 
 def _metadata(place: Record) -> Record:
-    """Return the page metadata of an object, including those of nested objects."""
+    """Return the page metadata of an object, also from nested objects."""
     # Without lists: Laravel's ``meta.links`` is a list of labels, and must not hide the object ``links``.
     found = {name: value for name, value in place.items() if not isinstance(value, list)}
     for name in _METADATA_KEYS:
@@ -350,24 +380,34 @@ def _find_list(answer: Answer, list_key: str | None) -> tuple[list[Any], list[Re
     """Return the list of websites, and the objects that contain it, the outermost first."""
     found = document(answer)
     around: list[Record] = []
-    keys = list_key.split(".") if list_key else None
-    while isinstance(found, dict) and keys != []:
-        around.append(found)
-        found = found.get(keys.pop(0) if keys else _key_of_list(found))
-    if isinstance(found, list) and not keys:
-        return found, around
     if list_key:
+        for key in list_key.split("."):
+            if isinstance(found, dict):
+                around.append(found)
+                found = found.get(key)
+            else:
+                found = None
+        if isinstance(found, list):
+            return found, around
         raise answer.unexpected(f"The response contains no list under {list_key!r}, which the extra list_key names.")
+    while isinstance(found, dict):
+        around.append(found)
+        found = found.get(_key_of_list(found))
+    if isinstance(found, list):
+        return found, around
     raise answer.unexpected(
         "The response contains no list of websites, or more than one: the extra list_key names the right one."
     )
 
 
 def _key_of_list(found: Record) -> str:
+    """Return the key of the list: ``data``, or the only one with a list; empty if there are several."""
     lists = [key for key, value in found.items() if isinstance(value, list) and key not in _OTHER_LISTS]
     if "data" in lists or not lists:
         return "data"
-    return lists[0] if len(lists) == 1 else ""
+    if len(lists) == 1:
+        return lists[0]
+    return ""
 
 
 def _following(meta: Record, answer: Answer) -> Selection | None:
@@ -375,23 +415,38 @@ def _following(meta: Record, answer: Answer) -> Selection | None:
 
     The client never follows a link: it reads only the query. The first one that selects a page counts.
     """
-    links = [objects.get("next") for objects in (meta.get("links"), meta.get("_links")) if isinstance(objects, dict)]
-    links += [meta.get("next_page_url"), meta.get("next")]
-    found = []
-    for link in links:
-        # JSON:API and HAL allow an object in place of a link.
-        address = link.get("href") if isinstance(link, dict) else link
+    first = None
+    for selected in _selections(meta, answer):
+        if selected.value is not None:
+            return selected
+        first = first or selected
+    return first
+
+
+def _selections(meta: Record, answer: Answer) -> Iterator[Selection]:
+    """Yield the selections of the next page: of links and cursors in the metadata, and of the header ``Link``."""
+    for link in _next_links(meta):
+        address = link
+        if isinstance(link, dict):
+            address = link.get("href")  # as JSON:API and HAL have it
         if isinstance(address, str) and address:
-            found.append(selection(address, answer.path))
+            yield selection(address, answer.path)
     for key, parameter in CURSOR_KEYS.items():
         cursor = meta.get(key)
         if isinstance(cursor, (str, int)) and not isinstance(cursor, bool) and cursor != "":
-            found.append(Selection(parameter, str(cursor)))
-    found += [selection(link, answer.path) for link in _LINK_TO_NEXT.findall(answer.headers.get("Link", ""))]
-    for selected in found:
-        if selected.value is not None:
-            return selected
-    return found[0] if found else None
+            yield Selection(parameter, str(cursor))
+    for link in _LINK_TO_NEXT.findall(answer.headers.get("Link", "")):
+        yield selection(link, answer.path)
+
+
+def _next_links(meta: Record) -> Iterator[object]:
+    """Yield the values of the metadata that may be a link to the next page."""
+    for key in ("links", "_links"):
+        links = meta.get(key)
+        if isinstance(links, dict):
+            yield links.get("next")
+    yield meta.get("next_page_url")
+    yield meta.get("next")
 
 
 def selection(link: str, path: str) -> Selection:
@@ -414,7 +469,9 @@ def selection(link: str, path: str) -> Selection:
     others = [(name, value) for name, value in parse_qsl(target.query) if name not in known]
     if len(others) > 1:
         others = [(name, value) for name, value in others if name in _SELECTING_PARAMETERS]
-    return Selection(*others[0]) if len(others) == 1 else Selection()
+    if len(others) != 1:
+        return Selection()
+    return Selection(*others[0])
 
 
 # Errors
@@ -428,34 +485,31 @@ def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
     found = error_object(answer)
     if found is None:
         return (page_title(answer) or answer.excerpt() or "(empty response)"), {}
-    texts = [found.get(key) for key in ("message", "error", "detail", "title")]
-    message = next((text for text in texts if isinstance(text, str) and text.strip()), None)
     errors: dict[str, list[str]] = {}
     others: list[str] = []
     listed = found.get("errors")
     if isinstance(listed, dict):
         for name, messages in islice(listed.items(), MAX_MESSAGES):
             errors[_one_line(name)] = _messages(messages)
-    # As Django REST framework has it: a key for each field.
-    for name in (name for name in _FIELD_NAMES if name in found and answer.status in _INVALID):
-        errors.setdefault(name, _messages(found[name]))
-    for key in _DETAIL_KEYS:
-        details = found.get(key)
-        if isinstance(details, dict) and key != "errors":
-            details = [{"field": name, "message": value} for name, value in details.items()]
-        for detail in details[:MAX_MESSAGES] if isinstance(details, list) else ():
-            name, text = _detail(detail)
-            if name:
-                errors.setdefault(name, []).append(text)
-            elif text:
-                others.append(text)
-    if not message:
-        return answer.excerpt(), errors
-    return _one_line(" ".join([message, *others])), errors
+    if answer.status in _INVALID:
+        # As Django REST framework has it: a key for each field.
+        for name in filter(found.__contains__, _FIELD_NAMES):
+            errors.setdefault(name, _messages(found[name]))
+    for detail in _details(found):
+        name, text = _detail(detail)
+        if name:
+            errors.setdefault(name, []).append(text)
+        elif text:
+            others.append(text)
+    for key in ("message", "error", "detail", "title"):
+        message = found.get(key)
+        if isinstance(message, str) and message.strip():
+            return _one_line(" ".join([message, *others])), errors
+    return answer.excerpt(), errors
 
 
 def error_object(answer: Answer) -> Record | None:
-    """Return the JSON object of an error response; None if it is none."""
+    """Return the JSON object of an error response; None if it is not an object."""
     try:
         found = answer.content
     except ValueError:
@@ -463,45 +517,82 @@ def error_object(answer: Answer) -> Record | None:
     if not isinstance(found, dict):
         return None
     nested = found.get("error")
-    return {**found, **nested} if isinstance(nested, dict) else found
+    if isinstance(nested, dict):
+        return found | nested
+    return found
 
 
 def _messages(messages: object) -> list[str]:
-    each = messages if isinstance(messages, list) else [messages]
-    return [_one_line(message) for message in each[:MAX_MESSAGES]]
+    if not isinstance(messages, list):
+        return [_one_line(messages)]
+    return list(map(_one_line, messages[:MAX_MESSAGES]))
+
+
+def _details(found: Record) -> Iterator[object]:
+    """Yield the further messages of an error response, at most :data:`MAX_MESSAGES` of each key."""
+    for key in _DETAIL_KEYS:
+        details = found.get(key)
+        if isinstance(details, list):
+            yield from details[:MAX_MESSAGES]
+        elif isinstance(details, dict) and key != "errors":
+            for name, message in islice(details.items(), MAX_MESSAGES):
+                yield {"field": name, "message": message}
 
 
 def _detail(detail: object) -> tuple[str, str]:
-    """Return the field and the message of an item of a list of errors; empty texts without them."""
+    """Return the field and the message of an entry of a list of errors; empty texts without them."""
     if isinstance(detail, str):
         return "", _one_line(detail)
     if not isinstance(detail, dict):
         return "", ""
+    name = _field_of_detail(detail)
+    text = _one_line(_text_of_detail(detail))
+    if not name and detail.get("field") is not None:
+        text = f"{_one_line(detail['field'])}: {text}"
+    return name, text
+
+
+def _field_of_detail(detail: Record) -> str:
+    """Return the name of the field that an error is about; empty if it is not a field of a website."""
+    places = list(map(detail.get, _PLACE_KEYS))
     source = detail.get("source")
-    places = [source.get("pointer") if isinstance(source, dict) else None, *map(detail.get, _PLACE_KEYS)]
-    names = [
-        re.split(r"[./\]]", str(place[-1] if isinstance(place, list) and place else place))[-1] for place in places
-    ]
-    name = next((name for name in names if name in _FIELD_NAMES), "")
-    text = next((detail[key] for key in _TEXT_KEYS if detail.get(key)), detail)
-    label = detail.get("field") if not name and "field" in detail else None
-    return name, _one_line(text) if label is None else f"{_one_line(label)}: {_one_line(text)}"
+    if isinstance(source, dict):
+        places.insert(0, source.get("pointer"))
+    for place in places:
+        if isinstance(place, list) and place:
+            place = place[-1]
+        name = _PATH_SEPARATOR.split(str(place))[-1]
+        if name in _FIELD_NAMES:
+            return name
+    return ""
+
+
+def _text_of_detail(detail: Record) -> object:
+    """Return the message of an error, or else the whole error."""
+    for key in _TEXT_KEYS:
+        if detail.get(key):
+            return detail[key]
+    return detail
 
 
 def error_facts(answer: Answer) -> list[str]:
     """Return facts from the headers of an error response: when to retry, rate limits, request ids for support."""
     facts = []
     for name in ("Retry-After", "RateLimit", "RateLimit-Policy", *LIMIT_HEADERS, *_REQUEST_IDS):
-        if value := answer.headers.get(name, "").strip():
-            unit = " s" if name == "Retry-After" and value.isdigit() else ""
-            facts.append(f"{name} {_one_line(value, 60)}{unit}")
+        value = answer.headers.get(name, "").strip()
+        if name == "Retry-After" and value.isdigit():
+            value += " s"
+        if value:
+            facts.append(f"{name} {_one_line(value, 60)}")
     return facts
 
 
 def page_title(answer: Answer) -> str:
     """Return the title of an HTML page, readable; empty for any other response."""
     title = _TITLE.search(answer.body[:_TITLE_SEARCH_BYTES].decode("utf-8", "replace"))
-    return readable(html.unescape(title[1]), breaks="fold", is_part=True) if title else ""
+    if title is None:
+        return ""
+    return readable(html.unescape(title[1]), breaks="fold", is_part=True)
 
 
 def is_html(answer: Answer) -> bool:
@@ -510,8 +601,8 @@ def is_html(answer: Answer) -> bool:
     return kind.startswith("text/html") or answer.body[:200].lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
-def is_refused_by_nginx(answer: Answer) -> bool:
-    """Return whether nginx refused the request with its own page (``limit_req``), instead of passing it on."""
+def is_rejected_by_nginx(answer: Answer) -> bool:
+    """Return whether nginx rejected the request with its own page (``limit_req``), instead of passing it on."""
     return answer.status == 503 and b"<hr><center>nginx" in answer.body
 
 
@@ -534,8 +625,9 @@ def reset_after(headers: Mapping[str, str]) -> float | None:
     now = time.time()
     with suppress(ValueError, TypeError):
         now = parsedate_to_datetime(headers.get("Date", "")).timestamp()
-    combined = _RESET_IN_RATE_LIMIT.search(headers.get("RateLimit", ""))
-    for value in (*(headers.get(name, "").strip() for name in RESET_HEADERS), combined[1] if combined else ""):
+    values = [headers.get(name, "").strip() for name in RESET_HEADERS]
+    values += _RESET_IN_RATE_LIMIT.findall(headers.get("RateLimit", ""))[:1]
+    for value in values:
         if not re.fullmatch(r"\d{1,15}(\.\d{1,9})?", value):
             continue
         seconds = float(value)
@@ -560,9 +652,10 @@ def document(answer: Answer) -> Any:
         raise answer.unexpected("The response is empty.", is_garbled=True)
     kind = answer.headers.get("Content-Type", "").strip()
     if kind and not _JSON_TYPE.match(kind):
-        page = "The response is a web page: maintenance, login, or a wrong Base URL. Open the Base URL in a browser."
-        other = f"The response is not JSON. Its type is '{_one_line(kind, 60)}'."
-        raise answer.unexpected(page if is_html(answer) else other, is_garbled=True)
+        why = f"The response is not JSON. Its type is '{_one_line(kind, 60)}'."
+        if is_html(answer):
+            why = "The response is a web page: maintenance, login, or a wrong Base URL. Open the Base URL in a browser."
+        raise answer.unexpected(why, is_garbled=True)
     try:
         found = answer.content
     except ValueError as error:
@@ -609,15 +702,15 @@ def _with_whole_characters(value: Any, website_id: str, damaged: dict[str, None]
         return [_with_whole_characters(inner, website_id, damaged) for inner in value]
     if isinstance(value, dict):
         website_id = str(value.get("id", website_id))
-        return {
-            _HALF.sub("\ufffd", name): _with_whole_characters(inner, website_id, damaged)
-            for name, inner in value.items()
-        }
+        whole = {}
+        for name, inner in value.items():
+            whole[_HALF.sub("\ufffd", name)] = _with_whole_characters(inner, website_id, damaged)
+        return whole
     return value
 
 
 def count_values(body: bytes | bytearray) -> int:
-    """Return about the number of values in JSON; it is not less."""
+    """Return an upper bound of the number of values in JSON."""
     # Each value except the first follows one of these characters. Those within text are counted as well.
     return sum(map(body.count, (b",", b":", b"[", b"{")))
 
@@ -628,19 +721,25 @@ def _unwrapped(found: Any) -> Any:
         return found
     if "data" in found:
         return found["data"]
-    held = [value for key, value in found.items() if key not in _MESSAGE_KEYS]
-    return held[0] if len(held) == 1 and isinstance(held[0], dict) else found
+    others = found.keys() - _MESSAGE_KEYS
+    if len(others) == 1:
+        value = found[others.pop()]
+        if isinstance(value, dict):
+            return value
+    return found
 
 
 def _reports_failure(found: Record) -> bool:
     """Return whether a body reports an error despite a success status."""
+    if found.get("error") or found.get("errors"):
+        return True
+    if str(found.get("success", True)).lower() in ("false", "0"):
+        return True
     status = found.get("status")
-    return (
-        bool(found.get("error") or found.get("errors"))
-        or str(found.get("success", True)).lower() in ("false", "0")
-        or str(status).lower() in ("error", "fail", "failed")
-        or (number(status) or 0) >= 400
-    )
+    error_status = number(status)
+    if error_status is not None:
+        return error_status >= 400
+    return str(status).lower() in ("error", "fail", "failed")
 
 
 def number(value: object) -> int | None:
@@ -648,10 +747,13 @@ def number(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     text = str(value).strip()
-    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        return None
+    return int(text)
 
 
 def _one_line(message: object, limit: int = EXCERPT_LENGTH) -> str:
     """Return a text of a response as one readable line; the service may have cut it."""
-    text = message if isinstance(message, str) else msgspec.json.encode(message)
-    return readable(text, limit, breaks="fold", is_part=True)
+    if not isinstance(message, str):
+        message = msgspec.json.encode(message).decode()
+    return readable(message, limit, breaks="fold", is_part=True)

@@ -34,9 +34,9 @@ def check_domain(domain: object) -> str:
     """
     if not isinstance(domain, str) or is_missing_text(domain):
         raise refused("domain", domain, _ALLOWED)
-    typographic = next((item for item in domain if _is_typographic(item)), None)
-    if typographic is not None:
-        raise refused("domain", domain, f"{_ALLOWED}; it has {typographic!r}, a typographic quote, dash or bracket")
+    for character in domain:
+        if _is_typographic(character):
+            raise refused("domain", domain, f"{_ALLOWED}; it has {character!r}, a typographic quote, dash or bracket")
     # UTS 46 maps other forms of a character, such as a full-width colon, to the one that services compare.
     forms = (domain, _mapped(domain))
     labels = domain.removesuffix(".").split(".")
@@ -59,16 +59,19 @@ def same_domain(first: str, other: str) -> bool:
 
 def spellings(domain: str) -> list[str]:
     """Return the spellings that a service may use for a domain: as given, as A-labels, as U-labels."""
-    given, key = domain.removesuffix("."), domain_key(domain)
+    given = domain.removesuffix(".")
+    key = domain_key(domain)
     unicode = ".".join(map(_to_u_label, key.split(".")))
-    return [given] if key == unicode else list(dict.fromkeys((given, key, unicode)))
+    if key == unicode:
+        return [given]
+    return list(dict.fromkeys((given, key, unicode)))
 
 
 def matches(pattern: str, domain: str) -> bool:
     """Return whether a glob such as ``*bücher.example`` matches a domain, in any spelling of both."""
     forms = {*map(str.lower, spellings(domain)), domain_key(domain)}
     globs = {pattern.lower().removesuffix("."), domain_key(pattern)}
-    return any(fnmatch.fnmatchcase(form, glob) for form in forms for glob in globs)
+    return any(fnmatch.filter(forms, glob) for glob in globs)
 
 
 def is_pattern(text: str) -> bool:
@@ -86,9 +89,13 @@ def may_become(domain: str) -> set[str]:
     keys = {own}
     with suppress(UnicodeError):
         keys.add(domain_key(domain.encode("idna").decode()))  # Python's codec follows IDNA 2003
-    hosts = {other for key in keys for other in (key, key.removeprefix("www."), f"www.{key}")}
-    decorated = {decoration.format(host) for host in hosts for decoration in _DECORATIONS}
-    return (hosts | decorated) - {own}
+    hosts = set(keys)
+    for key in keys:
+        hosts |= {key.removeprefix("www."), f"www.{key}"}
+    derived = set(hosts)
+    for host in hosts:
+        derived.update(decoration.format(host) for decoration in _DECORATIONS)
+    return derived - {own}
 
 
 def is_near(domain: str, other: str) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from airflow_provider_analytics.api.checks import one_of, refused, short_repr, text_list
-from airflow_provider_analytics.readable import is_plain, readable
+from airflow_provider_analytics.readable import first_of, is_plain, readable
 
 Entries = tuple[str, ...]
 Parsed = TypeVar("Parsed")
@@ -38,7 +38,7 @@ _SINGLE_ADDRESS = re.compile(r"([0-9a-fA-F:.]+)/(32|128)(?=\s|$)")
 #: Characters that are not part of a word: separators, quotes, tags, and the marks of a cut text.
 _NOT_IN_A_WORD = re.compile(r"[\s,;<>\"']|\.\.\.$|\u2026")
 _CUT = re.compile(r"\.\.\.$|\u2026$")
-#: What a service may write between entries in place of a line break.
+#: Separators that a service may write between entries in place of a line break.
 _SEPARATOR = re.compile(r"[\s,;]+|<br ?/?>|\\n", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"[\w%~+-]*\w[\w.%~+-]*")
 #: A list that Jinja has rendered without ``tojson``; unlike ``[0-9]`` in a pattern.
@@ -61,9 +61,9 @@ class UnusableEntriesError(ValueError):
     allowed: str
 
     def __str__(self) -> str:
-        listed = "; ".join(f"{self.place} {number}: {problem}" for number, problem in self.problems[:_MAX_LISTED])
-        more = f"; and {len(self.problems) - _MAX_LISTED:,} more" if len(self.problems) > _MAX_LISTED else ""
-        return f"{self.argument} has {len(self.problems):,} unusable entries: {listed}{more}; allowed: {self.allowed}"
+        listed = [f"{self.place} {number}: {problem}" for number, problem in self.problems]
+        text = first_of(listed, _MAX_LISTED, "; ")
+        return f"{self.argument} has {len(self.problems):,} unusable entries: {text}; allowed: {self.allowed}"
 
 
 class EntryType:
@@ -79,7 +79,7 @@ class EntryType:
     def parser(self, networks: str) -> Callable[[str], Entries]:
         """Return a function that parses the entries of one list; its :class:`ValueError` describes the problem.
 
-        :param networks: for addresses: ``"reject"`` refuses networks, ``"expand"`` replaces them by their addresses
+        :param networks: for addresses: ``"reject"`` rejects networks, ``"expand"`` replaces them by their addresses
             (at most :data:`EXPAND_LIMIT` in all), ``"as_is"`` keeps them. With ``"as_is"``, any other text is allowed,
             too, such as a range or a pattern.
         """
@@ -113,15 +113,15 @@ class EntryType:
     def is_in_another_form(self, lines: Sequence[str]) -> bool:
         """Return whether a list of the service is not written as docs/interface.md documents it.
 
-        It is if its only line holds several entries, or JSON, or if its end was cut off. Sending such a text back would
-        replace the real entries. If there are several lines, the service separates entries by line breaks.
+        It is if its only line contains several entries, or JSON, or if its end was cut off. Sending such a text back
+        would replace the real entries. If there are several lines, the service separates entries by line breaks.
         """
         if lines and _CUT.search(lines[-1]):
             return True
         if len(lines) != 1:
             return False
         entry = without_comment(lines[0])
-        parts = [part for part in _SEPARATOR.split(entry) if part]
+        parts = list(filter(None, _SEPARATOR.split(entry)))
         are_several = len(parts) > 1 and all(map(self.is_usual, parts))
         return are_several or _is_json_list(entry)
 
@@ -217,8 +217,11 @@ def each_line(argument: str, value: Any, read: Callable[[Any], Parsed], allowed:
     """
     place = "entry"
     if isinstance(value, str):
-        listed = text_list(argument, value)
-        place, value = ("line", value.splitlines()) if listed is None else (place, listed)
+        lines = value.splitlines()
+        value = text_list(argument, value)
+        if value is None:
+            value = lines
+            place = "line"
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
         raise refused(argument, value, "a list, or a text with one entry per line")
     found = []
@@ -227,8 +230,10 @@ def each_line(argument: str, value: Any, read: Callable[[Any], Parsed], allowed:
         try:
             found.append(read(line))
         except ValueError as error:
-            # An entry with keys may contain a date, whose repr is Python.
-            text = readable(json.dumps(line, default=str)) if isinstance(line, Mapping) else short_repr(line)
+            text = short_repr(line)
+            if isinstance(line, Mapping):
+                # It may contain a date, whose repr is Python.
+                text = readable(json.dumps(line, default=str))
             problems.append((number, f"{text} {error}"))
     if problems:
         raise UnusableEntriesError(argument, place, problems, allowed)
@@ -236,7 +241,7 @@ def each_line(argument: str, value: Any, read: Callable[[Any], Parsed], allowed:
 
 
 def line_key(line: str, key: Callable[[str], str]) -> tuple[str, str]:
-    """Return what identifies a line: its entry, as the key of its type, and its comment."""
+    """Return the key of a line: its entry, normalized by ``key``, and its comment."""
     entry = without_comment(line)
     return key(line), " ".join(stripped(line).removeprefix(entry).split())
 
@@ -291,7 +296,7 @@ def _network(entry: str, *, strict: bool = True) -> Network:
 def _check_network(entry: str) -> Network:
     """Return the network of an entry of a user.
 
-    :raises ValueError: if it is no address or network, or too wide.
+    :raises ValueError: if it is not an address or a network, or too wide.
     """
     if "%" in entry:
         raise ValueError("has a scope id, which is valid on one machine only")
@@ -328,7 +333,7 @@ def _is_json_list(text: str) -> bool:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, list) and all(isinstance(item, str) for item in found)
+    return isinstance(found, list) and set(map(type, found)) <= {str}
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -338,4 +343,6 @@ def _address_key(line: str) -> str:
         network = _network(entry)
     except ValueError:
         return entry
-    return str(network.network_address if network.num_addresses == 1 else network)
+    if network.num_addresses == 1:
+        return str(network.network_address)
+    return str(network)

@@ -42,7 +42,7 @@ _WORD = re.compile(r"[^\s,;]+")
 
 
 class Privacy(IntEnum):
-    """Who sees a website's public statistics page (docs/interface.md, Fields)."""
+    """Protection of a website's public statistics page (docs/interface.md, Fields)."""
 
     PUBLIC = 0
     PRIVATE = 1
@@ -88,7 +88,9 @@ class Field:
 
         :raises ValueError: if it is invalid.
         """
-        return None if value is None else self.parse(value)
+        if value is None:
+            return None
+        return self.parse(value)
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
         """Return the text to send for a normalized value."""
@@ -100,7 +102,9 @@ class Field:
 
     def cell(self, value: object) -> Any:
         """Return a value of the service for the column, or None if it does not fit."""
-        return value if isinstance(value, str) else None
+        if not isinstance(value, str):
+            return None
+        return value
 
 
 class Domain(Field):
@@ -111,12 +115,14 @@ class Domain(Field):
         return check_domain(value)
 
     def read(self, value: object) -> Any:
-        """Return the value unchanged: the service decides what a valid domain is."""
+        """Return the value unchanged: the service decides which domains are valid."""
         return value
 
     def key(self, value: Any) -> Any:
         """Return the domain as A-labels in lower case."""
-        return domain_key(value) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        return domain_key(value)
 
 
 class Flag(Field):
@@ -139,7 +145,9 @@ class Flag(Field):
                 value = int(self.encode(self.parse(value), ("0", "1")))
             except ValueError:
                 return None
-        return value if abs(value) < _MAX_NUMBER else None
+        if abs(value) >= _MAX_NUMBER:
+            return None
+        return value
 
 
 class PrivacyFlag(Flag):
@@ -155,7 +163,7 @@ class PrivacyFlag(Flag):
             for setting in Privacy:
                 if text in (str(setting.value), setting.label):
                     return setting.label
-        raise refused(self.name, value, ", ".join(f"{setting.value} ({setting.label})" for setting in Privacy))
+        raise refused(self.name, value, ", ".join([f"{setting.value} ({setting.label})" for setting in Privacy]))
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
         """Return the number."""
@@ -169,7 +177,9 @@ class Boolean(Flag):
 
     def read(self, value: object) -> Any:
         """Return the flag as bool. Null means false: services return it for a flag that is not set."""
-        return False if value is None else self.parse(value)
+        if value is None:
+            return False
+        return self.parse(value)
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
         """Return the text for false or true."""
@@ -177,8 +187,10 @@ class Boolean(Flag):
 
     def cell(self, value: object) -> bool | None:
         """Return the bool, or None if it is not one."""
+        if isinstance(value, bool):
+            return value
         try:
-            return value if isinstance(value, bool) else flag(self.name, value)
+            return flag(self.name, value)
         except ValueError:
             return None
 
@@ -222,16 +234,22 @@ class Lines(Field):
         """
         if isinstance(value, str):
             return _lines(value)
-        parts = [] if value is None else value
-        if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+        if value is None:
+            return ()
+        if not isinstance(value, (list, tuple)):
             raise refused(self.name, value, "a text, or an array of texts")
-        return tuple(line for part in parts for line in _lines(part))
+        lines: list[str] = []
+        for text in value:
+            if not isinstance(text, str):
+                raise refused(self.name, value, "a text, or an array of texts")
+            lines += _lines(text)
+        return tuple(lines)
 
     def count(self, lines: tuple[str, ...]) -> int:
         """Return the number of distinct entries; a list in another form counts as its words."""
         entries = [line for line in dict.fromkeys(lines) if not line.startswith("#")]
         if _is_in_another_form(self.entries, lines):
-            return sum(len(_WORD.findall(line)) for line in entries)
+            return len(_WORD.findall("\n".join(entries)))
         return len(entries)
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
@@ -240,7 +258,9 @@ class Lines(Field):
 
     def key(self, value: Any) -> Any:
         """Return the set of the entries, without comments."""
-        return {self.entries.key(line) for line in value} - {""} if isinstance(value, tuple) else value
+        if not isinstance(value, tuple):
+            return value
+        return set(map(self.entries.key, value)) - {""}
 
     def cell(self, value: object) -> str | None:
         """Return a text with one entry per line."""
@@ -254,7 +274,7 @@ class Lines(Field):
 @functools.lru_cache(maxsize=1 << 8)
 def _lines(text: str) -> tuple[str, ...]:
     """Return the lines of a text that are not blank, without surrounding white space."""
-    return tuple(line for line in map(stripped, text.splitlines()) if line)
+    return tuple(filter(None, map(stripped, text.splitlines())))
 
 
 @functools.lru_cache(maxsize=1 << 8)
@@ -285,15 +305,17 @@ class Secret(Field):
 def check_password_from(value: object) -> str:
     """Return the location of a password: ``connection:NAME`` or ``variable:NAME``.
 
-    The name must begin with ``page_password``. Otherwise the author of a YAML file could have any other secret sent to
+    The name must start with ``page_password``. Otherwise the author of a YAML file could have any other secret sent to
     the service.
 
     :raises ValueError: for any other value; the message omits a value that may be the password itself.
     """
-    if not isinstance(value, str) or not re.fullmatch(PASSWORD_REFERENCE, value):
-        shown = value if isinstance(value, str) and value.startswith(("connection:", "variable:")) else NOT_SHOWN
-        raise refused(PASSWORD_FROM, shown, "connection:page_password... or variable:page_password...")
-    return value
+    if isinstance(value, str) and re.fullmatch(PASSWORD_REFERENCE, value):
+        return value
+    shown: object = NOT_SHOWN
+    if isinstance(value, str) and value.startswith(("connection:", "variable:")):
+        shown = value
+    raise refused(PASSWORD_FROM, shown, "connection:page_password... or variable:page_password...")
 
 
 #: All fields, in the order of the interface and of the columns of a snapshot.
@@ -380,7 +402,11 @@ def form(settings: Mapping[str, Any], boolean_texts: BooleanTexts) -> dict[str, 
 
     :param boolean_texts: texts for false and true, see :data:`dialect.BOOLEAN_FORMATS`.
     """
-    return {name: field.encode(settings[name], boolean_texts) for name, field in FIELDS.items() if name in settings}
+    texts = {}
+    for name, field in FIELDS.items():
+        if name in settings:
+            texts[name] = field.encode(settings[name], boolean_texts)
+    return texts
 
 
 def list_query(*, boolean_texts: BooleanTexts, **filters: Unpack[ListFilters]) -> dict[str, str]:
@@ -420,8 +446,10 @@ def normalise(name: str, value: object) -> Any:
     a bool, an exclusion list becomes a tuple of its lines, and a missing list an empty tuple. Returns an invalid value,
     and the value of a field that is not in :data:`WEBSITE_FIELDS`, unchanged.
     """
+    if name not in FIELDS:
+        return value
     try:
-        return FIELDS[name].read(value) if name in FIELDS else value
+        return FIELDS[name].read(value)
     except ValueError:
         return value
 
@@ -437,8 +465,10 @@ def sendable(name: str, value: object) -> Any:
 def raw_lines(name: str, value: object) -> tuple[str, ...] | None:
     """Return the lines of a list of the service, even if they are not valid entries; None if it is not a list."""
     field = FIELDS[name]
+    if not isinstance(field, Lines):
+        return None
     try:
-        return field.split(value) if isinstance(field, Lines) else None
+        return field.split(value)
     except ValueError:
         return None
 
@@ -446,7 +476,9 @@ def raw_lines(name: str, value: object) -> tuple[str, ...] | None:
 def count_entries(name: str, lines: object) -> int:
     """Return the number of entries in the lines of a list; 0 if it is not a list."""
     field = FIELDS[name]
-    return field.count(lines) if isinstance(field, Lines) and isinstance(lines, tuple) else 0
+    if not isinstance(field, Lines) or not isinstance(lines, tuple):
+        return 0
+    return field.count(lines)
 
 
 def same_setting(name: str, first: object, other: object) -> bool:
@@ -460,11 +492,12 @@ def same_setting(name: str, first: object, other: object) -> bool:
 
 def differing_fields(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
     """Return the settings that differ from the record or are missing there; ignore settings of None."""
-    return [
-        name
-        for name, wanted in settings.items()
-        if wanted is not None and (name not in record or not same_setting(name, record[name], wanted))
-    ]
+    differing = []
+    for name, setting in settings.items():
+        is_same = name in record and same_setting(name, record[name], setting)
+        if setting is not None and not is_same:
+            differing.append(name)
+    return differing
 
 
 def _parse_settings(allowed: tuple[str, ...], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -479,6 +512,8 @@ def _given(allowed: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any
     for name in values:
         if name not in allowed:
             near = nearest(name, allowed)
-            hint = f"; did you mean {near}?" if near else f"; allowed: {', '.join(allowed)}"
-            raise ValueError(f"{name} is not a field of this request{hint}")
+            hint = f"allowed: {', '.join(allowed)}"
+            if near:
+                hint = f"did you mean {near}?"
+            raise ValueError(f"{name} is not a field of this request; {hint}")
     return {name: values[name] for name in allowed if values.get(name) is not None}

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The complete list of websites: paging, and the proof that no website is missing.
 
-docs/interface.md documents neither how a page is selected nor what a page states about the whole list. The list may
-also change during the reading. So a list counts as complete only if its reading proves it, by one of three methods:
+docs/interface.md documents neither how a page is selected nor the metadata of a page. The list may also change during
+the reading. So a list counts as complete only if its reading proves it, by one of three methods:
 
 ``one page``
     One response contains as many websites as its total. It is the list at one moment.
 ``closed reading``
-    The reading begins with a *head*: the first websites, newest first, with their total. All pages follow, in any order
+    The reading starts with a *head*: the first websites, newest first, with their total. All pages follow, in any order
     and at the same time. Websites with higher ids than the newest one of the head were created during the reading: they
     do not count. Of the others, the pages must have as many as the total. A second head closes the reading: first the
     websites created during it, as many as the total has grown, and then the newest website of the first head, by id and
@@ -16,7 +16,7 @@ also change during the reading. So a list counts as complete only if its reading
     Everything else: no total, opaque ids, a filter that is not in :data:`STABLE_FILTERS`. The list is read until a page
     contains nothing new, and then in the opposite direction. Both readings must find the same ids; the second one may
     also find websites with higher ids, which were created since. A row is missed only if a row before it is removed
-    after it was read. Then the removed row is missing in the second reading. The two readings must begin with different
+    after it was read. Then the removed row is missing in the second reading. The two readings must start with different
     websites: otherwise the service ignores the sort order. This method also needs the conditions 1 to 3 below.
 
 Ids are *opaque* if they are not numbers that descend: UUIDs, ULIDs, numbers of 19 digits as text. A new website may be
@@ -55,7 +55,7 @@ The proof does not need the totals of the pages. They expose nearly every list t
 numbers balance. The client accepts such a list in two cases. One website is deleted and an older one is restored during
 the reading (2). Or a page comes from a replica that is one create and one delete behind (3). Then as many websites may
 be missing as were restored. Only a second reading of every page could detect it. The other end detects a total that is
-wrong from the beginning (4), if the list does not change during the reading.
+wrong from the start (4), if the list does not change during the reading.
 
 If the records of a ``favorite`` filter contradict it, the service ignores or misreads the filter. If they do not
 contain the flag, or there are none, the client compares them with the opposite filter. A website may lose and regain
@@ -78,12 +78,14 @@ must contain no other websites.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from threading import Event
 from typing import Any, TypeVar
@@ -170,13 +172,6 @@ class Listing(Iterable[Record]):
     :raises IncompleteListError: while iterating, as soon as the proof fails.
     """
 
-    #: The proof; None before the iteration has ended.
-    proof: Proof | None = None
-    #: Total that the first page contained; None before it was read, or if it contained none.
-    total: int | None = None
-    #: Query parameter that selected the pages after the first one; None as long as none was selected.
-    selected_by: str | None = None
-
     def __init__(
         self,
         fetch: Callable[..., Page],
@@ -189,96 +184,261 @@ class Listing(Iterable[Record]):
     ) -> None:
         self.wait = wait
         self.stats = stats or Stats()
-        self._fetch_page = fetch
+        #: The proof; None before the iteration has ended.
+        self.proof: Proof | None = None
+        self._fetch = fetch
         self._query = DEFAULT_QUERY | query
-        self._parameter = page_parameter
+        self._page_parameter = page_parameter
         self._parallel = parallel
-        #: Whether this is the second reading of both directions.
-        self._is_back = False
-        #: Whether the ids do not show which websites are new.
-        self._is_opaque = False
-        #: Value of the ``favorite`` filter; None without one.
-        self._wants_favorites = flag("favorite", query["favorite"]) if "favorite" in query else None
+        #: The last reading.
+        self._reading = self._new_reading()
+
+    @property
+    def total(self) -> int | None:
+        """Total that the first page contained; None before it was read, or if it contained none."""
+        return self._reading.total
+
+    @property
+    def selected_by(self) -> str | None:
+        """Query parameter that selected the pages after the first one; None as long as none was selected."""
+        return self._reading.pages.selected_by
+
+    def _new_reading(self) -> Reading:
+        return Reading(PageRequests(self._fetch, self._query, self._page_parameter, self._parallel))
 
     # The listing has no reference to this generator: a reading that is dropped, as by ``break``, ends immediately.
     def __iter__(self) -> Iterator[Record]:
         """Yield the records, then prove that none is missing."""
         self.proof = None
+        self._reading = reading = self._new_reading()
         websites = 0
-        for rows in self._rows():
-            kept = dialect.not_deleted(rows)
-            websites += len(kept)
-            yield from kept
-        method, created = self._prove()
-        kept = dialect.not_deleted(created)
-        yield from kept
-        self.proof = Proof(method, websites + len(kept), self.total, self._fetched)
-        self.stats.count("websites", self.proof.websites)
+        for rows in reading.rows():
+            existing = dialect.not_deleted(rows)
+            websites += len(existing)
+            yield from existing
+        method, created = reading.prove()
+        existing = dialect.not_deleted(created)
+        websites += len(existing)
+        yield from existing
+        self.proof = Proof(method, websites, reading.total, reading.pages_read)
+        self.stats.count("websites", websites)
 
-    def _rows(self) -> Iterator[list[Record]]:
-        """Yield the rows of each page in order."""
+
+class PageRequests:
+    """Requests for the pages of the list in one order.
+
+    :param fetch: see :class:`Listing`.
+    :param query: filters and order.
+    :param parameter: name of the query parameter that selects a page; None: see :meth:`take_selection`.
+    :param parallel: maximum number of pages read at the same time.
+    """
+
+    def __init__(self, fetch: Callable[..., Page], query: Query, parameter: str | None, parallel: int) -> None:
+        self.query = query
+        self.parallel = parallel
+        #: Query parameter that selected the pages after the first one; None as long as none was selected.
+        self.selected_by: str | None = None
+        self.fetch = fetch
+        self._parameter = parameter
+        #: Number of websites on the first page.
+        self._page_size = 0
+        #: Number of pages that were read one after the other, and the seconds that they took.
+        self._pages_timed = 0
+        self._seconds = 0.0
+
+    @property
+    def parameter(self) -> str:
+        """Query parameter that selects a page."""
+        return self._parameter or dialect.PAGE_PARAMETER
+
+    def in_opposite_order(self) -> PageRequests:
+        """Return the requests for the list in the opposite order."""
+        return PageRequests(self.fetch, _in_opposite_order(self.query), self._parameter, self.parallel)
+
+    def first(self) -> Page:
+        """Return the first page. Its link to the next page may contain the name of the page parameter."""
+        # Omit the page parameter, because its name is an assumption.
+        page = self._timed(partial(self.fetch, self.query))
+        self._page_size = len(page.rows)
+        if page.following is not None:
+            self._parameter = self._parameter or page.following.parameter
+        return page
+
+    def numbered(self, number: int, *unwanted: Event) -> Page:
+        """Return a page after the first one by its number. Called from several threads."""
+        value = number
+        if self.parameter in dialect.OFFSET_PARAMETERS:
+            value = (number - 1) * self._page_size
+        return self.selected(str(value), number, *unwanted)
+
+    def selected(self, value: str, number: int, *unwanted: Event) -> Page:
+        """Return the page that a value of the page parameter selects.
+
+        :param number: number of the page, for messages.
+        """
+        self.selected_by = self.parameter
+        try:
+            return self.fetch(self.query | {self.parameter: value}, *unwanted)
+        except AnalyticsApiError as error:
+            if error.status not in dialect.NO_SUCH_PAGE:
+                raise
+            return Page([], rejection=f"The service rejected page {number}: {error.text}")
+
+    def page_count(self, websites: int) -> int:
+        """Return the number of pages that contain this number of websites."""
+        return math.ceil(websites / self._page_size)
+
+    def in_order(self, numbers: range, is_older: Callable[[Page], bool]) -> Pages:
+        """Yield the pages with these numbers. Fetch several pages at the same time, if that saves time.
+
+        :param is_older: whether a page reflects an older list than the page before it. Such a page is fetched again.
+        """
+        left = deque(numbers)
+        while left and (len(left) == 1 or self._is_fast_enough()):
+            number = left.popleft()
+            yield self._timed(partial(self.numbered, number))
+        if left:
+            yield from self._ahead(left, is_older)
+
+    def _timed(self, fetch: Callable[[], Page]) -> Page:
+        """Return a page, and add the time that it took."""
+        start = time.perf_counter()
+        page = fetch()
+        self._seconds += time.perf_counter() - start
+        self._pages_timed += 1
+        return page
+
+    def _is_fast_enough(self) -> bool:
+        """Return whether other threads would not save time."""
+        return self.parallel <= 1 or self._seconds < AT_ONCE * self._pages_timed
+
+    def _ahead(self, left: deque[int], is_older: Callable[[Page], bool]) -> Pages:
+        """Yield the pages with these numbers, and fetch the next ones in other threads meanwhile."""
+        unwanted = Event()
+        pool = ThreadPoolExecutor(max_workers=self.parallel, thread_name_prefix="analytics-list")
+        pending: deque[tuple[int, Future[Page | None]]] = deque()
+        try:
+            while left or pending:
+                # The pool queues as many again, so that no thread waits for the consumer.
+                while left and len(pending) < 2 * self.parallel:
+                    number = left.popleft()
+                    pending.append((number, pool.submit(self._numbered_ahead, number, unwanted)))
+                number, future = pending.popleft()
+                page = future.result()
+                if page is None:
+                    self.parallel = 1  # the other pages may be as large
+                if page is None or is_older(page):
+                    page = self.numbered(number)
+                yield page
+        finally:
+            unwanted.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _numbered_ahead(self, number: int, unwanted: Event) -> Page | None:
+        """Return a page that is read at the same time as others; None if it is too large for that."""
+        try:
+            return self.numbered(number, unwanted)
+        except BodyTooLargeError:
+            return None
+
+
+class Reading:
+    """One reading of the list: the websites that were found, and the checks that prove that no website is missing.
+
+    :param pages: requests for its pages.
+    :param is_back: whether this is the second reading of the method ``both directions``.
+    :param is_opaque: whether the ids do not show which websites are new. The first reading finds this out.
+    """
+
+    def __init__(self, pages: PageRequests, *, is_back: bool = False, is_opaque: bool = False) -> None:
+        self.pages = pages
+        self.is_back = is_back
+        self.is_opaque = is_opaque
+        #: Total of the head, and of the last page.
+        self.total: int | None = None
+        self.last_total: int | None = None
         #: Keys are the ids that count, in the order in which they were read.
-        self._ids: dict[Key, None] = {}
+        self.ids: dict[Key, None] = {}
         #: Why the pages ended, if neither with an empty one nor with the total.
-        self._end = ""
+        self.end = ""
         #: Number of pages read, including heads, the other end and the second direction.
-        self._fetched = 0
+        self.pages_read = 0
+        #: First head, and the id of its newest website if a second head can close the reading.
+        self._head: Page | None = None
+        self._newest: int | None = None
+        self._is_one_page = False
+        #: Whether pages are selected by numbers, and not by cursors.
+        self._has_numbers = True
+        #: Value of the ``favorite`` filter; None without one.
+        self._wants_favorites: bool | None = None
+        if "favorite" in pages.query:
+            self._wants_favorites = flag("favorite", pages.query["favorite"])
+        #: Whether all rows contain the flag.
         self._shows_favorites = True
-        pages = size = values = 0
-        logged_at = time.monotonic()
-        for number, page in enumerate(self._pages(), 1):
-            self._fetched += 1
-            pages, size, values = pages + 1, size + page.size, values + page.values
-            _check_budget(pages, len(self._ids) + len(page.rows), size, values)
-            yield self._take(page, number)
-            if time.monotonic() - logged_at >= PROGRESS_SECONDS:
-                logged_at = time.monotonic()
-                verb = "Reading in the other direction" if self._is_back else "Reading"
-                of = f" of {self.total:,}" if self.total is not None else ""
-                log.info("%s: %s%s websites", verb, f"{len(self._ids):,}", of)
-            if self._end or not page.rows:
-                break
-        self._check_total()
-
-    def _check_total(self) -> None:
-        most = self._last_total if self._is_opaque else self.total
-        if self.total is not None and most is not None and not self.total <= len(self._ids) <= most:
-            check = "page number" if self._end else "total"
-            seen = f"the total is {self.total}, but {len(self._ids)} websites were found. {self._end}"
-            raise _list_changed(check, seen.rstrip())
 
     # Pages
 
+    def rows(self) -> Iterator[list[Record]]:
+        """Yield the rows of each page in order."""
+        size = values = 0
+        logged_at = time.monotonic()
+        for number, page in enumerate(self._pages(), 1):
+            self.pages_read += 1
+            size += page.size
+            values += page.values
+            _check_limit(number, MAX_LIST_PAGES, "pages")
+            _check_limit(len(self.ids) + len(page.rows), MAX_LIST_WEBSITES, "websites")
+            _check_limit(size, MAX_LIST_BYTES, "bytes")
+            _check_limit(values, MAX_LIST_VALUES, "values")
+            yield self._take(page, number)
+            if time.monotonic() - logged_at >= PROGRESS_SECONDS:
+                logged_at = time.monotonic()
+                self._log_progress()
+            if self.end or not page.rows:
+                break
+        self._check_total()
+
+    def _log_progress(self) -> None:
+        progress = f"{len(self.ids):,} websites"
+        if self.total is not None:
+            progress = f"{len(self.ids):,} of {self.total:,} websites"
+        if self.is_back:
+            log.info("Reading in the other direction: %s", progress)
+        else:
+            log.info("Reading: %s", progress)
+
     def _pages(self) -> Pages:
-        """Yield the pages. Fetch the head before them, if it is not the first one."""
-        may_close = not self._is_back and self._query.keys() <= DEFAULT_QUERY.keys() | STABLE_FILTERS
-        newest_first = self._query | NEWEST_FIRST
-        head = self._fetch(newest_first) if may_close and self._query != newest_first else None
-        began = time.perf_counter()
-        # Omit the page parameter, because its name is an assumption.
-        page = self._fetch_page(self._query)
-        #: Seconds that the pages took, as long as one follows the other.
-        self._seconds = time.perf_counter() - began
-        head = head or page
-        self.total = self._last_total = head.total
-        _check_budget(0, max(head.total or 0, page.total or 0), 0, 0)
-        self._is_one_page = head.total == page.total == len(page.rows)
-        #: First head, and the id of its newest website if a second head can close the reading.
-        self._head = head if may_close else None
-        self._newest = _newest(head) if may_close else None
-        if may_close:
-            self._is_opaque = bool(head.rows) and not ids_descend(head.rows)
+        """Yield the pages. Fetch the head before them, if it is not the first page."""
+        head = None
+        if self._may_close and not _is_newest_first(self.pages.query):
+            head = self._fetch(self.pages.query | NEWEST_FIRST)
+        page = self.pages.first()
+        self._start(head or page, page)
         following = page.following or Selection()
-        self._parameter = self._parameter or following.parameter
         self._has_numbers = following.value is None or dialect.number(following.value) == 2
         yield page
         if not self._has_numbers:
             yield from self._by_cursor(following)
         elif not self._is_one_page:
-            self._page_size = len(page.rows)
             if page.current_page is None and following.value is None:
-                self._check_numbers()
-            yield from self._by_number(len(page.rows))
+                self._check_first_number()
+            yield from self._by_number()
+
+    @property
+    def _may_close(self) -> bool:
+        """Whether a second head can close the reading."""
+        return not self.is_back and self.pages.query.keys() <= DEFAULT_QUERY.keys() | STABLE_FILTERS
+
+    def _start(self, head: Page, page: Page) -> None:
+        """Take the facts from the head and the first page."""
+        self.total = self.last_total = head.total
+        for found in (head, page):
+            _check_limit(_websites(found.total), MAX_LIST_WEBSITES, "websites")
+        self._is_one_page = head.total == page.total == len(page.rows)
+        if self._may_close:
+            self._head = head
+            self._newest = _newest(head)
+            self.is_opaque = bool(head.rows) and not ids_descend(head.rows)
 
     def _by_cursor(self, following: Selection | None) -> Pages:
         """Yield the pages after the first one, by cursors or offsets.
@@ -286,129 +446,88 @@ class Listing(Iterable[Record]):
         Some services return a cursor on the last page, too. The page that it selects must contain no other websites.
         """
         used: list[str] = []
-        while following and following.value is not None and following.value not in used and not self._end:
+        while following and following.value is not None and following.value not in used and not self.end:
             used.append(following.value)
-            page = self._selected(following.value, len(used) + 1)
+            page = self.pages.selected(following.value, len(used) + 1)
             yield page
             following = page.following
 
-    def _by_number(self, page_size: int) -> Pages:
+    def _by_number(self) -> Pages:
         """Yield the pages after the first one, by numbers."""
-        if self._end:
+        if self.end:
             return
-        end = max(2, 1 - (self.total or 0) // -page_size)
-        yield from self._in_order(range(2, end))
-        for number in count(end):
-            # If the ids are opaque, new websites count, and may have moved others to a further page.
-            total = self._last_total if self._is_opaque else self.total
-            if total is not None and len(self._ids) >= total:
+        last = max(1, self.pages.page_count(_websites(self.total)))
+        yield from self.pages.in_order(range(2, last + 1), lambda page: self._growth(page) < 0)
+        for number in count(last + 1):
+            total = self._most_websites
+            if total is not None and len(self.ids) >= total:
                 return
-            yield self._page(number)
-
-    def _in_order(self, numbers: range) -> Pages:
-        """Yield the pages with these numbers. Fetch several pages at the same time, if that saves time.
-
-        A page that reflects an older list than the page before it is fetched again.
-        """
-        left = deque(numbers)
-        while left and (len(left) == 1 or self._parallel <= 1 or self._seconds < AT_ONCE * self._fetched):
-            began = time.perf_counter()
-            page = self._page(left.popleft())
-            self._seconds += time.perf_counter() - began
-            yield page
-        if not left:
-            return
-        unwanted = Event()
-        pool = ThreadPoolExecutor(max_workers=self._parallel, thread_name_prefix="analytics-list")
-        pages: deque[tuple[int, Future[Page | None]]] = deque()
-        try:
-            while left or pages:
-                # The pool queues as many again, so that no thread waits for the consumer.
-                while left and len(pages) < 2 * self._parallel:
-                    number = left.popleft()
-                    pages.append((number, pool.submit(self._page_ahead, number, unwanted)))
-                number, future = pages.popleft()
-                page_ahead = future.result()
-                if page_ahead is None:
-                    self._parallel = 1  # the other pages may be as large
-                if page_ahead is None or self._growth(page_ahead) < 0:
-                    page_ahead = self._page(number)
-                yield page_ahead
-        finally:
-            unwanted.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-
-    def _page(self, number: int, *unwanted: Event) -> Page:
-        """Return a page after the first one by its number. Called from several threads."""
-        is_offset = self._page_parameter in dialect.OFFSET_PARAMETERS
-        return self._selected(str((number - 1) * self._page_size if is_offset else number), number, *unwanted)
-
-    def _selected(self, value: str, number: int, *unwanted: Event) -> Page:
-        """Return the page that a value of the page parameter selects; an empty page if the service refuses it."""
-        self.selected_by = self._page_parameter
-        try:
-            return self._fetch_page(self._query | {self._page_parameter: value}, *unwanted)
-        except AnalyticsApiError as error:
-            if error.status not in dialect.NO_SUCH_PAGE:
-                raise
-            self._end = f"Page {number} was refused: {error.text}"
-            return Page([], self._last_total)
-
-    def _page_ahead(self, number: int, unwanted: Event) -> Page | None:
-        """Return a page that is read beside others; None if it is too large for that."""
-        try:
-            return self._page(number, unwanted)
-        except BodyTooLargeError:
-            return None
+            yield self.pages.numbered(number)
 
     @property
-    def _page_parameter(self) -> str:
-        return self._parameter or dialect.PAGE_PARAMETER
+    def _most_websites(self) -> int | None:
+        """Total that the reading may reach. New websites with opaque ids count, and move others to further pages."""
+        if self.is_opaque:
+            return self.last_total
+        return self.total
 
     def _fetch(self, query: Query) -> Page:
-        """Return a page that is read in addition to those of the list."""
-        self._fetched += 1
-        return self._fetch_page(query)
+        """Return a page that is read in addition to the pages of the list."""
+        self.pages_read += 1
+        return self.pages.fetch(query)
 
     # Checks of a page
 
-    def _check_numbers(self) -> None:
+    def _check_first_number(self) -> None:
         """Check that pages count from 1: the proof may not notice that a page was skipped."""
-        if self._is_back:
+        if self.is_back:
             return
-        self._fetched += 1
-        again, _ = self._split(self._page(1))
-        known = len(again.keys() & self._ids.keys())
-        # New websites with opaque ids may be on page 1. If pages count from 0, nearly all websites on it are unknown.
-        least = len(again) / 2 if self._is_opaque else len(again)
+        self.pages_read += 1
+        again, _ = self._split(self.pages.numbered(1))
+        known = len(again.keys() & self.ids.keys())
+        least: float = len(again)
+        if self.is_opaque:
+            # New websites may be on page 1. If pages count from 0, nearly all websites on it are unknown.
+            least = len(again) / 2
         if known < least:
             raise _list_changed("page number", f"page 1 is not the first page: {self._hint}")
 
     def _take(self, page: Page, number: int) -> list[Record]:
         """Check a page. Return its websites, without those read before and those created during the reading."""
+        if page.rejection:
+            self.end = page.rejection
+            return []
         self._check_favorites(page.rows, self._wants_favorites)
         growth = self._growth(page)
-        if growth and (growth < 0 or (self._newest is None and not self._is_opaque)):
-            raise _list_changed("total", f"the total was {self._last_total}, page {number} returned {page.total}.")
-        self._last_total = page.total
-        rows, _ = self._split(page)
-        known = rows.keys() & self._ids.keys()
-        if rows and len(known) == len(rows) and not growth:
-            self._end = f"Page {number} contains only websites of earlier pages: {self._hint}"
+        shows_created = self._newest is not None or self.is_opaque
+        if growth < 0 or (growth > 0 and not shows_created):
+            raise _list_changed("total", f"the total was {self.last_total}, page {number} returned {page.total}.")
+        self.last_total = page.total
+        counted, _ = self._split(page)
+        new = {key: row for key, row in counted.items() if key not in self.ids}
+        if counted and not new and growth == 0:
+            self.end = f"Page {number} contains only websites of earlier pages: {self._hint}"
             return []
-        if self._has_numbers and not self._is_one_page and page.current_page not in (None, number):
-            seen = f"page {number} was requested, the response is page {page.current_page}: {self._hint}"
-            raise IncompleteListError("page number", seen)
-        self._ids |= dict.fromkeys(rows)
-        if self._has_numbers and page.following and rows and page.total == self.total == len(self._ids):
+        if self._has_numbers and not self._is_one_page:
+            self._check_number(page, number)
+        self.ids.update(dict.fromkeys(new))
+        is_complete = page.total == self.total == len(self.ids)
+        if counted and is_complete and self._has_numbers and page.following:
             raise IncompleteListError(
                 "next link", f"page {number} completes the total of {self.total}, but links to a next page."
             )
-        return [row for key, row in rows.items() if key not in known]
+        return list(new.values())
+
+    def _check_number(self, page: Page, number: int) -> None:
+        if page.current_page not in (None, number):
+            seen = f"page {number} was requested, the response is page {page.current_page}: {self._hint}"
+            raise IncompleteListError("page number", seen)
 
     def _growth(self, page: Page) -> int:
         """Return by how much the total has grown since the last page."""
-        return (page.total or 0) - (self._last_total or 0)
+        if page.rejection:
+            return 0
+        return _websites(page.total) - _websites(self.last_total)
 
     def _split(self, page: Page) -> tuple[dict[Key, Record], list[Record]]:
         """Return the websites of a page that count, by id, and those created during a closed reading."""
@@ -424,12 +543,14 @@ class Listing(Iterable[Record]):
 
     @property
     def _hint(self) -> str:
-        which = f"the service seems to ignore the parameter {self._page_parameter!r}"
-        return f"{which}; set the extra page_parameter to the right name."
+        ignored = f"the service seems to ignore the parameter {self.pages.parameter!r}"
+        return f"{ignored}; set the extra page_parameter to the right name."
 
     def _check_favorites(self, rows: list[Record], wanted: bool | None) -> None:
         """Raise an error if a row contradicts the filter."""
-        for row in rows if wanted is not None else ():
+        if wanted is None:
+            return
+        for row in rows:
             found = normalise("favorite", row.get("favorite", ""))
             if not isinstance(found, bool):
                 self._shows_favorites = False
@@ -438,7 +559,7 @@ class Listing(Iterable[Record]):
 
     # Proof
 
-    def _prove(self) -> tuple[str, list[Record]]:
+    def prove(self) -> tuple[str, list[Record]]:
         """Return the method of the proof, and the websites created during the reading."""
         self._check_filter()
         if self._is_one_page:
@@ -449,82 +570,112 @@ class Listing(Iterable[Record]):
         self._check_other_end()
         return "closed reading", self._close()
 
-    def _check_filter(self) -> None:
-        """If no row shows whether it is a favorite, compare the rows with those of the opposite filter."""
-        wanted = self._wants_favorites
-        if wanted is None or (self._ids and self._shows_favorites):
+    def _check_total(self) -> None:
+        """Check that at least as many websites were found as the first total, and at most as many as the last one."""
+        most = self._most_websites
+        if self.total is None or most is None or self.total <= len(self.ids) <= most:
             return
-        texts = next(texts for texts in dialect.BOOLEAN_FORMATS.values() if self._query["favorite"] in texts)
-        others = self._fetch(self._query | {"favorite": texts[not wanted]}).rows
+        check = "total"
+        if self.end:
+            check = "page number"
+        seen = f"the total is {self.total}, but {len(self.ids)} websites were found. {self.end}"
+        raise _list_changed(check, seen.rstrip())
+
+    def _check_filter(self) -> None:
+        """If no row shows whether it is a favorite, compare the rows with the rows of the opposite filter."""
+        wanted = self._wants_favorites
+        is_checked = bool(self.ids) and self._shows_favorites
+        if wanted is None or is_checked:
+            return
+        query = self.pages.query
+        others = self._fetch(query | {"favorite": _opposite_text(query["favorite"])}).rows
         self._check_favorites(others, not wanted)
-        both = self._ids.keys() & map(_key, others)
-        everything = {name: value for name, value in self._query.items() if name != "favorite"}
-        if both or (not self._ids and not others and self._fetch(everything).rows):
-            seen = f"the filter returns {len(self._ids)} websites, the opposite filter returns {len(both)} of them"
+        both = self.ids.keys() & map(_key, others)
+        finds_nothing = not self.ids and not others
+        if both or (finds_nothing and self._fetch(_without_favorite(query)).rows):
+            seen = f"the filter returns {len(self.ids)} websites, the opposite filter returns {len(both)} of them"
             raise _list_changed("favorite", f"{seen}: the list changed, or {_MISREAD}")
 
     def _check_other_end(self) -> None:
         """Compare the first websites in the opposite order with those read."""
-        opposite = _in_opposite_order(self._query)
+        opposite = _in_opposite_order(self.pages.query)
         page = self._head
-        if page is None or opposite != opposite | NEWEST_FIRST:
+        if page is None or not _is_newest_first(opposite):
             page = self._fetch(opposite | {"per_page": "10"})
         end, _ = self._split(page)
         self._check_order(end)
-        last = next(reversed(self._ids), None)
-        others = len(end.keys() - self._ids.keys())
-        created = max(0, (page.total or 0) - (self._last_total or 0)) if self._is_opaque else 0
-        if others > created or (self._ids and last not in end):
-            read = f"{len(self._ids):,} websites were read, the last is {last}, the other end is"
+        created = 0
+        if self.is_opaque:
+            created = max(0, self._growth(page))
+        last = next(reversed(self.ids), None)
+        unknown = end.keys() - self.ids.keys()
+        if len(unknown) > created or (self.ids and last not in end):
+            read = f"{len(self.ids):,} websites were read, the last is {last}, the other end is"
             why = "the service returns only a part of the list, or the list changed."
             raise _list_changed("other end", f"{read} {', '.join(map(str, end))}: {why}")
 
     def _close(self) -> list[Record]:
         """Fetch the second head. Return the websites created since the first one, if nothing else changed."""
-        second = self._fetch(self._query | NEWEST_FIRST)
+        second = self._fetch(self.pages.query | NEWEST_FIRST)
         others, created = self._split(second)
-        before, after = _first(self._head.rows if self._head else ()), _first(others.values())
-        total = (self.total or 0) + len(created)
+        before = None
+        if self._head is not None:
+            before = _first(self._head.rows)
+        after = _first(others.values())
+        total = _websites(self.total) + len(created)
         if second.total != total or before != after:
-            grown = f"The total was {self.total}, is {second.total}, and {len(created)} new websites are listed."
-            newest = f" The newest of the others was {before}, and is {after}." if before != after else ""
-            raise _list_changed("closing head", f"{grown}{newest} Websites were deleted, or a replica is behind.")
+            seen = f"The total was {self.total}, is {second.total}, and {len(created)} new websites are listed."
+            if before != after:
+                seen += f" The newest of the others was {before}, and is {after}."
+            raise _list_changed("closing head", f"{seen} Websites were deleted, or a replica is behind.")
         self.total = total
         return created
 
     def _read_back(self) -> list[Record]:
         """Read the list in the opposite direction. Return the websites created since, if nothing else changed."""
-        query = _in_opposite_order(self._query)
-        back = Listing(self._fetch_page, query, self._parameter, parallel=self._parallel)
-        back._is_back = True
-        back._is_opaque = self._is_opaque
-        others = [row for rows in back._rows() for row in rows if _key(row) not in self._ids]
-        self._fetched += back._fetched
-        self._check_order(back._ids)
-        newest = max((key for key in self._ids if isinstance(key, int)), default=0)
+        back = Reading(self.pages.in_opposite_order(), is_back=True, is_opaque=self.is_opaque)
+        others = []
+        for rows in back.rows():
+            others += [row for row in rows if _key(row) not in self.ids]
+        self.pages_read += back.pages_read
+        self._check_order(back.ids)
         created = others
-        if not self._is_opaque:
-            created = [row for row in others if isinstance(key := _key(row), int) and key > newest]
-        differing = len(self._ids.keys() - back._ids.keys()) + len(others) - len(created)
-        has_grown = self._is_opaque and (back.total or 0) >= (self._last_total or 0)
+        if not self.is_opaque:
+            created = self._newer(others)
+        differing = len(self.ids.keys() - back.ids.keys()) + len(others) - len(created)
+        has_grown = self.is_opaque and _websites(back.total) >= _websites(self.last_total)
         if differing or (self.total != back.total and not has_grown):
             seen = f"{differing} websites were found in one direction only. Totals: {self.total}, {back.total}."
-            raise _list_changed("both directions", f"{self._end or back._end} {seen}".lstrip())
-        self.total = back._last_total
+            raise _list_changed("both directions", f"{self.end or back.end} {seen}".lstrip())
+        self.total = back.last_total
         return created
 
+    def _newer(self, rows: list[Record]) -> list[Record]:
+        """Return the websites whose ids are numbers, and higher than all ids of the reading."""
+        newest = max(_numbers(self.ids), default=0)
+        newer = []
+        for row in rows:
+            key = _key(row)
+            if isinstance(key, int) and key > newest:
+                newer.append(row)
+        return newer
+
     def _check_order(self, opposite: Iterable[Key]) -> None:
-        """Raise an error if the opposite order begins with the same website."""
+        """Raise an error if the opposite order starts with the same website."""
         first = next(iter(opposite), None)
-        if len(self._ids) > 1 and first == next(iter(self._ids)):
-            seen = f"both directions begin with website {first}: the service ignores the sort order."
+        if len(self.ids) > 1 and first == next(iter(self.ids)):
+            seen = f"both directions start with website {first}: the service ignores the sort order."
             raise _list_changed("sort order", seen)
 
 
 def requests_of_a_list(websites: int) -> int:
     """Return the number of requests needed to read and prove a list of this size, newest first."""
-    pages = max(1, -(-websites // int(DEFAULT_QUERY["per_page"])))
-    return pages + 2 if pages > 1 else 2
+    pages = math.ceil(websites / int(DEFAULT_QUERY["per_page"]))
+    if pages <= 1:
+        # The page, and the other end.
+        return 2
+    # The pages, the other end, and the second head.
+    return pages + 2
 
 
 def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[], Listing]) -> Returned:
@@ -546,23 +697,23 @@ def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[]
             log.info("Reading the list again in %.1f s, because it may have changed: %s", seconds, last.seen)
             listing.stats.count("lists_read_again")
             listing.wait(seconds)
-    # A list that changes is seen in another way each time.
-    how = "The list changed during each reading." if len(all_seen) > 1 else "The same was seen each time."
+    how = "The same was seen each time."
+    if len(all_seen) > 1:  # a list that changes differs in another way each time
+        how = "The list changed during each reading."
     seen = f"{last.seen} Gave up after {len(WAITS_BETWEEN_READINGS) + 1} attempts. {how}"
     raise IncompleteListError(last.check, seen, True)
 
 
-def _check_budget(pages: int, websites: int, size: int, values: int) -> None:
+def _check_limit(number: int, limit: int, unit: str) -> None:
     """Raise an error if a list exceeds a limit."""
-    for number, limit, what in (
-        (pages, MAX_LIST_PAGES, "pages"),
-        (websites, MAX_LIST_WEBSITES, "websites"),
-        (size, MAX_LIST_BYTES, "bytes"),
-        (values, MAX_LIST_VALUES, "values"),
-    ):
-        if number > limit:
-            seen = f"the list has more than {limit:,} {what}, the limit of this package: the service may never end it."
-            raise IncompleteListError("size", seen)
+    if number > limit:
+        seen = f"the list has more than {limit:,} {unit}, the limit of this package: the service may never end it."
+        raise IncompleteListError("size", seen)
+
+
+def _websites(total: int | None) -> int:
+    """Return the number of websites of a total; 0 without a total."""
+    return total or 0
 
 
 def _list_changed(check: str, seen: str) -> IncompleteListError:
@@ -572,23 +723,27 @@ def _list_changed(check: str, seen: str) -> IncompleteListError:
 def _key(row: Record) -> Key:
     """Return the id of a website as it is compared: a number, also if it is written as text, or any other text."""
     website_id: Key = row["id"]
-    is_number = isinstance(website_id, str) and _NUMBER.fullmatch(website_id)
-    return int(website_id) if is_number else website_id
+    if isinstance(website_id, str) and _NUMBER.fullmatch(website_id):
+        return int(website_id)
+    return website_id
 
 
 def _newest(head: Page) -> int | None:
     """Return the id of the newest website, if there is a total and the ids are numbers that descend."""
-    newest = _key(head.rows[0]) if head.rows else None
-    if head.total is None or not isinstance(newest, int) or not ids_descend(head.rows):
+    if head.total is None or not ids_descend(head.rows):
         return None
-    return newest
+    return next(iter(_numbers(map(_key, head.rows))), None)
 
 
 def ids_descend(rows: Iterable[Record]) -> bool:
     """Return whether the ids of these websites are numbers, the highest first."""
-    ids = [_key(row) for row in rows]
-    numbers = [key for key in ids if isinstance(key, int)]
-    return ids == sorted(numbers, reverse=True)
+    ids = list(map(_key, rows))
+    return ids == sorted(_numbers(ids), reverse=True)
+
+
+def _numbers(ids: Iterable[Key]) -> list[int]:
+    """Return the ids that are numbers."""
+    return [key for key in ids if isinstance(key, int)]
 
 
 def _first(rows: Iterable[Record]) -> tuple[Any, Any]:
@@ -598,4 +753,25 @@ def _first(rows: Iterable[Record]) -> tuple[Any, Any]:
 
 
 def _in_opposite_order(query: Query) -> Query:
-    return query | {"sort": "asc" if query["sort"] == "desc" else "desc"}
+    if query["sort"] == "desc":
+        return query | {"sort": "asc"}
+    return query | {"sort": "desc"}
+
+
+def _is_newest_first(query: Query) -> bool:
+    return query | NEWEST_FIRST == query
+
+
+def _opposite_text(favorite: str) -> str:
+    """Return the opposite value of the ``favorite`` filter, in the same format."""
+    for no, yes in dialect.BOOLEAN_FORMATS.values():
+        if favorite == no:
+            return yes
+        if favorite == yes:
+            return no
+    raise ValueError(f"favorite={favorite!r} has none of the formats {', '.join(dialect.BOOLEAN_FORMATS)}.")
+
+
+def _without_favorite(query: Query) -> Query:
+    """Return the query for all websites, favorites and others."""
+    return {name: value for name, value in query.items() if name != "favorite"}

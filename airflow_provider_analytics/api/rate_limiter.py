@@ -8,7 +8,6 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 #: Waits longer than this many seconds are logged.
@@ -17,10 +16,10 @@ ANNOUNCED_FROM = 5.0
 MAX_WAIT = 60.0
 #: Seconds between two log lines.
 REPORT_SECONDS = 30.0
-#: Bounds of the interval between two requests, in seconds, while the service refuses requests.
+#: Bounds of the interval between two requests, in seconds, while the service rejects requests.
 MIN_INTERVAL = 0.01
 MAX_INTERVAL = 2.0
-#: Factors of the interval after a refusal, and after a request that the service accepted.
+#: Factors of the interval after a rejection, and after a request that the service accepted.
 SLOWDOWN = 1.5
 RECOVERY = 0.97
 #: Seconds in which at most ``per_minute`` requests are sent. A little more than a minute: a slow request may
@@ -38,7 +37,7 @@ def until(seconds: float) -> str:
 class RateLimiter:
     """Delays the requests of all threads: at most ``per_minute`` in any 60 s, pauses, and a pace.
 
-    The pace adapts to a limit that the service does not announce. A refusal lengthens the interval between two
+    The pace adapts to a limit that the service does not announce. A rejection lengthens the interval between two
     requests; each accepted request shortens it, until there is none.
 
     :param per_minute: the limit; None: no such limit.
@@ -73,9 +72,11 @@ class RateLimiter:
             limit = self._sent_at.maxlen
             if limit:
                 too_many = len(self._sent_at) + requests - limit
-                free_at = self._sent_at[too_many - 1] + WINDOW if too_many > 0 else now
-                if free_at > turn:
-                    turn, reason = free_at, f"requests_per_minute is {limit}"
+                if too_many > 0:
+                    free_at = self._sent_at[too_many - 1] + WINDOW
+                    if free_at > turn:
+                        turn = free_at
+                        reason = f"requests_per_minute is {limit}"
                 self._sent_at.extend([turn] * requests)
         if turn - now > ANNOUNCED_FROM:
             self.report(logging.INFO, f"Waiting {turn - now:.0f} s, until {until(turn - now)}: {reason}")
@@ -95,16 +96,23 @@ class RateLimiter:
         """
         if not self._interval:
             return
-        with nullcontext() if is_write else self._reads, self._turns:
+        if is_write:
+            self._wait_for_interval()
+        else:
+            with self._reads:
+                self._wait_for_interval()
+
+    def _wait_for_interval(self) -> None:
+        with self._turns:
             seconds = self._last_turn + self._interval - self._clock()
             if seconds > 0:
                 self._sleep(seconds, None)
             self._last_turn = self._clock()
 
-    def refused(self, sent_at: float, seconds: float, reason: str) -> None:
-        """Slow all requests down, because the service refused one.
+    def slow_down(self, sent_at: float, seconds: float, reason: str) -> None:
+        """Slow all requests down, because the service rejected a request.
 
-        :param sent_at: when it was sent. One that was sent before the last slowdown says nothing about the new pace.
+        :param sent_at: when it was sent. If that was before the last slowdown, the rejection is not about the new pace.
         :param seconds: seconds to pause, if the service requests it.
         :param reason: the reason, for the log.
         """
@@ -114,8 +122,10 @@ class RateLimiter:
             if sent_at > self._slowed_at:
                 self._slowed_at = self._last_turn = now
                 self._interval = min(max(SLOWDOWN * self._interval, MIN_INTERVAL), MAX_INTERVAL)
-        how = f"Waiting until {until(seconds)}" if seconds > ANNOUNCED_FROM else "Slowing down all requests"
-        self.report(logging.WARNING, f"{how}: {reason}")
+        if seconds > ANNOUNCED_FROM:
+            self.report(logging.WARNING, f"Waiting until {until(seconds)}: {reason}")
+        else:
+            self.report(logging.WARNING, f"Slowing down all requests: {reason}")
 
     def report(self, level: int, message: str) -> None:
         """Log a message; for all threads together, at most one in :data:`REPORT_SECONDS`."""
@@ -126,8 +136,8 @@ class RateLimiter:
         if is_news:
             log.log(level, "%s", message)
 
-    def passed(self) -> None:
-        """Speed up, because the service did not refuse a request."""
+    def speed_up(self) -> None:
+        """Speed up, because the service accepted a request."""
         if not self._interval:
             return
         with self._lock:

@@ -23,7 +23,7 @@ SENSITIVE_NAMES = frozenset({
     "dsn", "keyfile_dict", "passphrase", "passwd", "password", "private_key", "proxies", "proxy", "proxy_password",
     "secret", "service_account", "service_key", "token", "webhook_url",
 })  # fmt: skip
-#: Beginning of the keys with which Airflow marks serialized objects, such as ``__classname__``.
+#: Start of the keys with which Airflow marks serialized objects, such as ``__classname__``.
 RESERVED = "__"
 _SEPARATORS = re.compile(r"\W+")
 
@@ -38,13 +38,13 @@ _encode = msgspec.json.Encoder().encode
 def is_secret_key(name: str) -> bool:
     """Return whether Airflow would mask the value of a key: its name contains one of :data:`SENSITIVE_NAMES`."""
     normalized = _SEPARATORS.sub("_", name.strip().lower())
-    return any(name in normalized for name in SENSITIVE_NAMES)
+    return any(map(normalized.__contains__, SENSITIVE_NAMES))
 
 
 def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
     """Return JSON data without keys that name a secret, at any depth, and with :data:`MASK` for values with a secret.
 
-    Flags are kept, whatever their names: true and false are no secrets. ``dialect`` rejects a record that contains a
+    Flags are kept, whatever their names: true and false are not secrets. ``dialect`` rejects a record that contains a
     secret in its id or domain.
 
     :param data: a record, a list of records, or any other JSON data.
@@ -58,12 +58,15 @@ def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
 
 
 def without_reserved(data: Data) -> Data:
-    """Return JSON data without keys that begin with :data:`RESERVED`, at any depth."""
+    """Return JSON data without keys that start with :data:`RESERVED`, at any depth."""
     cleaned: Any = data
     if isinstance(data, Mapping):
-        cleaned = {name: without_reserved(inner) for name, inner in data.items() if not name.startswith(RESERVED)}
+        cleaned = {}
+        for name, inner in data.items():
+            if not name.startswith(RESERVED):
+                cleaned[name] = without_reserved(inner)
     elif isinstance(data, (list, tuple)):
-        cleaned = [without_reserved(inner) for inner in data]
+        cleaned = list(map(without_reserved, data))
     return cleaned  # type: ignore[no-any-return]
 
 
@@ -79,27 +82,32 @@ def may_hold_a_secret(document: bytes, names: Iterable[str], secrets: Redactor |
 def names_in(data: Any) -> set[str]:
     """Return the keys in JSON data, at any depth."""
     found: set[str] = set()
-    left = [data] if type(data) in _NESTED else []
+    left = [data]
     while left:
         part = left.pop()
         if isinstance(part, dict):
             found.update(part)
             part = part.values()
+        elif not isinstance(part, (list, tuple)):
+            continue
         left += [inner for inner in part if type(inner) in _NESTED]
     return found
 
 
 def _redact(value: Any, secrets: Redactor) -> Any:
     if isinstance(value, Mapping):
-        return {
-            name: _redact(inner, secrets)
-            for name, inner in value.items()
-            if (isinstance(inner, bool) or not is_secret_key(name)) and not secrets.finds(name)
-        }
+        cleaned = {}
+        for name, inner in value.items():
+            is_named_as_secret = is_secret_key(name) and not isinstance(inner, bool)
+            if not is_named_as_secret and not secrets.finds(name):
+                cleaned[name] = _redact(inner, secrets)
+        return cleaned
     if isinstance(value, (list, tuple)):
         return [_redact(inner, secrets) for inner in value]
     is_scalar = isinstance(value, (str, int, float)) and not isinstance(value, bool)
-    return MASK if is_scalar and secrets.finds(str(value)) else value
+    if is_scalar and secrets.finds(str(value)):
+        return MASK
+    return value
 
 
 _NO_SECRETS = Redactor()

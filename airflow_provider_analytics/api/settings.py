@@ -52,10 +52,15 @@ def _base_url(text: str, info: ValidationInfo) -> str:
         raise ValueError(f"The Base URL is missing; enter it {_EXAMPLE_URLS}.")
     # The message omits parts that may be secret: a user with a password, a query, a fragment.
     has_query = re.search("[?#]", text) is not None
-    shown = "Base URL (value not shown)" if has_query else f"Base URL {text.rpartition('@')[2]!r}"
+    shown = f"Base URL {text.rpartition('@')[2]!r}"
+    if has_query:
+        shown = "Base URL (value not shown)"
     no_url = ValueError(f"{shown} is not a URL; enter it {_EXAMPLE_URLS}.")
+    address = text
+    if "://" not in text:
+        address = f"https://{text}"
     try:
-        url = urlsplit(text if "://" in text else f"https://{text}")
+        url = urlsplit(address)
         port = url.port
     except ValueError:
         raise no_url from None
@@ -92,7 +97,7 @@ def _api_key(key: str) -> str:
             "Enter the key itself."
         )
     if key.lower().startswith("bearer "):
-        raise ValueError("The API key begins with 'Bearer', which is added automatically; enter the key alone.")
+        raise ValueError("The API key starts with 'Bearer', which is added automatically; enter the key alone.")
     if not re.fullmatch(r"[\x21-\x7e]+", key):
         raise ValueError("The API key contains a space, a line break or a non-ASCII character; copy it again.")
     return key
@@ -108,9 +113,10 @@ def _verify(value: object) -> bool | str:
 
 
 def _client_cert(value: str) -> str:
-    if not all(Path(path).is_file() for path in _paths(value)):
-        allowed = "the path of a certificate with its key in PEM format, or the paths of both, separated by a comma"
-        raise _not_allowed("client_cert", value, allowed)
+    for path in _paths(value):
+        if not Path(path).is_file():
+            allowed = "the path of a certificate with its key in PEM format, or the paths of both, separated by a comma"
+            raise _not_allowed("client_cert", value, allowed)
     return value
 
 
@@ -128,8 +134,10 @@ def _mapping(value: object, info: ValidationInfo) -> Mapping[str, str]:
         allowed = f"a JSON object such as {_EXAMPLES[str(info.field_name)]}"
         raise ValueError(f"{info.field_name} is not allowed in this form; allowed: {allowed}.")
     for name, text in value.items():
-        check = _check_proxy if info.field_name == "proxies" else _check_header
-        check(name, text)
+        if info.field_name == "proxies":
+            _check_proxy(name, text)
+        else:
+            _check_header(name, text)
     return value
 
 
@@ -155,7 +163,9 @@ def _not_allowed(name: str, value: object, allowed: str) -> ValueError:
 
 
 def _in_capitals(value: object) -> object:
-    return value.strip().upper() if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return value.strip().upper()
 
 
 def _number(low: int, high: int) -> Any:
@@ -182,7 +192,7 @@ class Settings:
     :param verify: whether to verify TLS certificates, or the path of a CA bundle to verify them with.
     :param client_cert: path of a client certificate in PEM format with its key, or the paths of both, separated by a
         comma.
-    :param proxies: scheme to proxy URL; empty for those of the environment.
+    :param proxies: scheme to proxy URL; if empty, the proxies of the environment are used.
     :param headers: additional headers of every request, such as those for a proxy in front of the service. Their values
         are treated as secrets.
     :param parallel_requests: maximum number of requests at the same time; 1 to 16.
@@ -226,7 +236,7 @@ class Settings:
         try:
             settings: Self = validate(given)
         except ValidationError as error:
-            problems = [_problem(item) for item in error.errors(include_url=False)]
+            problems = list(map(_problem, error.errors(include_url=False)))
             raise AnalyticsConfigError(problems, given.kwargs.get("source", "the connection")) from None
         return settings
 
@@ -243,7 +253,9 @@ class Settings:
     @property
     def client_cert_paths(self) -> tuple[str, str] | None:
         """Paths of the client certificate and of its key, which may be the same file."""
-        return _paths(self.client_cert) if self.client_cert else None
+        if not self.client_cert:
+            return None
+        return _paths(self.client_cert)
 
     @property
     def boolean_texts(self) -> tuple[str, str]:

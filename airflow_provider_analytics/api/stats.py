@@ -21,12 +21,12 @@ class Stats:
 
     :param requests: Requests sent, retries among them
     :param retries: Requests that are sent again, since an attempt failed
-    :param waited: Time waited: for a retry, for a rate limit, until the service shows a write, or to read a list again
+    :param waited: Time waited: for a retry or a rate limit, until the service returns a write, or to read a list again
     :param pages: Pages of the list read, those that prove it among them
     :param lists_read_again: Lists read again, because they changed during the reading
     :param websites: Websites of lists that were proven complete
     :param changes_applied: Websites created, changed or deleted with success
-    :param changes_failed: Websites whose creation, change or deletion failed, or is not shown by the service
+    :param changes_failed: Websites whose creation, change or deletion failed, or is not returned by the service
     :param listener: called each time a counter changes, from any thread.
     """
 

@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.1
 #: s after the signal to end, and the task still has to write the audit trail.
 GRACE_SECONDS = 2.0
 
-#: Why a request is not sent or not waited for, as the beginning of a sentence.
+#: Why a request is not sent or not waited for, as the start of a sentence.
 STOPPED = "Stopped: the task was killed"
 
 

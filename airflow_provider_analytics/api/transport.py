@@ -15,7 +15,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from threading import Event
 from typing import Any, TypeVar
@@ -60,17 +60,17 @@ MAX_TIMEOUTS = 10
 #: deployed returns 502 for some seconds.
 FIRST_BACKOFF = 2.0
 MAX_BACKOFF = 30.0
-#: Seconds for which a request is repeated while the service refuses it, unless ``max_retries`` is 0. They begin again
-#: with each request of the same kind (read or write) that the service accepts. Limits such as that of Laravel count per
-#: minute, and other tasks may use up the next minute, too.
-REFUSED_SECONDS = 180.0
-#: The same for a 429 that says when the limit is reset: then other tasks of the key used up the time since.
-TOLD_SECONDS = 1800.0
+#: Seconds for which a request is repeated while the service rejects it because of a rate limit, unless ``max_retries``
+#: is 0. They start again with each request of the same kind (read or write) that the service accepts. Limits such as
+#: the one of Laravel count per minute, and other tasks may use up the next minute, too.
+REJECTED_SECONDS = 180.0
+#: The same for a 429 with the time of the reset: then other tasks of the key used up the time since.
+ANNOUNCED_SECONDS = 1800.0
 #: Seconds for which a request is repeated at most, whatever else is accepted.
-MAX_REFUSED_SECONDS = 3600.0
+MAX_REJECTED_SECONDS = 3600.0
 
-#: Refusals because of too many requests; nginx uses 503.
-_REFUSALS = frozenset({429, 503})
+#: Statuses of rate limits; nginx uses 503.
+_RATE_LIMITS = frozenset({429, 503})
 #: CDNs use 520 to 530 in addition to the standard 5xx.
 _RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504, *range(520, 531)})
 _ERRORS: dict[int, type[AnalyticsApiError]] = {401: AuthenticationError, 404: NotFoundError, 410: NotFoundError}
@@ -90,8 +90,8 @@ _BAD_ADDRESS = "{host} is not a valid address: {cause}."
 _TLS_FAILED = "TLS to {host} failed: {cause}."
 _OTHER_HOST = "The certificate of {host} is for another host: check the Base URL. ({cause})"
 _CLIENT_CERT = f"{_TLS_FAILED} It may require a client certificate, or another one: see the extra client_cert."
-#: What may fail before a response: an exception of requests or urllib3, a pattern of what it contains, its description,
-#: and whether a retry may help. The first match counts.
+#: Errors before a response: an exception of requests or urllib3, a pattern of its innermost cause, its description, and
+#: whether a retry may help. The first match counts.
 _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
     (exceptions.ProxyError, "Tunnel connection failed: 4", _PROXY, False),
     (exceptions.ProxyError, "", _PROXY, True),
@@ -222,11 +222,11 @@ class Transport:
 
     def wait(self, seconds: float, unwanted: Event | None = None) -> None:
         """Wait for a number of seconds, until :meth:`stop`, or until ``unwanted`` is set."""
-        began = self._clock()
+        start = self._clock()
         try:
             self._stopping.wait(seconds, unwanted)
         finally:
-            self.stats.count("waited", self._clock() - began)
+            self.stats.count("waited", self._clock() - start)
 
     @functools.cached_property
     def _root(self) -> requests.PreparedRequest:
@@ -276,11 +276,12 @@ class Transport:
         is_alone: bool = False,
     ) -> Answer:
         """Send a request without retries, as within :meth:`retried`; it waits only for the pace of the service."""
+        self.before_request(method, path, form or {})
         self._limiter.take_turn(is_write=method != "GET")
-        began = self._clock()
+        start = self._clock()
         answer = self._answer(_Request(method, dialect.API_PREFIX + path, query, form, is_alone))
         if dialect.is_success(answer):
-            self._limiter.passed()
+            self._limiter.speed_up()
             self._accepted_at[_kind(method)] = self._clock()
             if method == "GET":
                 dialect.document(answer)  # a web page or a garbled body may be repeated, as a 502
@@ -288,10 +289,13 @@ class Transport:
             return answer
         error = _status_error(answer, follows_success=max(self._accepted_at.values()) > -math.inf)
         pause = error.retry_after or 0.0
-        if _is_refusal(error) and pause <= MAX_WAIT:
+        if _is_rate_limit(error) and pause <= MAX_WAIT:
             reason = f"{error.text} It is repeated for {_patience(error):.0f} s."
-            self._limiter.refused(began, pause, reason)
+            self._limiter.slow_down(start, pause, reason)
         raise error
+
+    def before_request(self, method: str, path: str, form: Texts) -> None:
+        """Check a request before it is sent; a subclass may raise an error. See :meth:`request` for the parameters."""
 
     def _warn_of_replaced_characters(self, answer: Answer) -> None:
         """Log the websites whose records contained half of a character, once for each website."""
@@ -301,9 +305,7 @@ class Transport:
             log.warning(
                 "The service returned half of a character (a single surrogate), which was replaced by U+FFFD. Correct "
                 "the texts of: %s.",
-                readable(
-                    ", ".join(f"website {website_id}" if website_id else "a response" for website_id in found), 500
-                ),
+                readable(", ".join(map(_place, found)), 500),
             )
 
     def retried(
@@ -319,9 +321,9 @@ class Transport:
         """
         if self._process != os.getpid():
             self._open()
-        retries, earlier = self.settings.max_retries, list[AnalyticsError]()
+        earlier: list[AnalyticsError] = []
         failures = 0
-        refused_since = math.inf
+        rejected_since = math.inf
         while True:
             try:
                 self._await_turn(number, unwanted)
@@ -331,27 +333,29 @@ class Transport:
             if earlier and method != "GET" and isinstance(last, StoppedError):
                 # The previous attempt may have been applied. This one was not sent.
                 last = earlier.pop()
-            is_refusal = _is_refusal(last)
-            if is_refusal:
-                refused_since = min(refused_since, self._clock())
-                is_last = not retries or self._clock() >= self._patient_until(last, refused_since)
+            is_rate_limit = _is_rate_limit(last)
+            if is_rate_limit:
+                rejected_since = min(rejected_since, self._clock())
+                is_late = self._clock() >= self._patient_until(last, rejected_since)
+                is_last = is_late or self.settings.max_retries == 0
             else:
                 failures += 1
-                is_last = failures > retries
+                is_last = failures > self.settings.max_retries
             if is_last or self._is_unwanted(unwanted) or not _may_be_repeated(last, method):
                 last.earlier = tuple(earlier)
                 # Raised here, without the frames of the attempts below.
                 raise last.with_traceback(None)
             earlier.append(last)
             self.stats.count("retries")
-            if not is_refusal:  # otherwise, the rate limiter delays it
+            if not is_rate_limit:  # otherwise, the rate limiter delays it
                 self._wait_to_retry(last, failures, unwanted)
 
-    def _patient_until(self, error: AnalyticsError, refused_since: float) -> float:
-        """Return until when to repeat a request that the service refuses."""
-        method = error.method if isinstance(error, AnalyticsApiError) else "GET"
-        accepted_at = self._accepted_at[_kind(method)]
-        return min(max(refused_since, accepted_at) + _patience(error), refused_since + MAX_REFUSED_SECONDS)
+    def _patient_until(self, error: AnalyticsError, rejected_since: float) -> float:
+        """Return until when to repeat a request that the service rejects because of a rate limit."""
+        accepted_at = self._accepted_at["read"]
+        if isinstance(error, AnalyticsApiError):
+            accepted_at = self._accepted_at[_kind(error.method)]
+        return min(max(rejected_since, accepted_at) + _patience(error), rejected_since + MAX_REJECTED_SECONDS)
 
     def _await_turn(self, number: int, unwanted: Event | None) -> None:
         self._limiter.wait(number, unwanted)
@@ -372,7 +376,7 @@ class Transport:
         if self.stopped:
             raise self._ended_error(request, sent=False)
         self.stats.count("requests")
-        began = self._clock()
+        start = self._clock()
         with self._stopping.watch(request.method, self._limit) as flight:
             try:
                 answer = self._exchange(request, flight)
@@ -381,18 +385,25 @@ class Transport:
                     raise
             if flight.is_ended:
                 raise self._ended_error(request, sent=flight.sent)
-        log.debug("%s: status %d in %.3f s", request, answer.status, self._clock() - began)
+        log.debug("%s: status %d in %.3f s", request, answer.status, self._clock() - start)
         return answer
 
     def _exchange(self, request: _Request, flight: Flight) -> Answer:
-        query = f"?{urlencode(request.query)}" if request.query else ""
-        form = request.form
+        path = request.path
+        if request.query:
+            path += f"?{urlencode(request.query)}"
+        body = None
+        headers = self._headers
+        if request.form is not None:
+            body = urlencode(request.form).encode("ascii")
+            headers = headers | _FORM
         try:
-            response = self._connections().urlopen(
+            pool = self._connections()
+            response = pool.urlopen(
                 request.method,
-                f"{self._target}{request.path}{query}",
-                None if form is None else urlencode(form).encode("ascii"),
-                self._headers if form is None else self._headers | _FORM,
+                self._target + path,
+                body,
+                headers,
                 timeout=self._timeout,
                 retries=False,
                 redirect=False,
@@ -425,11 +436,13 @@ class Transport:
     def _read(self, response: urllib3.HTTPResponse, request: _Request) -> Answer:
         """Read the whole body within the limits of size and time."""
         status = response.status
-        answer = Answer(request.method, request.path, status, response.headers, b"", self.redact)
         if status < 200:
             # The final response follows, so this connection must not be reused: it is closed unread.
-            raise answer.unexpected("The status means neither success nor an error.")
-        limit = MAX_BODY_BYTES if request.is_alone else min(MAX_BODY_BYTES, MAX_SHARED_BYTES)
+            unread = Answer(request.method, request.path, status, response.headers, b"", self.redact)
+            raise unread.unexpected("The status means neither success nor an error.")
+        limit = MAX_BODY_BYTES
+        if not request.is_alone:
+            limit = min(MAX_BODY_BYTES, MAX_SHARED_BYTES)
         body = bytearray()
         why = ""
         try:
@@ -442,10 +455,12 @@ class Transport:
             why = "The response is corrupt: its gzip stream cannot be read."
         except (exceptions.HTTPError, OSError) as error:
             why = f"The response was cut off: {_describe(error)}."
-        answer = replace(answer, body=bytes(body))
-        too_large = f"The response is larger than {limit} bytes." if len(body) > limit else ""
-        if not request.is_alone and status < 400 and dialect.count_values(body) > MAX_SHARED_VALUES:
-            too_large = too_large or f"The response has more than {MAX_SHARED_VALUES:,} values."
+        answer = Answer(request.method, request.path, status, response.headers, bytes(body), self.redact)
+        too_large = ""
+        if len(body) > limit:
+            too_large = f"The response is larger than {limit} bytes."
+        elif not request.is_alone and status < 400 and dialect.count_values(body) > MAX_SHARED_VALUES:
+            too_large = f"The response has more than {MAX_SHARED_VALUES:,} values."
         if too_large:
             raise BodyTooLargeError(too_large, status, request.method, request.path, answer.excerpt())
         if why:
@@ -463,30 +478,41 @@ class Transport:
         if self.stopped:
             why = f"{STOPPED}, before the service responded. The request may have been applied."
             return AnalyticsConnectionError(why, request.method, request.path)
-        missing = "finish its response" if sent else "accept the connection"
+        missing = "accept the connection"
+        if sent:
+            missing = "finish its response"
         why = f"{self.settings.host} did not {missing} within {self._limit:g} s."
         return AnalyticsConnectionError(why, request.method, request.path, sent=sent)
 
     def _connection_error(self, error: Exception, request: _Request, *, sent: bool) -> AnalyticsConnectionError:
         """Return the typed error for an exception of requests or urllib3, with ``sent`` and ``transient`` set."""
-        found = repr(_cause(error))
-        text, is_transient = next(
-            (text, is_transient)
-            for kind, sign, text, is_transient in _CONNECTION_ERRORS
-            if isinstance(error, kind) and re.search(sign, found)
-        )
-        is_http = self.settings.base_url.startswith("http://")
+        text, is_transient = _connection_problem(error)
+        missing = "accept the connection"
+        if sent:
+            missing = "respond"
+        https = ""
+        if self.settings.base_url.startswith("http://"):
+            https = " If it speaks https on this port, write https:// in the Base URL."
         proxy = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
         why = text.format(
             host=self.settings.host,
             cause=_describe(error),
             seconds=self.settings.timeout,
             proxy=proxy.rpartition("@")[2].rpartition("://")[2],
-            missing="respond" if sent else "accept the connection",
-            https=" If it speaks https on this port, write https:// in the Base URL." if is_http else "",
+            missing=missing,
+            https=https,
         )
         why = readable(why, _MAX_REASON)
         return AnalyticsConnectionError(why, request.method, request.path, sent=sent, transient=is_transient)
+
+
+def _connection_problem(error: Exception) -> tuple[str, bool]:
+    """Return the description of an exception of requests or urllib3, and whether a retry may help."""
+    cause = repr(_cause(error))
+    for kind, pattern, text, is_transient in _CONNECTION_ERRORS:
+        if isinstance(error, kind) and re.search(pattern, cause):
+            return text, is_transient
+    raise error
 
 
 def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
@@ -506,14 +532,14 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
     message, errors = dialect.error_details(answer)
     facts = dialect.error_facts(answer)
     kind = _ERRORS.get(status, AnalyticsApiError)
-    is_blocked = status in (401, 403) and dialect.is_html(answer)
+    is_blocked = status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) and dialect.is_html(answer)
     if is_blocked:
         kind, message = AnalyticsApiError, ""
         facts.insert(0, f"page '{dialect.page_title(answer) or answer.excerpt(60)}'")
-    is_limited = status == HTTPStatus.TOO_MANY_REQUESTS or dialect.is_refused_by_nginx(answer)
-    is_invalid = status == HTTPStatus.UNPROCESSABLE_ENTITY or (
-        status == HTTPStatus.BAD_REQUEST and answer.method != "GET" and dialect.error_object(answer) is not None
-    )
+    is_limited = status == HTTPStatus.TOO_MANY_REQUESTS or dialect.is_rejected_by_nginx(answer)
+    is_invalid = status == HTTPStatus.UNPROCESSABLE_ENTITY
+    if status == HTTPStatus.BAD_REQUEST and answer.method != "GET":
+        is_invalid = dialect.error_object(answer) is not None
     error = kind(
         status,
         answer.method,
@@ -526,21 +552,29 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
         is_invalid,
         follows_success,
     )
-    if status in _REFUSALS or status >= 500:
+    if status in _RATE_LIMITS or status >= 500:
         error.retry_after = dialect.retry_after(answer.headers)
     if status == HTTPStatus.TOO_MANY_REQUESTS and error.retry_after is None:
         reset = dialect.reset_after(answer.headers)
-        # It may be the end of a long window, in which a request may be accepted earlier.
-        error.retry_after = None if reset is None else min(reset, MAX_WAIT)
+        if reset is not None:
+            # It may be the end of a long window, in which a request may be accepted earlier.
+            error.retry_after = min(reset, MAX_WAIT)
     return error
+
+
+def _place(website_id: str) -> str:
+    """Return the place of a replaced character, for a message."""
+    if not website_id:
+        return "a response"
+    return f"website {website_id}"
 
 
 def may_have_been_applied(error: BaseException) -> bool:
     """Return whether the service may have applied the request that failed with this error.
 
-    Only three cases prove that it has not: the request never left this machine, the service refused it with a 4xx other
-    than 408, or nginx refused it with its own page. Any other 5xx proves nothing, with or without ``Retry-After``: a
-    proxy may return it after forwarding the request.
+    Only three cases prove that it has not: the request never left this machine, the service rejected it with a 4xx
+    other than 408, or nginx rejected it with its own page. Any other 5xx proves nothing, with or without
+    ``Retry-After``: a proxy may return it after forwarding the request.
     """
     if isinstance(error, AnalyticsConnectionError):
         return error.sent
@@ -549,19 +583,24 @@ def may_have_been_applied(error: BaseException) -> bool:
     return isinstance(error, UnexpectedResponseError)
 
 
-def _is_refusal(error: AnalyticsError) -> bool:
+def _is_rate_limit(error: AnalyticsError) -> bool:
     """Return whether the service asks to slow down, with or without ``Retry-After``."""
-    return error.retry_after is not None or (isinstance(error, AnalyticsApiError) and error.status in _REFUSALS)
+    return error.retry_after is not None or (isinstance(error, AnalyticsApiError) and error.status in _RATE_LIMITS)
 
 
 def _patience(error: AnalyticsError) -> float:
-    """Return for how many seconds to repeat a request that the service refuses."""
+    """Return for how many seconds to repeat a request that the service rejects."""
     is_limit = isinstance(error, AnalyticsApiError) and error.status == HTTPStatus.TOO_MANY_REQUESTS
-    return TOLD_SECONDS if is_limit and error.retry_after is not None else REFUSED_SECONDS
+    if is_limit and error.retry_after is not None:
+        return ANNOUNCED_SECONDS
+    return REJECTED_SECONDS
 
 
 def _kind(method: str) -> str:
-    return "read" if method == "GET" else "write"
+    """Return the key of ``_accepted_at`` for a request."""
+    if method == "GET":
+        return "read"
+    return "write"
 
 
 def _may_be_repeated(error: AnalyticsError, method: str) -> bool:
@@ -576,9 +615,15 @@ def _may_be_repeated(error: AnalyticsError, method: str) -> bool:
 
 def _cause(error: BaseException) -> BaseException:
     """Return the innermost exception that urllib3 wrapped."""
-    while (inner := next((arg for arg in error.args if isinstance(arg, BaseException)), error.__cause__)) is not None:
+    while True:
+        inner = error.__cause__
+        for argument in error.args:
+            if isinstance(argument, BaseException):
+                inner = argument
+                break
+        if inner is None:
+            return error
         error = inner
-    return error
 
 
 def _describe(error: BaseException) -> str:
@@ -587,8 +632,10 @@ def _describe(error: BaseException) -> str:
     if isinstance(inner, ssl.SSLCertVerificationError):
         return inner.verify_message.rstrip(".")
     if type(inner) is http.client.BadStatusLine:
-        return f"it is no HTTP response: {readable(str(inner), 60, is_part=True)}"
-    text = inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
+        return f"it is not an HTTP response: {readable(str(inner), 60, is_part=True)}"
+    text = str(inner)
+    if isinstance(inner, OSError) and inner.strerror:
+        text = inner.strerror
     return readable(text, 160, is_part=True).rstrip(".") or type(inner).__name__
 
 
@@ -621,15 +668,15 @@ def _secrets(settings: Settings, proxies: Mapping[str, str]) -> Iterator[str]:
 
 
 def _unnamed_headers(settings: Settings) -> Iterator[str]:
-    """Yield the values of all headers, which are masked in text even if they may be no secrets."""
+    """Yield the values of all headers, which are masked in text even if they may not be secrets."""
     for value in settings.headers.values():
         yield from _parts_of_header(value, settings)
 
 
 def _parts_of_header(value: str, settings: Settings) -> Iterator[str]:
-    """Yield what may be repeated of a header: its value, and the credentials in it."""
+    """Yield the parts of a header that may be repeated in a text: its value, and the credentials in it."""
     for part in (value, value.rpartition(" ")[2]):
-        # A short value, such as a tenant name, is no secret, and occurs in many texts. So does the base URL.
+        # A short value, such as a tenant name, is not a secret, and occurs in many texts. So does the base URL.
         if len(part) >= MIN_IN_DATA and part not in settings.base_url:
             yield part
 

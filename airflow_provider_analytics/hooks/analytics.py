@@ -37,7 +37,7 @@ class AnalyticsHook(BaseHook):
     A hook has one connection pool, which threads may share. A forked process opens its own connections. Close the hook,
     or use it in a ``with`` statement.
 
-    All methods raise :class:`ValueError` for a bad argument, before they send a request. All other errors are those of
+    All methods raise :class:`ValueError` for a bad argument, before they send a request. All other errors come from
     :mod:`airflow_provider_analytics.exceptions`.
 
     :param analytics_conn_id: id of a connection of type ``analytics``; it is read on first use.
@@ -90,8 +90,8 @@ class AnalyticsHook(BaseHook):
             variable = f"AIRFLOW_CONN_{self.analytics_conn_id.upper()}"
             if variable not in os.environ:
                 raise
-            # Airflow logs why it cannot read it, and goes on as if it did not exist.
-            problem = f"{variable} is set, and is neither JSON nor a URI"
+            # Airflow logs why it cannot read it, and continues as if it did not exist.
+            problem = f"{variable} is set, but it is neither JSON nor a URI"
             raise AnalyticsConfigError([problem], "the environment variable") from None
 
     def _send_metric(self, counted: str, number: float) -> None:
@@ -108,7 +108,9 @@ class AnalyticsHook(BaseHook):
     @property
     def where(self) -> str:
         """Service and connection, for errors."""
-        return self._client.settings.where if self._client else f"connection {self.analytics_conn_id!r}"
+        if self._client is None:
+            return f"connection {self.analytics_conn_id!r}"
+        return self._client.settings.where
 
     def get_conn(self) -> AnalyticsClient:
         """Return the client."""
@@ -168,7 +170,7 @@ class AnalyticsHook(BaseHook):
 
         :param website_id: id of the website.
         :return: the website record.
-        :raises NotFoundError: if there is no website with this id.
+        :raises NotFoundError: if no website has this id.
         """
         return self.client.get_website(website_id)
 
@@ -191,7 +193,7 @@ class AnalyticsHook(BaseHook):
         bots excluded.
 
         :param domain: domain name, without scheme, port or path.
-        :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
+        :param privacy: protection of the statistics page: a :class:`Privacy`, its number or its name.
         :param password: password of the statistics page; has effect only with privacy ``password``.
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
@@ -211,7 +213,7 @@ class AnalyticsHook(BaseHook):
         unchanged, whatever its settings.
 
         :param domain: domain name, without scheme, port or path.
-        :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
+        :param privacy: protection of the statistics page: a :class:`Privacy`, its number or its name.
         :param password: password of the statistics page; has effect only with privacy ``password``.
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
@@ -233,7 +235,7 @@ class AnalyticsHook(BaseHook):
         settings, no update is sent.
 
         :param website_id: id of the website.
-        :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
+        :param privacy: protection of the statistics page: a :class:`Privacy`, its number or its name.
         :param password: password of the statistics page; has effect only with privacy ``password``.
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
@@ -241,7 +243,7 @@ class AnalyticsHook(BaseHook):
         :param exclude_ips: IP addresses excluded from tracking: a list, or a text with one entry per line.
         :param favorite: whether the website is marked as favorite.
         :return: the website record.
-        :raises NotFoundError: if there is no website with this id.
+        :raises NotFoundError: if no website has this id.
         :raises NotAppliedError: if the service returns other values.
         """
         return self.client.update_website(website_id, **settings).record
@@ -250,7 +252,7 @@ class AnalyticsHook(BaseHook):
         """Delete a website, and verify that it is gone (docs/interface.md, Operations).
 
         :param website_id: id of the website.
-        :raises NotFoundError: if there is no website with this id, unless an earlier attempt of this call, whose
+        :raises NotFoundError: if no website has this id, unless an earlier attempt of this call, whose
             response was lost, may have deleted it.
         :raises NotAppliedError: if the service still returns it.
         """
@@ -272,7 +274,7 @@ class AnalyticsHook(BaseHook):
             # Airflow tests a copy under a temporary id, which means nothing to the user.
             settings = replace(self.client.settings, source="this connection", max_retries=0)
             with LimitedReader(settings, seconds=MAX_SECONDS_OF_A_TEST) as reader:
-                reader.begin()
+                reader.start()
         except AnalyticsConfigError as error:
             return False, str(AnalyticsConfigError(error.problems, "this connection"))
         except StoppedError:
@@ -307,7 +309,7 @@ class AnalyticsHook(BaseHook):
                 return super().__call__(field, **attributes)
 
         # Text fields only: the hook parses numbers and flags from text, and an empty field means the default.
-        return {
-            name: StringField(field["label"], description=field["description"], widget=TextWidget())
-            for name, field in CONNECTION_TYPE["conn-fields"].items()
-        }
+        widgets = {}
+        for name, field in CONNECTION_TYPE["conn-fields"].items():
+            widgets[name] = StringField(field["label"], description=field["description"], widget=TextWidget())
+        return widgets

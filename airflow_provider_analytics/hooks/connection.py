@@ -61,7 +61,13 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
         secrets.add((secret or "").strip())
     host = (connection.host or "").strip()
     extras, problem = _extras(connection.extra)
-    problems = [problem, *(_unknown_extra(name) for name in extras if name not in EXTRAS)]
+    options = {}
+    problems = [problem]
+    for name, value in extras.items():
+        if name not in EXTRAS:
+            problems.append(_unknown_extra(name))
+        elif not _is_unset(value):
+            options[name] = value
     problems += [_schema_problem(connection.schema), _login_problem(connection)]
     try:
         host = _with_port(host, connection.port)
@@ -69,16 +75,11 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
         problems.append(str(error))
     settings = None
     try:
-        settings = Settings(
-            base_url=host,
-            api_key=connection.password or "",
-            source=source,
-            **{name: value for name, value in extras.items() if name in EXTRAS and not _is_unset(value)},
-        )
+        settings = Settings(base_url=host, api_key=connection.password or "", source=source, **options)
         problems.append(_proxies_problem(settings))
     except AnalyticsConfigError as error:
         problems += error.problems
-    found = [secrets(problem) for problem in problems if problem]
+    found = list(map(secrets, filter(None, problems)))
     if settings is None or found:
         raise AnalyticsConfigError(found, source)
     return settings
@@ -107,8 +108,9 @@ def _is_other_warning(record: logging.LogRecord) -> bool:
 
 def _proxies_problem(settings: Settings) -> str:
     # To this machine, http is allowed; a proxy is another machine.
-    is_used = any(not scheme.startswith("https") for scheme in settings.proxies)
-    if not is_used or settings.allow_insecure_http or settings.base_url.startswith("https://"):
+    if settings.allow_insecure_http or settings.base_url.startswith("https://"):
+        return ""
+    if all(scheme.startswith("https") for scheme in settings.proxies):
         return ""
     return (
         f"Base URL {settings.base_url!r} with the extra proxies would send the key to the proxy in clear text; "
@@ -137,16 +139,19 @@ def _schema_problem(schema: str | None) -> str:
 
 
 def _with_port(host: str, port: int | str | None) -> str:
-    """Return a base URL with a separate port inserted before the sub-path; unchanged if it is no URL.
+    """Return a base URL with a separate port inserted before the sub-path; unchanged if it is not a URL.
 
     :raises ValueError: if it contains another port.
     """
+    address = host
+    if "://" not in host:
+        address = f"https://{host}"
     try:
-        url = urlsplit(host if "://" in host else f"https://{host}")
+        url = urlsplit(address)
         own = url.port
     except ValueError:
         return host  # Settings reports the problem
-    # Settings refuses a user name and a query, and omits their values, which may be secrets.
+    # Settings rejects a user name and a query, and omits their values, which may be secrets.
     if not host or not port or "@" in url.netloc or url.query or url.fragment:
         return host
     if own is None:
@@ -158,8 +163,10 @@ def _with_port(host: str, port: int | str | None) -> str:
 
 def _extras(text: str | None) -> tuple[dict[str, Any], str]:
     """Return the extras of a connection, and the problem with them."""
+    if not text or not text.strip():
+        return {}, ""
     try:
-        found = json.loads(text) if text and text.strip() else {}
+        found = json.loads(text)
     except ValueError:
         return {}, "extra is not valid JSON."
     if not isinstance(found, dict):

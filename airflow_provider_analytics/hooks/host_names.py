@@ -17,7 +17,9 @@ def look_up(name: str) -> list[str]:
 
     :raises OSError: if it does not resolve.
     """
-    return list(dict.fromkeys(str(found[4][0]) for found in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)))
+    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    addresses = [str(socket_address[0]) for _, _, _, _, socket_address in found]
+    return list(dict.fromkeys(addresses))
 
 
 def look_up_all(names: Collection[str], timeout: float = TIMEOUT) -> dict[str, list[str] | str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of the probe: what the tasks will do on a service, which extras it needs, and what fails or costs more.
+"""The checks of the probe: how the tasks work with a service, which extras it needs, and what fails or costs more.
 
 A finding contains only counts, statuses, names of the interface and extras, and never a value of the service.
 """
@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import Literal
 
 from airflow_provider_analytics.api import dialect
@@ -28,18 +30,18 @@ from airflow_provider_analytics.probe.reading import Attempt, Extras, LimitedRea
 from airflow_provider_analytics.readable import counted
 
 #: ``FAILS``: lists or lookups fail. ``SET``: works with extras. ``note``: some functions fail, or cost more. ``ok``: as
-#: expected. ``?``: reads cannot tell.
+#: expected. ``?``: unknown without writes.
 Mark = Literal["FAILS", "SET", "note", "ok", "?"]
-#: A mark and a text: what was found, and its consequence. None: there is nothing to say.
-Outcome = tuple[Mark, str] | None
+#: A mark and a text: the observation, and its consequence. None: there is nothing to report.
+Result = tuple[Mark, str] | None
 
 #: Rows per page that split even a short list into pages.
 SMALL_PAGE = 10
 #: Headers that announce a rate limit.
 LIMIT_HEADERS = ("RateLimit", "RateLimit-Policy", *dialect.LIMIT_HEADERS)
 
-_NO_WEBSITES: Outcome = ("?", "there are no websites")
-_NOT_READ: Outcome = ("?", "not read to its end within the limits of the probe")
+_NO_WEBSITES: Result = ("?", "there are no websites")
+_NOT_READ: Result = ("?", "not read to its end within the limits of the probe")
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class Finding:
     """The result of a check.
 
     :param name: name of the check.
-    :param mark: what it means for the tasks.
-    :param text: what was found, and its consequence.
+    :param mark: consequence for the tasks.
+    :param text: observation and its consequence, as a phrase.
     """
 
     name: str
@@ -69,7 +71,7 @@ class Probe:
         #: Extras to set: lists were proven complete with them.
         self.extras: Extras = {}
         try:
-            reader.begin()
+            reader.start()
         except UnexpectedResponseError as error:
             error.excerpt = ""  # it may contain values of websites
             raise
@@ -80,43 +82,46 @@ class Probe:
         """Do all checks."""
         for name, check in CHECKS.items():
             try:
-                outcome = check(self)
+                result = check(self)
             except StoppedError:
-                outcome = _NOT_READ
+                result = _NOT_READ
             except (AnalyticsError, ValueError) as error:  # an id that cannot be part of a path
-                outcome = "FAILS", _reason(error)
-            if outcome:
-                self.findings.append(Finding(name, *outcome))
+                result = "FAILS", _reason(error)
+            if result:
+                self.findings.append(Finding(name, *result))
 
-    def check_account(self) -> Outcome:
+    def check_account(self) -> Result:
         """Check whether plans can be tied to the account."""
         if dialect.account_id(self.reader.account) is None:
             return "note", "it has no id, so approvals are bound to the base URL only"
         return "ok", "the key is accepted, and the account has an id"
 
-    def check_list(self) -> Outcome:
+    def check_list(self) -> Result:
         """Read the list as a task does."""
         self._attempt = self.reader.read_list()
         self._rows = self._attempt.rows or self._rows
         return self._completeness(self._attempt)
 
-    def _completeness(self, attempt: Attempt) -> Outcome:
+    def _completeness(self, attempt: Attempt) -> Result:
         extras = self.reader.extras
         needed = _with(extras)
         count = counted(len(attempt.rows), "website")
         if attempt.proof:
             self.extras |= extras
-            why = WHY_COMPLETE[attempt.proof.method]
-            pages = f", pages by `{attempt.selected_by}`" if attempt.selected_by else ""
-            return "SET" if extras else "ok", f"{count}{pages}, complete{needed}: {why}"
+            pages = ""
+            if attempt.selected_by:
+                pages = f", pages by `{attempt.selected_by}`"
+            return _works(extras), f"{count}{pages}, complete{needed}: {WHY_COMPLETE[attempt.proof.method]}"
         if attempt.is_stopped:
             text = f"{count} of {self.reader.page.total or 'an unknown number'}{needed}, not read to its end"
-            return ("FAILS", f"{text}; set it, and run the probe again") if extras else ("note", text)
-        if attempt.is_refused:
+            if extras:
+                return "FAILS", f"{text}; set it, and run the probe again"
+            return "note", text
+        if attempt.is_rejected:
             return "FAILS", f"{_reason(attempt.error)}; the usual page parameters do not help"
         return "FAILS", _reason(attempt.error)
 
-    def check_pages(self) -> Outcome:
+    def check_pages(self) -> Result:
         """Read a list that fits on one page in small pages, because it may grow."""
         has_pages = len(self._rows) > len(self.reader.page.rows)
         if has_pages or not self._attempt.proof:
@@ -125,105 +130,109 @@ class Probe:
             return "?", "all websites are on one page"
         return self._completeness(self.reader.read_list(per_page=SMALL_PAGE))
 
-    def check_total(self) -> Outcome:
+    def check_total(self) -> Result:
         """Check whether a list is read once."""
         proof = self._attempt.proof
         if proof is None or proof.method != "both directions":
             return None
-        why = "there is no total" if proof.total is None else "the ids do not descend"
-        return "note", f"{why}, so each list is read twice"
+        if proof.total is None:
+            return "note", "there is no total, so each list is read twice"
+        return "note", "the ids do not descend, so each list is read twice"
 
-    def check_per_page(self) -> Outcome:
+    def check_per_page(self) -> Result:
         """Check whether pages are as large as requested."""
         size = len(self.reader.page.rows)
         if size < min(int(DEFAULT_QUERY["per_page"]), len(self._rows)):
             return "note", f"a page has at most {size} rows, so lists take more requests"
         return None
 
-    def check_fields(self) -> Outcome:
+    def check_fields(self) -> Result:
         """Compare the rows of a list with the record of a website."""
         if not self._rows:
             return _NO_WEBSITES
         record = self.reader.read_website(self._rows[0]["id"])
-        in_each_row, in_a_row = set(self._rows[0]).intersection(*self._rows), set().union(*self._rows)
+        in_each_row = set(self._rows[0]).intersection(*self._rows)
+        in_a_row = set().union(*self._rows)
         if "domain" not in in_each_row:
             return "note", "rows lack domain, so lookups of a domain fail"
-        missing = [name for name in RECORD_FIELDS if name in record and name not in in_a_row]
+        missing = _fields(record.keys() - in_a_row)
         if missing:
             return "note", f"rows lack {', '.join(missing)}, so websites are fetched one by one"
-        omitted = [name for name in RECORD_FIELDS if name in in_a_row and name not in in_each_row]
+        omitted = _fields(in_a_row - in_each_row)
         if omitted:
             return "note", f"rows omit {', '.join(omitted)} if empty, so a missing field means empty, false, or zero"
-        unknown = [name for name in RECORD_FIELDS if name not in record]
+        unknown = _fields(set(RECORD_FIELDS) - record.keys())
         if unknown:
             return "note", f"records lack {', '.join(unknown)}, so changes of it are not verified"
         return "ok", "rows have all fields"
 
-    def check_search(self) -> Outcome:
+    def check_search(self) -> Result:
         """Look a website up."""
-        counts = Counter(map(domain_key, self._domains))
-        unique = (domain for domain, count in counts.items() if count == 1)
-        domain = next(filter(_is_domain, unique), None)
-        if domain is None:
+        for domain, count in Counter(map(domain_key, self._domains)).items():
+            if count == 1 and _is_domain(domain):
+                break
+        else:
             return _NO_WEBSITES
         if self.reader.search(domain):
             return "ok", "it finds a website by its domain"
         return "note", "it does not find a website by its domain, so each lookup reads the whole list"
 
-    def check_favorite(self) -> Outcome:
+    def check_favorite(self) -> Result:
         """Read the favorites."""
         if not self._rows:
             return _NO_WEBSITES
         attempt = self.reader.read_favorites()
-        if attempt.is_refused:
+        if attempt.is_rejected:
             return "note", f"lists of favorites fail: {_reason(attempt.error)}"
         if attempt.error:
             raise attempt.error
         self.extras |= attempt.extras
-        needed = _with(attempt.extras)
-        return "SET" if needed else "ok", f"the filter works{needed}"
+        return _works(attempt.extras), f"the filter works{_with(attempt.extras)}"
 
-    def check_entries(self) -> Outcome:
+    def check_entries(self) -> Result:
         """Check whether exclusion lists can be read."""
-        lists = [(name, row) for row in self._rows for name in LINE_FIELDS if row.get(name)]
-        if not lists:
+        lists = unknown = 0
+        for row in self._rows:
+            for name in filter(row.get, LINE_FIELDS):
+                lists += 1
+                if not has_value(name, row):
+                    unknown += 1
+        if lists == 0:
             return "?", "no website has a list"
-        unknown = sum(not has_value(name, row) for name, row in lists)
         if unknown:
-            return "note", f"{unknown} of {len(lists)} lists do not have an entry per line, and are not changed"
-        return "ok", f"{counted(len(lists), 'list')} can be read"
+            return "note", f"{unknown} of {lists} lists do not have an entry per line, and are not changed"
+        return "ok", f"{counted(lists, 'list')} can be read"
 
-    def check_domains(self) -> Outcome:
+    def check_domains(self) -> Result:
         """Check whether domains are unique, and written as in files."""
         counts = Counter(map(domain_key, self._domains))
-        repeated = sum(count > 1 for count in counts.values())
+        repeated = [domain for domain, count in counts.items() if count > 1]
         if repeated:
-            return "note", f"{counted(repeated, 'domain')} with several websites, which can be changed only by id"
-        others = sum(not _is_domain(domain) for domain in self._domains)
+            return "note", f"{counted(len(repeated), 'domain')} with several websites, which can be changed only by id"
+        others = list(filterfalse(_is_domain, self._domains))
         if others:
-            return "note", f"{counted(others, 'domain')} with a scheme, port or path, which files must omit"
-        with_www = sum(domain.startswith("www.") for domain in counts)
-        return "ok", f"{counted(len(counts), 'domain')}, {with_www} of them with www, as files must have them"
+            return "note", f"{counted(len(others), 'domain')} with a scheme, port or path, which files must omit"
+        with_www = [domain for domain in counts if domain.startswith("www.")]
+        return "ok", f"{counted(len(counts), 'domain')}, {len(with_www)} of them with www, as files must have them"
 
     @property
     def _domains(self) -> list[str]:
-        domains = [row.get("domain") for row in self._rows]
-        return [domain for domain in domains if isinstance(domain, str)]
+        return [row["domain"] for row in self._rows if isinstance(row.get("domain"), str)]
 
-    def check_secrets(self) -> Outcome:
+    def check_secrets(self) -> Result:
         """Check whether records contain secrets."""
         records = [self.reader.account, *self._rows]
         if self.reader.client().for_output(records) != records:
             return "note", "records contain secrets, which results and snapshots omit"
         return "ok", "records contain none"
 
-    def check_limit(self) -> Outcome:
+    def check_limit(self) -> Result:
         """Check whether a rate limit was announced or reached."""
         advice = "if tasks are slowed down, set requests_per_minute"
         repeated = self.reader.transport.stats.retries
         if repeated:
             return "note", f"{counted(repeated, 'request')} had to be repeated; {advice}"
-        names = {name.lower() for name in self.reader.transport.header_names}
+        names = set(map(str.lower, self.reader.transport.header_names))
         announced = [name for name in LIMIT_HEADERS if name.lower() in names]
         if announced:
             return "note", f"announced by {', '.join(announced)}; {advice}"
@@ -231,7 +240,7 @@ class Probe:
 
 
 #: The checks by name, in the order in which they are done.
-CHECKS: Mapping[str, Callable[[Probe], Outcome]] = {
+CHECKS: Mapping[str, Callable[[Probe], Result]] = {
     "account": Probe.check_account,
     "list": Probe.check_list,
     "pages": Probe.check_pages,
@@ -247,8 +256,22 @@ CHECKS: Mapping[str, Callable[[Probe], Outcome]] = {
 }
 
 
+def _works(extras: Extras) -> Mark:
+    """Return the mark of a function that works, possibly only with extras."""
+    if extras:
+        return "SET"
+    return "ok"
+
+
 def _with(extras: Extras) -> str:
-    return f" with {json.dumps(extras)}" if extras else ""
+    if not extras:
+        return ""
+    return f" with {json.dumps(extras)}"
+
+
+def _fields(names: AbstractSet[str]) -> list[str]:
+    """Return the names that are fields of a website, in their order."""
+    return list(filter(names.__contains__, RECORD_FIELDS))
 
 
 def _reason(error: Exception | None) -> str:

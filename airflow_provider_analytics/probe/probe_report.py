@@ -13,12 +13,12 @@ from airflow_provider_analytics.probe.checks import Finding, Mark, Probe
 from airflow_provider_analytics.probe.reading import LimitedReader
 from airflow_provider_analytics.readable import counted
 
-#: Exit statuses, as those of all commands: no extras to set; something fails; extras must be set.
+#: Exit statuses, as of all commands: no extras to set; something fails; extras must be set.
 OK, FAILED, SET_EXTRAS = 0, 1, 2
 
 _ORDER: tuple[Mark, ...] = get_args(Mark)
-_UNTOLD = (
-    "Reads cannot tell how the service writes: whether an update stores values as sent, and keeps the other fields. "
+_UNKNOWN = (
+    "Reads do not show how the service writes: whether an update stores values as sent, and keeps the other fields. "
     "The command verify tests it on a disposable website."
 )
 
@@ -27,34 +27,32 @@ def status(probe: Probe) -> int:
     """Return the exit status."""
     if probe.extras:
         return SET_EXTRAS
-    fails = any(finding.mark == "FAILS" for finding in probe.findings)
-    return FAILED if fails else OK
+    if "FAILS" in {finding.mark for finding in probe.findings}:
+        return FAILED
+    return OK
 
 
 def as_json(probe: Probe) -> str:
     """Return the report as JSON, without the host and without values of the service."""
+    findings = {}
+    for finding in probe.findings:
+        findings[finding.name] = {"mark": finding.mark, "text": finding.text}
     report = {
         "provider": __version__,
         "status": status(probe),
         "requests": probe.reader.transport.stats.requests,
         "extras": probe.extras,
-        "findings": {
-            finding.name: {
-                "mark": finding.mark,
-                "text": finding.text,
-            }
-            for finding in probe.findings
-        },
+        "findings": findings,
     }
     return json.dumps(report, indent=2)
 
 
 def as_text(probe: Probe) -> str:
-    """Return the report as lines: what fails first, what reads cannot tell last."""
+    """Return the report as lines: failures first, and unknown results last."""
     requests = counted(probe.reader.transport.stats.requests, "request")
     lines = [f"{probe.reader.settings.base_url}: {requests}.", ""]
-    lines += map(_line, sorted(probe.findings, key=lambda item: _ORDER.index(item.mark)))
-    lines += ["", _UNTOLD, "", _conclusion(probe)]
+    lines += map(_line, sorted(probe.findings, key=lambda finding: _ORDER.index(finding.mark)))
+    lines += ["", _UNKNOWN, "", _conclusion(probe)]
     return "\n".join(lines) + "\n"
 
 
@@ -72,14 +70,17 @@ def _conclusion(probe: Probe) -> str:
 
 def as_line(reader: LimitedReader) -> str:
     """Summarize the first page for the Test button: ``42 websites; pages by `page`; exclusion lists are shown``."""
-    rows, total = reader.page.rows, reader.page.total
-    count = counted(len(rows) if total is None else total, "website")
-    if total is None:
-        count += " on the first page, no total"
+    rows = reader.page.rows
+    count = f"{counted(len(rows), 'website')} on the first page, no total"
+    if reader.page.total is not None:
+        count = counted(reader.page.total, "website")
     parts = [count, _paging(reader)]
     if rows:
         missing = [name for name in LINE_FIELDS if name not in rows[0]]
-        parts.append(f"rows lack {', '.join(missing)}" if missing else "exclusion lists are shown")
+        if missing:
+            parts.append(f"rows lack {', '.join(missing)}")
+        else:
+            parts.append("exclusion lists are shown")
     if reader.extras:
         parts.append(f"set the extra list_key to {reader.extras['list_key']}")
     return "; ".join(parts)
@@ -92,7 +93,8 @@ def _paging(reader: LimitedReader) -> str:
         return f"pages by `{own or page.following.parameter}`"
     if page.total is not None and page.total <= len(page.rows):
         return "all on one page"
+    if reader.parameters and own:
+        return f"pages by `{reader.parameters[0]}`"
     if reader.parameters:
-        hint = "" if own else ", which the extra page_parameter has to name"
-        return f"pages by `{reader.parameters[0]}`{hint}"
+        return f"pages by `{reader.parameters[0]}`, which the extra page_parameter has to name"
     return f"pages by `{own or PAGE_PARAMETER}`, which is assumed"

@@ -40,7 +40,7 @@ MAX_SECONDS_OF_A_TEST = 10.0
 TIMEOUT = 10.0
 #: Names of the page parameter that are tried after those in the links of the service, if it returns no cursor.
 NUMBER_PARAMETERS = (dialect.PAGE_PARAMETER, "p", "offset", "page[number]", "page_number", "pageNumber", "page[offset]")
-#: Those that are tried if it returns one.
+#: Names that are tried if it returns one.
 CURSOR_PARAMETERS = (*dialect.CURSOR_PARAMETERS[:3], dialect.PAGE_PARAMETER, *dialect.CURSOR_PARAMETERS[3:])
 
 Extras = dict[str, Any]
@@ -73,7 +73,7 @@ class Attempt:
         return isinstance(self.error, StoppedError)
 
     @property
-    def is_refused(self) -> bool:
+    def is_rejected(self) -> bool:
         """Whether other extras may help."""
         if isinstance(self.error, AnalyticsApiError):
             return self.error.status in dialect.NO_SUCH_PAGE
@@ -98,7 +98,7 @@ class LimitedTransport(Transport):
         self._purpose = ""
         self._allowed = 0
         self._used_up = Event()
-        #: The last response; None if it was no success.
+        #: The last response; None if it was not a success.
         self.last: Answer | None = None
         #: Names of the headers of all responses.
         self.header_names: set[str] = set()
@@ -162,7 +162,7 @@ class LimitedReader:
             parallel_requests=1,  # no page is read in vain
         )
         self.transport = LimitedTransport(self.settings, progress)
-        #: Extras that are needed in addition to those of the connection.
+        #: Extras that are needed in addition to the extras of the connection.
         self.extras = _NO_EXTRAS
         self.account: Record = {}
         #: The first page of the list.
@@ -191,7 +191,7 @@ class LimitedReader:
         self.transport.settings = settings  # these extras do not concern the connection
         return AnalyticsClient(settings, self.transport)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Fetch the account and the first page.
 
         :raises AnalyticsError: if the service rejects the key, or returns no account or no list.
@@ -225,8 +225,10 @@ class LimitedReader:
         self.transport.allow("the list", MAX_LIST_REQUESTS)
         own = self.settings.page_parameter
         following = self.page.following
-        is_cursor = following is not None and following.value is not None and dialect.number(following.value) is None
-        names = dict.fromkeys((*self.parameters, *(CURSOR_PARAMETERS if is_cursor else NUMBER_PARAMETERS)))
+        usual: tuple[str, ...] = NUMBER_PARAMETERS
+        if following is not None and following.value is not None and dialect.number(following.value) is None:
+            usual = CURSOR_PARAMETERS
+        names = dict.fromkeys(self.parameters + usual)
         others = [{"page_parameter": name} for name in names if name != own]
         return self._first_working(partial(self._read, **filters), others)
 
@@ -254,9 +256,9 @@ class LimitedReader:
         A list that changes may fail once, so two attempts without these extras have to fail before, and one after.
         """
         attempt = read(_NO_EXTRAS)
-        if attempt.is_refused:
+        if attempt.is_rejected:
             attempt = read(_NO_EXTRAS)
-        if not attempt.is_refused:
+        if not attempt.is_rejected:
             return attempt
         for extras in others:
             found = read(extras)

@@ -15,26 +15,21 @@ from starlette.types import Message, Receive, Scope, Send
 
 from airflow_provider_analytics.sandbox.control import PREFIX as CONTROL_PREFIX
 from airflow_provider_analytics.sandbox.control import create_control
-from airflow_provider_analytics.sandbox.faults import Fault, FaultQueue
-from airflow_provider_analytics.sandbox.limits import NginxCounter
+from airflow_provider_analytics.sandbox.faults import Fault
 from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.requests import RecordedRequest, operation_of
-from airflow_provider_analytics.sandbox.service import Service
-from airflow_provider_analytics.sandbox.store import Store
+from airflow_provider_analytics.sandbox.state import State
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _NO_FAULT = Fault()
 _FORBIDDEN = PlainTextResponse("The control endpoints accept only clients on this machine.", 403)
 
 
-class App:
+class App(State):
     """ASGI application, and the state of a sandbox.
 
     :param root: sub-path of the base URL such as ``/app``, or empty.
     """
-
-    fault_type: type[Fault] = Fault
-    service_type: type[Service] = Service
 
     #: Returns the transport of a client, given its address and port. It is required because ASGI can neither reset a
     #: connection nor end a response early.
@@ -46,28 +41,10 @@ class App:
         options: Options,
         root: str,
     ) -> None:
-        self.options = options
-        self.faults = FaultQueue()
-        self.requests: list[RecordedRequest] = []
-        self.service = self.service_type(root)
-        self._nginx = NginxCounter()
-        self._initial_options = options
+        super().__init__(options, root)
         self._api_key = api_key
         self._root = root
         self._control = create_control(self)
-
-    @property
-    def store(self) -> Store:
-        """The websites."""
-        return self.service.store
-
-    def reset(self) -> None:
-        """Remove all websites, faults and recorded requests, and restore the initial options."""
-        self.faults.clear()
-        self.options = self._initial_options
-        self.service.clear()
-        self.requests.clear()
-        self._nginx = NginxCounter()
 
     async def __call__(
         self,
@@ -77,9 +54,10 @@ class App:
     ) -> None:
         """Handle a request."""
         if scope["path"].startswith(f"{CONTROL_PREFIX}/"):
-            is_local = ipaddress.ip_address(scope["client"][0]).is_loopback
-            handler = self._control if is_local else _FORBIDDEN
-            await handler(scope, receive, send)
+            if ipaddress.ip_address(scope["client"][0]).is_loopback:
+                await self._control(scope, receive, send)
+            else:
+                await _FORBIDDEN(scope, receive, send)
             return
         try:
             request = await self._record(Request(scope, receive))
@@ -87,7 +65,7 @@ class App:
             return
         self.requests.append(request)
         if self.options.nginx_limit is not None:
-            wait = self._nginx.count(self.options.nginx_limit)
+            wait = self.nginx.count(self.options.nginx_limit)
             if isinstance(wait, Response):
                 request.status = wait.status_code
                 await wait(scope, receive, send)

@@ -6,7 +6,7 @@ The endpoints are outside the prefix of the interface and require no API key.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
@@ -16,9 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
-
-if TYPE_CHECKING:
-    from airflow_provider_analytics.sandbox.app import App
+from airflow_provider_analytics.sandbox.state import State
 
 PREFIX = "/_sandbox"
 
@@ -32,42 +30,42 @@ class Seed(BaseModel):
     seed: int = 7
 
 
-def create_control(app: App) -> Starlette:
-    """Return an application with the control endpoints of ``app``."""
+def create_control(state: State) -> Starlette:
+    """Return an application with the control endpoints of a sandbox."""
 
     async def reset(_: Request) -> Response:
-        app.reset()
+        state.reset()
         return _done()
 
     async def seed(request: Request) -> Response:
-        wanted = Seed.model_validate_json(await request.body())
-        app.store.seed(wanted.websites, wanted.seed)
+        seed = Seed.model_validate_json(await request.body())
+        state.store.seed(seed.websites, seed.seed)
         return _done()
 
     async def websites(_: Request) -> Response:
-        return JSONResponse(app.store.websites())
+        return JSONResponse(state.store.websites())
 
     async def options(request: Request) -> Response:
         if request.method == "POST":
-            app.options = app.options.changed(await request.json())
-        return JSONResponse(app.options.model_dump(mode="json"))
+            state.options = state.options.changed(await request.json())
+        return JSONResponse(state.options.model_dump(mode="json"))
 
     async def faults(request: Request) -> Response:
         if request.method == "GET":
-            pending = [fault.model_dump(mode="json") for fault in app.faults.pending()]
+            pending = [fault.model_dump(mode="json") for fault in state.faults.pending()]
             return JSONResponse(pending)
         if request.method == "DELETE":
-            app.faults.clear()
+            state.faults.clear()
             return _done()
-        fault = app.fault_type.model_validate_json(await request.body())
-        app.faults.add(fault)
+        fault = state.fault_type.model_validate_json(await request.body())
+        state.faults.add(fault)
         return _done()
 
     async def requests(request: Request) -> Response:
         if request.method == "DELETE":
-            app.requests.clear()
+            state.requests.clear()
             return _done()
-        return JSONResponse([_without_secrets(request) for request in app.requests])
+        return JSONResponse([_without_secrets(request) for request in state.requests])
 
     endpoints = {
         reset: ["POST"],
@@ -96,10 +94,15 @@ def _done() -> Response:
 def _without_secrets(request: RecordedRequest) -> dict[str, Any]:
     headers = dict(Headers(raw=request.headers))
     if "authorization" in headers:
-        headers["authorization"] = "right" if request.authorized else "wrong"
+        headers["authorization"] = "wrong"
+        if request.authorized:
+            headers["authorization"] = "right"
     form = []
     for name, value in request.form:
-        form.append((name, "***" if name == "password" else value))
+        if name == "password":
+            form.append((name, "***"))
+        else:
+            form.append((name, value))
     return {
         "operation": request.operation,
         "method": request.method,

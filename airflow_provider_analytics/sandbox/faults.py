@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults: which requests they affect, and what they do to the response."""
+"""Faults: the requests that they affect, and their changes to the response."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Fault(BaseModel):
     commit: bool | None = None
     #: Changes to the store after the request is processed and before the response is sent.
     drift: Drift | None = None
-    #: Seconds before the response begins.
+    #: Seconds before the response starts.
     delay: float = Field(default=0, ge=0)
     #: Reset the connection instead of sending a response.
     drop: bool = False
@@ -159,7 +159,9 @@ class Fault(BaseModel):
 def _message(status: int) -> str:
     if status in _LARAVEL_MESSAGES:
         return _LARAVEL_MESSAGES[status]
-    return HTTPStatus(status).phrase if status in set(HTTPStatus) else "Error"
+    if status in set(HTTPStatus):
+        return HTTPStatus(status).phrase
+    return "Error"
 
 
 class FaultQueue:

@@ -63,7 +63,9 @@ def boolean(text: str) -> bool:
 
 def boolean_by_rule(text: str) -> bool:
     """Parse a boolean as Laravel's rule ``boolean`` does: only 1 and 0."""
-    return boolean(text if text in ("0", "1") else "")
+    if text not in ("0", "1"):
+        text = ""
+    return boolean(text)
 
 
 def domain(text: str) -> str:
@@ -76,7 +78,7 @@ def domain(text: str) -> str:
 
 
 def page(text: str) -> int:
-    """Parse the number of a page; any text that is no number means the first page."""
+    """Parse the number of a page; any text that is not a number means the first page."""
     if not re.fullmatch("[0-9]{1,15}", text):
         return 1
     return max(1, int(text))
@@ -190,7 +192,8 @@ def read_values(
             reject(name, "The {} field has a duplicate value.")
         else:
             values[name] = None
-            parse = boolean_by_rule if by_rule and parse is boolean else parse
+            if by_rule and parse is boolean:
+                parse = boolean_by_rule
             try:
                 values[name] = parse(text)
             except ValueError as error:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -48,9 +50,11 @@ class ApiError(Exception):
 
 def invalid(errors: Mapping[str, list[str]]) -> ApiError:
     """Return the error for invalid input; ``errors`` maps names to messages."""
-    message, *others = [text for texts in errors.values() for text in texts]
-    if others:
-        message += f" (and {len(others)} more error{'s' if len(others) > 1 else ''})"
+    message, *others = chain.from_iterable(errors.values())
+    if len(others) == 1:
+        message += " (and 1 more error)"
+    elif others:
+        message += f" (and {len(others)} more errors)"
     return ApiError(422, message, errors=errors)
 
 
@@ -79,15 +83,20 @@ def page_by_number(
     size: int,
 ) -> Paginator:
     """Return a page of a sorted list."""
-    begin = (number - 1) * size
-    end = begin + size
+    start = (number - 1) * size
+    end = start + size
+    previous = following = None
+    if number > 1:
+        previous = number - 1
+    if end < len(websites):
+        following = number + 1
     return Paginator(
-        websites[begin:end],
+        websites[start:end],
         number=number,
         size=size,
         total=len(websites),
-        previous=number - 1 if number > 1 else None,
-        following=number + 1 if end < len(websites) else None,
+        previous=previous,
+        following=following,
     )
 
 
@@ -103,21 +112,25 @@ def page_by_cursor(
 
     :param names: fields by which the list is sorted.
     """
-    begin, end = 0, size
+    start = 0
+    end = size
     with contextlib.suppress(ValueError, TypeError, KeyError):
         cursor = json.loads(base64.urlsafe_b64decode(f"{text or ''}=="))
         at = sort_key(cursor, names)
         keys = [sort_key(website, names) for website in websites]
-        is_before = operator.gt if descending else operator.lt
-        before = sum(is_before(key, at) for key in keys)
+        comes_before = operator.lt
+        if descending:
+            comes_before = operator.gt
+        before = len([key for key in keys if comes_before(key, at)])
         if cursor[_IS_FORWARD]:
-            begin = before + keys.count(at)
-            end = begin + size
+            start = before + keys.count(at)
+            end = start + size
         else:
-            begin, end = max(0, before - size), before
-    found = websites[begin:end]
+            start = max(0, before - size)
+            end = before
+    found = websites[start:end]
     previous = following = None
-    if found and begin > 0:
+    if found and start > 0:
         previous = _cursor(found[0], names, forward=False)
     if found and end < len(websites):
         following = _cursor(found[-1], names, forward=True)
@@ -136,8 +149,13 @@ def sort_key(
     names: Sequence[str],
 ) -> list[Any]:
     """Return the values of these fields, ignoring case."""
-    values = [website[name] for name in names]
-    return [value.lower() if isinstance(value, str) else value for value in values]
+    key = []
+    for name in names:
+        value = website[name]
+        if isinstance(value, str):
+            value = value.lower()
+        key.append(value)
+    return key
 
 
 def _cursor(
@@ -176,13 +194,17 @@ def collection(
         encoded = urlencode({**kept, parameter: selected}, quote_via=quote)
         return f"{url}?{encoded}"
 
-    begin = (page.number - 1) * page.size
-    last = max(1, -(-page.total // page.size))
+    before = (page.number - 1) * page.size
+    last = max(1, math.ceil(page.total / page.size))
+    first_row = last_row = None
+    if page.websites:
+        first_row = before + 1
+        last_row = before + len(page.websites)
     everything = {
         "current_page": page.number,
         "current_page_url": link(page.number),
         "first_page_url": link(1),
-        "from": begin + 1 if page.websites else None,
+        "from": first_row,
         "last_page": last,
         "last_page_url": link(last),
         "links": _numbered_links(page, last, link),
@@ -192,7 +214,7 @@ def collection(
         "per_page": page.size,
         "prev_cursor": page.previous,
         "prev_page_url": link(page.previous),
-        "to": begin + len(page.websites) if page.websites else None,
+        "to": last_row,
         "total": page.total,
     }
     names = PAGINATORS[paginator].split()
@@ -231,10 +253,10 @@ def _numbered_links(
 
     found = [labeled("&laquo; Previous", page.previous)]
     before = 0
-    for item in shown:
-        if item > before + 1:
+    for page_number in shown:
+        if page_number > before + 1:
             found.append({"url": None, "label": "...", "active": False})
-        before = item
-        found.append(labeled(str(item), item))
+        before = page_number
+        found.append(labeled(str(page_number), page_number))
     found.append(labeled("Next &raquo;", page.following))
     return found

@@ -51,7 +51,7 @@ class NginxCounter:
         self._last = 0.0
 
     def count(self, limit: NginxLimit) -> float | Response:
-        """Count a request; return the seconds for which nginx holds it back, or its response."""
+        """Count a request; return the seconds for which nginx delays it, or its response."""
         now = time.monotonic()
         drained = (now - self._last) * limit.rate
         excess = max(0.0, self._excess - drained + 1)

@@ -44,7 +44,7 @@ class Throttle(BaseModel):
     """Laravel's middleware ``throttle:60,1``.
 
     :param attempts: requests per window.
-    :param minutes: length of a window, which begins with its first request.
+    :param minutes: length of a window, which starts with its first request.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -123,11 +123,13 @@ class Bench:
 
     def _websites(self, url: str) -> None:
         gets = {"url": url, "number": self.sizes.gets}
-        works = ("session_gets", "hook_gets", "http_hook_gets")
-        session, ours, http = self.turns("get_website", *((work, gets) for work in works))
+        works = ("session_gets", "hook_gets", "http_hook_gets", "httpx2_gets", "pyreqwest_gets")
+        session, ours, http, httpx2, pyreqwest = self.turns("get_website", *((work, gets) for work in works))
         work = "one `hook.get_website`, CPU"
         self.add(work, "`requests.Session.get().json()`", _ratios(ours, session), 0.60)
         self.add(work, "`HttpHook.run().json()`", _ratios(ours, http), 0.35)
+        self.add(work, "`httpx2.Client.get().json()`", _ratios(ours, httpx2), None)
+        self.add(work, "`pyreqwest`, synchronous client", _ratios(ours, pyreqwest), None)
 
     def _lists(self, url: str) -> None:
         pages = self.sizes.pages

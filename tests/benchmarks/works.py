@@ -65,6 +65,28 @@ def http_hook_gets(url: str, number: int) -> Iterator[Work]:
     )
 
 
+def httpx2_gets(url: str, number: int) -> Iterator[Work]:
+    """``httpx2.Client.get().json()``, with the same headers."""
+    import httpx2
+
+    with httpx2.Client(headers=HEADERS, trust_env=False) as client:
+        client.get(f"{url}/api/v1/account").json()
+        yield lambda: [client.get(f"{url}/api/v1/websites/{item}").json() for item in range(1, number + 1)] and None
+
+
+def pyreqwest_gets(url: str, number: int) -> Iterator[Work]:
+    """A request of ``pyreqwest``'s synchronous client, with the same headers."""
+    from pyreqwest.client import SyncClientBuilder
+
+    with SyncClientBuilder().default_headers(HEADERS).no_proxy().build() as client:
+
+        def get(path: str) -> Any:
+            return client.get(f"{url}/api/v1{path}").build().send().json()
+
+        get("/account")
+        yield lambda: [get(f"/websites/{item}") for item in range(1, number + 1)] and None
+
+
 # The list
 
 

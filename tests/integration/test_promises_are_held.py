@@ -47,7 +47,7 @@ BREAKS = [
     Break(
         "A list is complete",
         "api.listing",
-        "if others > created or (self._ids and last not in end):",
+        "if len(unknown) > created or (self.ids and last not in end):",
         "if False:",
         ("integration/api/test_paging.py", "a_total_that_leaves_out_deleted"),
     ),

@@ -31,3 +31,9 @@ def test_the_message_stays_below_4_kb(character: str) -> None:
     error.where = "https://stats.example.com/app, connection 'analytics_default'"
     assert len(str(error).encode()) < 4096
     assert "more reasons." in str(error)
+
+
+def test_reason_of_websites_that_were_not_tried_is_last() -> None:
+    failures = {"a.example": "Rejected.", "b.example": "Stopped.", "c.example": "Stopped."}
+    error = BulkError(failures, not_tried=["b.example", "c.example"])
+    assert str(error).index("Rejected: a.example") < str(error).index("Stopped: b.example, c.example")

@@ -20,8 +20,9 @@ from framework_servers import FRAMEWORKS, KEY, FrameworkServer
 from raw_server import RawServer, Request, answer_read, http, rows
 
 from airflow_provider_analytics.acceptance import acceptance_report
-from airflow_provider_analytics.acceptance.disposable import Created, CreatedWebsites, is_disposable, new_domain
-from airflow_provider_analytics.acceptance.run import AcceptanceRun, LeftoverError
+from airflow_provider_analytics.acceptance.disposable import CreatedWebsite, CreatedWebsites, is_disposable, new_domain
+from airflow_provider_analytics.acceptance.run import AcceptanceRun
+from airflow_provider_analytics.acceptance.state import LeftoverError
 from airflow_provider_analytics.acceptance.statements import STATEMENTS
 from airflow_provider_analytics.acceptance.transport import MAX_REQUESTS, GuardedTransport, RequestLimitError
 from airflow_provider_analytics.api.settings import Settings
@@ -337,8 +338,8 @@ def test_sweeper_keeps_a_recorded_id_that_belongs_to_another_domain(
 ) -> None:
     website = analytics_sandbox.add_website("shop.example")
     created = CreatedWebsites(tmp_path / "created.json")
-    created.add(Created(analytics_sandbox.url, "old.example", str(website["id"])))
-    created.add(Created("https://other.example", "old.example", str(website["id"])))
+    created.add(CreatedWebsite(analytics_sandbox.url, "old.example", str(website["id"])))
+    created.add(CreatedWebsite("https://other.example", "old.example", str(website["id"])))
     verified(settings_of(analytics_sandbox), created=created)
     assert analytics_sandbox.websites() == [website]
     assert created.of(analytics_sandbox.url) == []

@@ -61,6 +61,7 @@ BAD_BODIES: dict[str, bytes] = {
     "an error with status 200": http(200, {"error": "database is down"}),
     "an error beside good data": http(200, {"success": False, "data": WEBSITE}),
     "a status inside": http(200, {"status": 500, "data": [WEBSITE]}),
+    "the lowest error status inside": http(200, {"status": 400, "data": [WEBSITE]}),
     "cut short": http(200, b'{"data": {"id": 7, "dom'),
     "two documents": http(200, b'{"id": 7}{"id": 8}'),
     "NaN": http(200, b'{"id": 7, "total": NaN, "data": []}'),
@@ -223,6 +224,9 @@ def test_an_error_with_very_many_fields_is_bounded() -> None:
     error = refused("create", http(422, {"message": "no", "errors": errors}), kind=AnalyticsApiError)
     assert len(error.errors) == dialect.MAX_MESSAGES
     assert len(error.errors["field0"]) == dialect.MAX_MESSAGES
+    details = [{"field": "email", "message": "wrong"}] * 1000
+    error = refused("create", http(422, {"message": "no", "errors": details}), kind=AnalyticsApiError)
+    assert len(error.errors["email"]) == dialect.MAX_MESSAGES
 
 
 def test_the_answer_behind_an_interim_one_is_not_taken_for_that_of_the_next_request() -> None:

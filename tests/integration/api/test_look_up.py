@@ -10,11 +10,12 @@ from urllib.parse import parse_qsl
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from raw_server import Request, answer_read, http, list_body
+from raw_server import Request, answer_read, http, list_body, rows
 from wire_client import client_of, served
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import (
+    AmbiguousWriteError,
     AnalyticsApiError,
     DomainError,
     NotAppliedError,
@@ -55,6 +56,28 @@ def test_a_create_answered_with_another_website_is_refused(
     analytics_sandbox.fault("create", body={"data": {"id": other["id"], "domain": "new.example"}})
     with pytest.raises(DomainError, match=r"id 1 has the domain 'other\.example', not 'new\.example'"):
         client.create_website("new.example")
+
+
+def test_create_does_not_return_another_website_of_the_domain_if_the_list_lacks_the_new_one() -> None:
+    records = rows(1, 2)
+
+    def respond(request: Request) -> bytes:
+        if request.method == "POST":
+            records.append({"id": 3, "domain": "new.example"})
+            return http(201, {"data": {"id": 9, "domain": "new.example"}})
+        return answer_read(request, records)
+
+    reason = "with the id 9, but the website is not in the list"
+    with served(respond) as (client, _), pytest.raises(AmbiguousWriteError, match=reason) as raised:
+        client.ensure_website("new.example")
+    assert raised.value.created == "9"
+
+
+def test_field_that_only_the_last_row_of_a_page_has_is_completed_in_the_others() -> None:
+    records = [*rows(1, email=1, privacy=0), *rows(2, 3, privacy=0)]
+    with served(lambda request: answer_read(request, records)) as (client, _):
+        found = client.complete_rows(client.list_websites())
+    assert [row["email"] for row in found] == [0, 0, 1]
 
 
 @pytest.mark.parametrize("hidden", [{}, {"domain": None}], ids=["no domain", "null"])

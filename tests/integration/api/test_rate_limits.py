@@ -20,7 +20,7 @@ from wire_client import WEBSITE, Time, do, served, waiting_client_of
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.rate_limiter import MAX_INTERVAL, MIN_INTERVAL, REPORT_SECONDS
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.api.transport import MAX_REFUSED_SECONDS, REFUSED_SECONDS
+from airflow_provider_analytics.api.transport import MAX_REJECTED_SECONDS, REJECTED_SECONDS
 from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
 
 #: As nginx 1.22 sends it, without server_tokens.
@@ -165,9 +165,9 @@ def test_a_request_is_repeated_for_a_minute_then_fails(status: int, reason: str,
     with served(http(status, PAGE, kind="text/html"), time) as (client, server):
         with pytest.raises(AnalyticsApiError, match=reason) as caught:
             do(client, operation)
-        assert len(server.requests) < REFUSED_SECONDS
+        assert len(server.requests) < REJECTED_SECONDS
         assert len(caught.value.earlier) == len(server.requests) - 1
-    assert REFUSED_SECONDS <= time.now - began <= REFUSED_SECONDS + MAX_INTERVAL
+    assert REJECTED_SECONDS <= time.now - began <= REJECTED_SECONDS + MAX_INTERVAL
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -282,7 +282,7 @@ def test_request_waits_while_other_tasks_use_up_each_minute(header: str, operati
 def test_request_waits_while_other_requests_of_the_task_are_accepted() -> None:
     """The service does not say when to continue. Another thread reads meanwhile."""
     time = Time()
-    free_at = time.now + 10 * REFUSED_SECONDS
+    free_at = time.now + 10 * REJECTED_SECONDS
 
     def respond(request: Request) -> bytes:
         if request.path.endswith("/7") and time.now < free_at:
@@ -303,7 +303,7 @@ def test_refused_update_does_not_wait_for_ever_because_its_reads_are_accepted() 
 
     with served(respond, time) as (client, _), pytest.raises(AnalyticsApiError):
         client.change_website(7, lambda _: {"email": False})
-    assert time.now - began < 2 * REFUSED_SECONDS
+    assert time.now - began < 2 * REJECTED_SECONDS
 
 
 def test_request_that_is_always_refused_fails_although_others_are_accepted() -> None:
@@ -318,7 +318,7 @@ def test_request_that_is_always_refused_fails_although_others_are_accepted() -> 
 
     with served(respond, time) as (client, _), pytest.raises(AnalyticsApiError):
         client.get_website(7)
-    assert MAX_REFUSED_SECONDS <= time.now - began < 2 * MAX_REFUSED_SECONDS
+    assert MAX_REJECTED_SECONDS <= time.now - began < 2 * MAX_REJECTED_SECONDS
 
 
 @pytest.mark.parametrize("body", ["<html><center><h1>503</h1></center><hr><center>nginx</center></html>", "<p>Down"])

@@ -29,7 +29,7 @@ from airflow_provider_analytics.readable import Redactor, readable
 PASSWORD = "pä ss\"w'o\\r/d&<+>%41\U0001f511"
 #: Longer than what is shown of a header, so that each cut is within it.
 LONG_KEY = "sk_live_" + "".join(f"{number:03}x" for number in range(60))
-SHOWN_IN_A_NAME = "shows a secret in an id or in a domain"
+SHOWN_IN_A_NAME = "returns a secret in an id or in a domain"
 
 
 def everything_about(error: BaseException) -> str:

@@ -226,7 +226,7 @@ CONNECTIONS: dict[str, dict[str, Any]] = {
     "would send the key in clear text": {"host": "http://stats.example.com"},
     "The API key is missing": {"password": ""},
     "The API key is '***'": {"password": "***"},
-    "The API key begins with 'Bearer'": {"password": "Bearer 0123456789"},
+    "The API key starts with 'Bearer'": {"password": "Bearer 0123456789"},
     "is unknown. The name of a similar extra is": {"extra": {"timout": 10}},
     "API key rejected": {"password": "0123456789"},
     "cannot be reached": {"host": f"http://127.0.0.1:{free_port()}"},
@@ -234,7 +234,7 @@ CONNECTIONS: dict[str, dict[str, Any]] = {
 #: Heading to what the service answers.
 FAULTS: dict[str, dict[str, Any]] = {
     "The API key does not have the permission for this request": {"status": 403},
-    "A web page refused the request": {"status": 403, "body": "<h1>Log in</h1>"},
+    "A web page blocked the request": {"status": 403, "body": "<h1>Log in</h1>"},
     "The service limits the rate of requests": {"status": 429},
     "The service failed": {"status": 500},
     "The response is a web page": {"body": "<h1>Back soon</h1>"},
@@ -248,7 +248,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
         for text, fault in FAULTS.items()
     },
     "isn't defined": lambda scenario: scenario.execute(GetAccountOperator, analytics_conn_id="nobody_made_this"),
-    "is set, and is neither JSON nor a URI": lambda scenario: scenario.variable("{'conn_type': 'analytics'}"),
+    "is set, but it is neither JSON nor a URI": lambda scenario: scenario.variable("{'conn_type': 'analytics'}"),
     "The list may be incomplete": lambda scenario: scenario.fault(
         "any", ListWebsitesOperator, {}, options={"total_offset": 3}
     ),
@@ -282,7 +282,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     "Airflow has no file system for": lambda scenario: scenario.snapshot(base_path="gs://my-bucket/analytics"),
     "cannot write the snapshot to": no_folder,
     "has no manifest of any of them": foreign_table,
-    "shows a secret in an id or in a domain": named_like_the_key,
+    "returns a secret in an id or in a domain": named_like_the_key,
     "entries would be lost": list_cut,
     "is empty. Check the Variable, file, or task": lambda scenario: scenario.sync(""),
     "unusable entries": lambda scenario: scenario.sync("vpn.example.com"),

@@ -162,5 +162,5 @@ def test_a_variable_of_the_environment_that_is_no_connection_is_named(
     monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_BROKEN", value)
-    with pytest.raises(AnalyticsConfigError, match="AIRFLOW_CONN_BROKEN is set, and is neither JSON nor a URI"):
+    with pytest.raises(AnalyticsConfigError, match="AIRFLOW_CONN_BROKEN is set, but it is neither JSON nor a URI"):
         AnalyticsHook("broken").get_account()

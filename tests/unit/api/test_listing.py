@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 from shelf import listing, websites
 
-from airflow_provider_analytics.api.dialect import Page
+from airflow_provider_analytics.api.dialect import Page, Selection
 from airflow_provider_analytics.api.listing import Listing, requests_of_a_list
-from airflow_provider_analytics.exceptions import IncompleteListError
+from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError
 
 
 @pytest.mark.parametrize("number", [0, 1, 99, 100, 101, 199, 200, 201, 300])
@@ -35,3 +37,44 @@ def test_full_last_page_is_not_the_end_if_the_total_is_capped(capped: int) -> No
 
     with pytest.raises(IncompleteListError, match="other end"):
         list(Listing(fetch, {}, "page"))
+
+
+@pytest.mark.parametrize("parallel", [1, 8])
+def test_error_names_the_page_that_the_service_rejects_although_the_total_is_higher(parallel: int) -> None:
+    """A page that is rejected while it is read ahead does not end the pages before it."""
+    records = websites(500)
+    is_rejected = Event()
+
+    def fetch(query: dict[str, str], *_: Event) -> Page:
+        number = int(query.get("page", 1))
+        if number == 5:
+            is_rejected.set()
+            raise AnalyticsApiError(422, "GET", "/api/v1/websites", "page must be at most 4")
+        if number == 2 and parallel > 1:
+            is_rejected.wait(5)
+        return Page(list(records[(number - 1) * 100 : number * 100]), 500, number)
+
+    with pytest.raises(IncompleteListError, match=r"400 websites were found\. The service rejected page 5: ") as raised:
+        list(Listing(fetch, {}, "page", parallel=parallel))
+    assert raised.value.check == "page number"
+
+
+@pytest.mark.parametrize("total", [250, None])
+def test_given_page_parameter_takes_precedence_over_the_link_of_the_service(total: int | None) -> None:
+    """Without a total, the list is read in both directions."""
+    records = websites(250)
+    queries = []
+
+    def fetch(query: dict[str, str]) -> Page:
+        queries.append(query)
+        number = int(query.get("p", 1))
+        ordered = records if query["sort"] == "desc" else records[::-1]
+        rows = list(ordered[(number - 1) * 100 : number * 100])
+        following = Selection("page", str(number + 1)) if number < 3 else None
+        return Page(rows, total, number, following)
+
+    read = Listing(fetch, {}, "p")
+    assert len(list(read)) == 250
+    assert read.selected_by == "p"
+    assert read.proof is not None
+    assert read.proof.pages == len(queries)

@@ -84,12 +84,12 @@ def test_refusal_slows_down_once_for_requests_that_were_sent_at_the_same_time() 
     limiter = clock.limiter()
     sent_at = clock.now
     clock.now += 1
-    limiter.refused(sent_at, 0, "refused")
-    limiter.refused(sent_at, 0, "refused")
+    limiter.slow_down(sent_at, 0, "refused")
+    limiter.slow_down(sent_at, 0, "refused")
     limiter.take_turn(is_write=False)
     assert clock.slept == [pytest.approx(MIN_INTERVAL)]
     clock.now += 1
-    limiter.refused(clock.now, 0, "refused")
+    limiter.slow_down(clock.now, 0, "refused")
     limiter.take_turn(is_write=True)
     assert clock.slept[1:] == [pytest.approx(SLOWDOWN * MIN_INTERVAL)]
 
@@ -99,12 +99,12 @@ def test_interval_has_a_maximum_and_ends_after_accepted_requests() -> None:
     limiter = clock.limiter()
     for _ in range(100):
         clock.now += 1
-        limiter.refused(clock.now, 0, "refused")
+        limiter.slow_down(clock.now, 0, "refused")
     limiter.take_turn(is_write=False)
     assert clock.slept == [MAX_INTERVAL]
     number = 0
     while limiter._interval:
-        limiter.passed()
+        limiter.speed_up()
         number += 1
     assert MAX_INTERVAL * RECOVERY**number < MIN_INTERVAL / 2 <= MAX_INTERVAL * RECOVERY ** (number - 1)
     limiter.take_turn(is_write=False)

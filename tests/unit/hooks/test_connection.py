@@ -244,7 +244,7 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"extra": "{"}, ["extra", "JSON"]),
     ({"extra": "[]"}, ["extra", "JSON object"]),
     ({"extra": '{"timeout": Infinity}'}, ["timeout=inf", "600"]),
-    ({"password": "Bearer k3y"}, ["API key", "begins with 'Bearer'"]),
+    ({"password": "Bearer k3y"}, ["API key", "starts with 'Bearer'"]),
 ]
 
 

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The removal of the website: the delete as a tested step, and the removal after an interrupted run."""
+
+from __future__ import annotations
+
+from airflow_provider_analytics.acceptance.disposable import is_domain_of
+from airflow_provider_analytics.acceptance.findings import reason
+from airflow_provider_analytics.acceptance.state import LeftoverError, RunState
+from airflow_provider_analytics.acceptance.transport import MAX_REQUESTS
+from airflow_provider_analytics.exceptions import AnalyticsError, NotAppliedError
+
+
+def delete(state: RunState) -> None:
+    """Delete the website, and verify that it is gone. A repeated delete finds no website, and sends nothing."""
+    state.step = "delete"
+    with state.findings.errors_as("operation-delete", "fail if they delete"):
+        state.client().delete_website(state.website_id)
+        sent = state.transport.writes
+        if state.client().website_or_none(state.website_id) is not None:
+            _raise_not_deleted(state, "by its id")
+        if state.has_website(state.newest()):
+            _raise_not_deleted(state, "in the list")
+        if state.transport.writes == sent:
+            tasks = "delete it once, and verify that it is gone"
+            state.findings.add("operation-delete", "ok", "The website is gone.", tasks)
+        state.forget_website()
+
+
+def _raise_not_deleted(state: RunState, place: str) -> None:
+    raise NotAppliedError(state.website_id, {"website": f"still exists {place} after it was deleted"})
+
+
+def remove(state: RunState) -> None:
+    """Remove the website, if it exists; otherwise, :attr:`RunState.not_removed` says why it may still exist."""
+    if not state.is_create_sent:
+        return
+    state.step = "the removal of the website"
+    state.transport.limit = MAX_REQUESTS
+    try:
+        if not state.website_id:
+            state.website_id = _find_created(state)
+        if state.website_id and state.client().website_or_none(state.website_id) is not None:
+            state.transport.allow_writes(state.website_id)
+            state.client().delete_website(state.website_id)
+    except (AnalyticsError, ValueError) as error:
+        website = f"A website {state.domain}"
+        if state.website_id:
+            website = f"Website {state.website_id}"
+        state.not_removed = LeftoverError(
+            f"{website} of this run may still exist, because it cannot be deleted: {reason(error)}",
+            "Delete it in the service. The next run also tries to delete it.",
+        )
+        return
+    state.forget_website()
+
+
+def _find_created(state: RunState) -> str:
+    """Return the id of the website, if the response to the create was lost, or contained no id; empty without one."""
+    for row in [*state.newest().rows, *state.search(state.domain)]:
+        if is_domain_of(row, state.domain):
+            return str(row["id"])
+    return ""
