@@ -140,7 +140,7 @@ BREAKS = [
         "operators.reconciling",
         "            if file and lists and is_complete and file.runs_at_the_same_time(lists.run):",
         "            if False:",
-        ("integration/operators/test_state_mapped_tasks.py", "keep_all_entries_behind_a_replica"),
+        ("integration/operators/test_state_lists_at_the_same_time.py", "after_a_late_update"),
     ),
     Break(
         "A managed list controls its own entries",

@@ -15,6 +15,7 @@ from airflow_versions import allow_execute_in_this_thread
 from fake_services import FakeService
 from nights import Nights
 
+from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import StoppedError
 from airflow_provider_analytics.operators.state import ListFile
 from airflow_provider_analytics.reconcile.desired.tables import ListTables
@@ -132,3 +133,24 @@ def test_an_address_that_moves_while_the_other_list_is_being_applied_stays(
     ended.set()
     other.join()
     assert nights.everywhere() == {A, B, V}
+
+
+def test_entries_are_added_again_after_a_late_update_of_another_list(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other list computed its update before the update of this one, and the service applies it last."""
+    waits = (0.01, 0.02, 0.03, 0.04)
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", waits)
+    late: list[float] = []
+
+    def wait(transport: Transport, seconds: float, unwanted: threading.Event | None = None) -> None:
+        if seconds == sum(waits):
+            nights.sandbox.change_website(3, exclude_ips="198.51.100.7")
+            late.append(seconds)
+
+    monkeypatch.setattr(Transport, "wait", wait)
+    nights.sync("vpn", "198.51.100.7")
+    late.clear()
+    nights.sync("office", "192.0.2.1", "192.0.2.2")
+    assert len(late) == 1
+    assert nights.everywhere() == {"192.0.2.1", "192.0.2.2", "198.51.100.7"}
