@@ -8,7 +8,7 @@ from airflow_provider_analytics.acceptance.findings import reason
 from airflow_provider_analytics.acceptance.state import RunState
 from airflow_provider_analytics.api.dialect import Record
 from airflow_provider_analytics.api.domains import same_domain
-from airflow_provider_analytics.api.verification import Expected
+from airflow_provider_analytics.api.verification import ExpectedRecord
 from airflow_provider_analytics.exceptions import AnalyticsApiError, DomainError
 
 #: Statuses of a rejected create.
@@ -82,7 +82,7 @@ def _conclude_domain(state: RunState) -> None:
 
 
 def _conclude_defaults(state: RunState, record: Record) -> None:
-    others = Expected.of_new(state.domain, {}).compare(record).unsent
+    others = ExpectedRecord.of_new(state.domain, {}).compare(record).unsent
     if others:
         seen = f"Other defaults: {', '.join(others)}."
         state.findings.add("rule-defaults", "note", seen, "send the fields that they need")

@@ -19,7 +19,7 @@ from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import Record
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, UPDATE_FIELDS, check_update, same_setting
-from airflow_provider_analytics.api.verification import Comparison, Expected
+from airflow_provider_analytics.api.verification import Comparison, ExpectedRecord
 from airflow_provider_analytics.exceptions import AnalyticsApiError, AnalyticsError, UnexpectedResponseError
 from airflow_provider_analytics.readable import counted
 
@@ -154,11 +154,11 @@ class Updates:
 
     def _send_and_repeat(self, client: AnalyticsClient, update: Update) -> None:
         transport = self._state.transport
-        expected: list[Expected] = []
+        expected: list[ExpectedRecord] = []
 
         def work_out(record: Record) -> Mapping[str, Any] | None:
             # As AnalyticsClient.update_website: an update that changes nothing is not sent.
-            expected.append(Expected(record, update.settings, self._state.stored_domain))
+            expected.append(ExpectedRecord(record, update.settings, self._state.stored_domain))
             if expected[-1].compare(record).is_verified:
                 return None
             return update.settings
@@ -175,7 +175,7 @@ class Updates:
             client.change_website(self._state.website_id, work_out)
             update.is_repeated = transport.writes > sent
 
-    def _read_after(self, client: AnalyticsClient, expected: Expected) -> Comparison:
+    def _read_after(self, client: AnalyticsClient, expected: ExpectedRecord) -> Comparison:
         """Read the website after an update. A service that was late before gets that time at once."""
         website_id = self._state.website_id
         client.wait(self._delay)

@@ -25,7 +25,7 @@ from airflow_provider_analytics.api.verification import (
     COMPARED,
     Comparison,
     Differences,
-    Expected,
+    ExpectedRecord,
     has_value,
     present_fields,
     with_omitted,
@@ -410,7 +410,7 @@ class AnalyticsClient:
     @_counted
     def _create(self, domain: str, settings: Mapping[str, Any], before: LookUp | None) -> WriteResult:
         """Create a website, and verify it. With ``before``, also verify that it is the only one of its domain."""
-        expected = Expected.of_new(domain, settings)
+        expected = ExpectedRecord.of_new(domain, settings)
         record = self.send_create(domain, settings)
         created = ""
         if record is not None:
@@ -520,13 +520,13 @@ class AnalyticsClient:
         :raises NotAppliedError: if the service returns something other than *before + sent*.
         """
         checked = fields.check_update(**settings)
-        attempts: list[Expected] = []
+        attempts: list[ExpectedRecord] = []
         is_sent = False
 
         def work_out(record: Record) -> Mapping[str, Any] | None:
             nonlocal is_sent
             domain = expected_domain or str(record.get("domain") or "")
-            expected = Expected(record, checked, domain)
+            expected = ExpectedRecord(record, checked, domain)
             if attempts:
                 expected = expected.following(attempts[-1])
             attempts.append(expected)
@@ -617,7 +617,7 @@ class AnalyticsClient:
 
     # Verification
 
-    def verify(self, website_id: str, expected: Expected) -> Comparison:
+    def verify(self, website_id: str, expected: ExpectedRecord) -> Comparison:
         """Fetch a website after a write until it is as expected, and return the comparison with its record.
 
         A service may take a moment until it returns a write or a new website. If it does not return a field at all,
@@ -631,7 +631,7 @@ class AnalyticsClient:
         self._check(expected, comparison)
         return comparison
 
-    def read_until(self, website_id: str, expected: Expected) -> Comparison:
+    def read_until(self, website_id: str, expected: ExpectedRecord) -> Comparison:
         """Fetch a website until it is as expected; return the last record, compared.
 
         :raises NotFoundError: if the service does not return it.
@@ -640,7 +640,7 @@ class AnalyticsClient:
             lambda: expected.compare(self.read_website(website_id)), lambda comparison: comparison.is_as_expected
         )
 
-    def _check(self, expected: Expected, comparison: Comparison) -> None:
+    def _check(self, expected: ExpectedRecord, comparison: Comparison) -> None:
         """Raise an error for a record that is not as expected; log unsent changes, and fields that are not returned."""
         record = comparison.record
         website_id = str(record["id"])

@@ -51,7 +51,7 @@ def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
     :param secrets: secrets of the connection; None: only the keys are checked.
     """
     with suppress(TypeError, ValueError, OverflowError, RecursionError):  # not JSON data
-        if not may_hold_a_secret(_encode(data), names_in(data), secrets):  # as nearly always
+        if not may_contain_a_secret(_encode(data), names_in(data), secrets):  # as nearly always
             return data
     cleaned: Data = _redact(data, secrets or _NO_SECRETS)
     return cleaned
@@ -70,7 +70,7 @@ def without_reserved(data: Data) -> Data:
     return cleaned  # type: ignore[no-any-return]
 
 
-def may_hold_a_secret(document: bytes, names: Iterable[str], secrets: Redactor | None = None) -> bool:
+def may_contain_a_secret(document: bytes, names: Iterable[str], secrets: Redactor | None = None) -> bool:
     """Return whether :func:`without_secrets` may change JSON data; a quick check for many records at once.
 
     :param document: the data as JSON.

@@ -71,7 +71,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedRecord:
     """Expected values of a website after a write.
 
     :param before: its record before the write.
@@ -87,7 +87,7 @@ class Expected:
     shared: frozenset[str] = frozenset()
 
     @classmethod
-    def of_new(cls, domain: str, sent: Record) -> Expected:
+    def of_new(cls, domain: str, sent: Record) -> ExpectedRecord:
         """Return the expected values of a new website: before the sent values, it had the documented defaults.
 
         Others may change it at once, and add to its lists.

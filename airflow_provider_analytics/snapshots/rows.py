@@ -21,7 +21,7 @@ import msgspec
 
 from airflow_provider_analytics.api.checks import short_repr
 from airflow_provider_analytics.api.fields import FIELDS, RECORD_FIELDS, normalise
-from airflow_provider_analytics.api.redaction import may_hold_a_secret, names_in, without_secrets
+from airflow_provider_analytics.api.redaction import may_contain_a_secret, names_in, without_secrets
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.readable import Redactor
 
@@ -134,7 +134,7 @@ def _without_secrets(
     names = set().union(*records)
     if lines.count(b"{") > len(records):  # a record contains a nested object
         names = names_in(records)
-    if may_hold_a_secret(lines, names, secrets):  # rare
+    if may_contain_a_secret(lines, names, secrets):  # rare
         return without_secrets(records, secrets), None
     return records, lines
 

@@ -12,7 +12,7 @@ import soak
 import yaml
 from fake_services import FakeService
 
-from airflow_provider_analytics.api.verification import Comparison, Expected
+from airflow_provider_analytics.api.verification import Comparison, ExpectedRecord
 
 
 def test_random_scenarios_have_no_violation(analytics_sandbox: FakeService, capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,7 +39,7 @@ def test_a_verification_that_compares_nothing_is_seen_and_printed(
 ) -> None:
     with soak.at_once():
         assert soak.play(analytics_sandbox, RESETS, Counter()) == ""
-        monkeypatch.setattr(Expected, "compare", lambda *_: Comparison())
+        monkeypatch.setattr(ExpectedRecord, "compare", lambda *_: Comparison())
         assert "green, but a.example" in soak.play(analytics_sandbox, RESETS, Counter())
         small = soak.shrink(analytics_sandbox, RESETS, until=float("inf"))
     assert len(small[1]) == 1

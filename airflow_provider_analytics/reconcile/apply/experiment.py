@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise, raw_lines
-from airflow_provider_analytics.api.verification import COMPARED, Expected, Record, has_value
+from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record, has_value
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsError,
@@ -166,7 +166,7 @@ class Experiment:
             return None
         changed: set[str] = set()
         for website_id, record in read.found.items():
-            changed |= Expected(self._records[website_id], {}).compare(record).unsent.keys()
+            changed |= ExpectedRecord(self._records[website_id], {}).compare(record).unsent.keys()
         return ControlGroup(len(read.found), not changed.isdisjoint(fields))
 
     def _stop(
@@ -225,7 +225,7 @@ def _restore(update: Update, client: AnalyticsClient) -> str:
             settings[name] = normalise(name, update.before[name])
         elif name in update.before:
             unknown.append(name)
-    expected = Expected({}, settings, update.planned.domain)
+    expected = ExpectedRecord({}, settings, update.planned.domain)
 
     def restored(record: Record) -> Record | None:
         if expected.compare(record).is_applied:
@@ -289,7 +289,7 @@ def _is_unchanged(update: Update) -> bool:
     if update.comparison is None:
         return False
     before = {name: update.before[name] for name in COMPARED if name in update.before}
-    return Expected({}, before).compare(update.comparison.record).is_applied
+    return ExpectedRecord({}, before).compare(update.comparison.record).is_applied
 
 
 def _kept_bytes(name: str, update: Update) -> str:

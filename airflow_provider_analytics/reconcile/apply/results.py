@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from airflow_provider_analytics.api.fields import normalise
-from airflow_provider_analytics.api.verification import Comparison, Differences, Expected, Record, has_value
+from airflow_provider_analytics.api.verification import Comparison, Differences, ExpectedRecord, Record, has_value
 from airflow_provider_analytics.exceptions import (
     AuthenticationError,
     BulkError,
@@ -42,7 +42,7 @@ class State(StrEnum):
     #: It could not be changed, or is not as expected.
     FAILED = "failed"
     #: The service rejected the change, and a retry cannot succeed.
-    REFUSED = "refused"
+    REJECTED = "rejected"
     #: No request was sent for it.
     NOT_TRIED = "not_tried"
 
@@ -87,7 +87,7 @@ class Update:
     reason: str = NOT_SENT
     sent: list[Change] = field(default_factory=list)
     unconfirmed: Change | None = None
-    expected: Expected | None = None
+    expected: ExpectedRecord | None = None
     comparison: Comparison | None = None
 
     def set(self, state: State, reason: str = "") -> None:
@@ -310,7 +310,7 @@ class Outcome:
         if not self.failures:
             return
         failed = [update for update in self.updates if not update.is_good]
-        is_rejected = not self.unread and all(update.state is State.REFUSED for update in failed)
+        is_rejected = not self.unread and all(update.state is State.REJECTED for update in failed)
         # A retry would find nothing to do, and hide the values that were lost.
         has_lost_values = any(update.state is State.FAILED and update.unsent for update in failed)
         error = BulkError(self.failures, self.applied, self.not_tried, is_rejected or has_lost_values)

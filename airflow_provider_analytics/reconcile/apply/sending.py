@@ -12,7 +12,7 @@ from airflow_provider_analytics.api.client import AnalyticsClient, may_mean_take
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM
 from airflow_provider_analytics.api.transport import may_have_been_applied
-from airflow_provider_analytics.api.verification import Comparison, Expected, Record
+from airflow_provider_analytics.api.verification import Comparison, ExpectedRecord, Record
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -71,7 +71,7 @@ class Sender:
     def compare(self, update: Update, record: Record) -> Comparison:
         """Compare a record with what was sent, and with what is wanted now: others may have changed it since."""
         allowed = {name: self.kept(name, record) for name in self.shared}
-        expected = update.expected or Expected({}, {})
+        expected = update.expected or ExpectedRecord({}, {})
         comparison = expected.compare(record, allowed)
         change = self._still_wanted(update, record)
         if change is None:
@@ -81,7 +81,7 @@ class Sender:
             if name in comparison.missing and comparison.missing[name] <= set(field_change.added):
                 del comparison.unsent[name]  # the missing lines are entries of this task
         if not comparison.not_applied:
-            expected = Expected(record, self._settings(change), shared=self.shared)
+            expected = ExpectedRecord(record, self._settings(change), shared=self.shared)
             comparison.not_applied = expected.compare(record).not_applied
         return comparison
 
@@ -114,7 +114,7 @@ class Sender:
             if update.unconfirmed:
                 state = State.UNCLEAR
             elif _is_rejected(error, is_create=update.website_id is None):
-                state = State.REFUSED
+                state = State.REJECTED
             update.set(state, self._missing(update) + reason_of(error))
             raise
 
@@ -133,7 +133,7 @@ class Sender:
         settings = self._settings(change)
         # A create request cannot set all fields.
         at_once = {name: value for name, value in settings.items() if FIELDS[name].on_create}
-        update.expected = Expected.of_new(change.domain, settings)
+        update.expected = ExpectedRecord.of_new(change.domain, settings)
         update.unconfirmed = None
         update.set(State.UNCLEAR, _UNDER_WAY)
         try:
@@ -166,7 +166,7 @@ class Sender:
             if computed is None:
                 return None
             settings = self._settings(computed)
-            expected = Expected(record, settings, update.planned.domain, shared=self.shared)
+            expected = ExpectedRecord(record, settings, update.planned.domain, shared=self.shared)
             update.expected = expected.following(update.expected)
             update.set(State.UNCLEAR, _UNDER_WAY)
             return settings

@@ -15,7 +15,7 @@ from dataclasses import replace
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS
-from airflow_provider_analytics.api.verification import COMPARED, Expected, Record
+from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of
 from airflow_provider_analytics.reconcile.plan.changes import ChangeOf
@@ -170,7 +170,7 @@ def _is_settled(change: Change, again: Change | None, record: Record | None) -> 
         before[field.field] = field.before
         if field.field in COMPARED:
             wanted[field.field] = field.after
-    return not Expected(before, wanted, shared=frozenset(LINE_FIELDS)).compare(final).not_applied
+    return not ExpectedRecord(before, wanted, shared=frozenset(LINE_FIELDS)).compare(final).not_applied
 
 
 def _mismatch(reason: str, changes: list[str]) -> GuardError:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_analytics.api.verification import COMPARED, Expected, with_omitted
+from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, with_omitted
 
 LINES = {"exclude_ips": ("10.0.0.1", "10.0.0.2 # Ann", "10.1.0.0/16"), "exclude_params": ("utm_source", "gclid # ads")}
 #: Field to how a service may show its values; a value and those beside it in a row mean the same.
@@ -71,7 +71,7 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
 
 @given(histories())
 def test_what_is_not_as_expected_is_never_green(history: dict[str, Any]) -> None:
-    comparison = Expected(history["before"], history["sent"]).compare(history["shown"])
+    comparison = ExpectedRecord(history["before"], history["sent"]).compare(history["shown"])
     assert set(comparison.not_applied) == history["wrong"] & history["sent"].keys()
     assert set(comparison.unsent) == history["wrong"] - history["sent"].keys()
     assert history["hidden"] <= set(comparison.unverified)
@@ -85,16 +85,16 @@ def test_what_is_not_as_expected_is_never_green(history: dict[str, Any]) -> None
     "shown", ["10.0.0.1, 10.0.0.2", "10.0.0.1 10.0.0.2", '["10.0.0.1"]', "10.0.0.1\n10.0.…", 7, {}]
 )
 def test_a_list_in_a_form_that_is_not_understood_is_not_what_was_sent(shown: object) -> None:
-    comparison = Expected({}, {"exclude_ips": ("10.0.0.1", "10.0.0.2")}).compare({"exclude_ips": shown})
+    comparison = ExpectedRecord({}, {"exclude_ips": ("10.0.0.1", "10.0.0.2")}).compare({"exclude_ips": shown})
     assert "is returned in an unknown form" in comparison.not_applied["exclude_ips"]
-    unsent = Expected({"exclude_ips": "10.0.0.1\n10.0.0.2"}, {"privacy": 1}).compare(
+    unsent = ExpectedRecord({"exclude_ips": "10.0.0.1\n10.0.0.2"}, {"privacy": 1}).compare(
         {"exclude_ips": shown, "privacy": 1}
     )
     assert set(unsent.unsent) == {"exclude_ips"}
 
 
 def test_a_secret_is_never_verified() -> None:
-    comparison = Expected({}, {"password": "s3cret-page"}).compare({"password": "s3cret-page"})
+    comparison = ExpectedRecord({}, {"password": "s3cret-page"}).compare({"password": "s3cret-page"})
     assert comparison.is_as_expected
     assert not comparison.is_verified
     assert "password" in comparison.unverified
@@ -102,13 +102,13 @@ def test_a_secret_is_never_verified() -> None:
 
 def test_missing_comment_of_others_is_an_unsent_change() -> None:
     before = {"exclude_ips": "10.0.0.1 # Ann"}
-    expected = Expected(before, {"exclude_ips": ("10.0.0.1 # Ann",)}, shared=frozenset({"exclude_ips"}))
+    expected = ExpectedRecord(before, {"exclude_ips": ("10.0.0.1 # Ann",)}, shared=frozenset({"exclude_ips"}))
     assert expected.compare({"exclude_ips": "10.0.0.1"}).unsent
     assert expected.compare({"exclude_ips": "10.0.0.1   #  Ann\n10.0.0.9"}).is_as_expected
 
 
 def test_other_domain_is_reported_except_for_case_and_trailing_dot() -> None:
-    expected = Expected({}, {"privacy": 1}, "a.example")
+    expected = ExpectedRecord({}, {"privacy": 1}, "a.example")
     assert expected.compare({"privacy": 1, "domain": "A.example."}).is_as_expected
     assert expected.compare({"privacy": 1, "domain": "b.example"}).other_domain == "b.example"
 
@@ -125,7 +125,7 @@ def test_other_domain_is_reported_except_for_case_and_trailing_dot() -> None:
 )
 def test_missing_line_of_others_is_an_unsent_change_of_a_sent_list(before: str, now: str, missing: str) -> None:
     sent = (*before.splitlines(), "192.0.2.9")
-    expected = Expected({"exclude_ips": before}, {"exclude_ips": sent}, shared=frozenset({"exclude_ips"}))
+    expected = ExpectedRecord({"exclude_ips": before}, {"exclude_ips": sent}, shared=frozenset({"exclude_ips"}))
     comparison = expected.compare({"exclude_ips": now})
     assert comparison.unsent == ({"exclude_ips": f"lacks {missing}"} if missing else {})
     assert comparison.is_applied

@@ -83,7 +83,7 @@ def test_the_states_are_disjoint_add_up_and_are_true(analytics_sandbox: SandboxS
             is_right = website["privacy"] == 1 and NEW in (website["exclude_ips"] or "").splitlines()
         if update.is_good:
             assert is_right, (update, website)
-        if update.state in (State.REFUSED, State.NOT_TRIED):
+        if update.state in (State.REJECTED, State.NOT_TRIED):
             assert not is_right, (update, website)
         # The audit trail has each change that was sent.
         if update.state in (State.APPLIED, State.UNCHANGED, State.NOT_TRIED):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_analytics.api.verification import Expected
+from airflow_provider_analytics.api.verification import ExpectedRecord
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.reconcile.apply.canaries import Canaries
 from airflow_provider_analytics.reconcile.apply.results import State, Update
@@ -26,7 +26,7 @@ def record_of(website_id: int, **settings: Any) -> dict[str, Any]:
 def changed(update: Update, before: dict[str, Any], **unsent_changes: Any) -> Update:
     """Set the result of an update of nothing: the record before it, and the changes of the service."""
     update.set(State.APPLIED)
-    update.expected = Expected(before, {})
+    update.expected = ExpectedRecord(before, {})
     update.comparison = update.expected.compare({**before, **unsent_changes})
     return update
 
