@@ -9,8 +9,6 @@ from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
 
-from airflow_provider_analytics.api.domains import check_domain
-
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
 
@@ -50,6 +48,8 @@ class WebsiteLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
         """Return the URL; empty without a result, or for a domain that is not allowed in a URL."""
+        from airflow_provider_analytics.api.domains import check_domain
+
         try:
             return f"https://{check_domain(_result(ti_key).get('domain'))}"
         except ValueError:
@@ -59,7 +59,9 @@ class WebsiteLink(BaseOperatorLink):
 def _result(ti_key: Any) -> Mapping[str, Any]:
     """Return the return value of a task; empty if it has none, because it failed."""
     found = XCom.get_value(ti_key=ti_key, key="return_value")
-    return found if isinstance(found, Mapping) else {}
+    if isinstance(found, Mapping):
+        return found
+    return {}
 
 
 def _storage_url(place: object, *, is_folder: bool = False) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_analytics.api.checks import fraction
 from airflow_provider_analytics.exceptions import GuardError
@@ -35,8 +34,7 @@ _REPORTED = ("until", "owner", "reason")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class PlanInput:
+class PlanInput(NamedTuple):
     """The desired state before the websites are read.
 
     :param source: the list, or the file.
