@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.acceptance.run import AcceptanceRun
-from airflow_provider_analytics.acceptance.statements import STATEMENTS, Finding
+from airflow_provider_analytics.acceptance.statements import STATEMENTS, StatementResult
 from airflow_provider_analytics.readable import counted
 
 #: Exit statuses: everything is as documented; the run failed; something differs from the interface.
@@ -66,7 +66,7 @@ def as_text(run: AcceptanceRun) -> str:
     return "\n".join(lines) + "\n"
 
 
-def in_order(run: AcceptanceRun) -> list[Finding]:
+def in_order(run: AcceptanceRun) -> list[StatementResult]:
     """Return the findings in the order of the statements."""
     return [run.findings[name] for name in STATEMENTS if name in run.findings]
 

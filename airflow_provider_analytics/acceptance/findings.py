@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_analytics.acceptance.statements import STATEMENTS, Extras, Finding, Mark
+from airflow_provider_analytics.acceptance.statements import STATEMENTS, Extras, Mark, StatementResult
 from airflow_provider_analytics.acceptance.transport import RequestLimitError
 from airflow_provider_analytics.api.fields import FIELDS
 from airflow_provider_analytics.exceptions import (
@@ -21,7 +21,7 @@ from airflow_provider_analytics.readable import readable
 WITH_EXTRA = "work if the extra is set"
 
 
-class Findings(dict[str, Finding]):
+class Findings(dict[str, StatementResult]):
     """The findings by statement."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Findings(dict[str, Finding]):
     def add(self, name: str, mark: Mark, seen: str, tasks: str, extras: Extras | None = None) -> None:
         """Add a finding, unless there is a finding for the statement."""
         extras = extras or {}
-        self.setdefault(name, Finding(name, mark, seen, tasks, extras))
+        self.setdefault(name, StatementResult(name, mark, seen, tasks, extras))
         self.extras |= extras
 
     def replace(self, name: str, mark: Mark, seen: str, tasks: str, extras: Extras | None = None) -> None:

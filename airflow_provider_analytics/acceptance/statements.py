@@ -45,7 +45,7 @@ STATEMENTS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class StatementResult:
     """The result for a statement, without values of other websites.
 
     :param name: key of :data:`STATEMENTS`.

@@ -53,7 +53,7 @@ BETWEEN_ROUNDS: Mapping[str, Any] = {"privacy": "private"}
 
 
 @dataclass
-class Update:
+class UpdateStep:
     """The result of an update and of its repetition.
 
     :param method: update method.
@@ -95,14 +95,14 @@ class Updates:
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._findings = state.findings
-        self._sent: list[Update] = []
+        self._sent: list[UpdateStep] = []
         #: Whether all updates were sent.
         self._is_complete = False
         #: Seconds to wait before a website is read after an update.
         self._delay = 0.0
 
     @property
-    def last(self) -> Update:
+    def last(self) -> UpdateStep:
         """The last update."""
         return self._sent[-1]
 
@@ -141,10 +141,10 @@ class Updates:
                 return
         self._findings.replace(row, "FAILS", f"{update.problem}.", f"fail if they change {name}")
 
-    def _update(self, settings: Mapping[str, Any], extras: Extras | None = None) -> Update:
+    def _update(self, settings: Mapping[str, Any], extras: Extras | None = None) -> UpdateStep:
         """Send an update, verify it, and repeat it."""
         client = self._state.client(extras)
-        update = Update(client.settings.update_method, check_update(**settings))
+        update = UpdateStep(client.settings.update_method, check_update(**settings))
         try:
             self._send_and_repeat(client, update)
         except (AnalyticsApiError, UnexpectedResponseError) as error:
@@ -152,7 +152,7 @@ class Updates:
         self._sent.append(update)
         return update
 
-    def _send_and_repeat(self, client: AnalyticsClient, update: Update) -> None:
+    def _send_and_repeat(self, client: AnalyticsClient, update: UpdateStep) -> None:
         transport = self._state.transport
         expected: list[ExpectedRecord] = []
 
@@ -203,7 +203,7 @@ class Updates:
     def _any_works(self) -> bool:
         return any(update.works for update in self._sent)
 
-    def _add_stored(self, name: str, update: Update) -> None:
+    def _add_stored(self, name: str, update: UpdateStep) -> None:
         """Add the finding for a stored field."""
         row = f"{name}-values"
         if not update.is_sent:

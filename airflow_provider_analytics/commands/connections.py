@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 
 
-class Once(argparse.Action):
+class SingleUse(argparse.Action):
     """An option that is rejected if repeated; by default, argparse uses the last value."""
 
     def __call__(self, parser, namespace, values, option_string=None):  # type: ignore[no-untyped-def] # noqa: D102
@@ -29,7 +29,10 @@ class Once(argparse.Action):
 def add_connection(parser: argparse.ArgumentParser) -> None:
     """Add ``--conn-id``."""
     parser.add_argument(
-        "--conn-id", action=Once, metavar="ID", help="Airflow connection of type analytics (default: analytics_default)"
+        "--conn-id",
+        action=SingleUse,
+        metavar="ID",
+        help="Airflow connection of type analytics (default: analytics_default)",
     )
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_analytics.commands.connections import Once, add_connection, connected, without_logs
+from airflow_provider_analytics.commands.connections import SingleUse, add_connection, connected, without_logs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation, as in CI")
     parser.add_argument(
         "--domain",
-        action=Once,
+        action=SingleUse,
         help="domain of the disposable website; no website has it (default: acceptance-<random>.example.invalid)",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON, for an issue")

@@ -45,7 +45,7 @@ _NOT_READ: Result = ("?", "not read to its end within the limits of the probe")
 
 
 @dataclass(frozen=True)
-class Finding:
+class ProbeFinding:
     """The result of a check.
 
     :param name: name of the check.
@@ -67,7 +67,7 @@ class Probe:
 
     def __init__(self, reader: LimitedReader) -> None:
         self.reader = reader
-        self.findings: list[Finding] = []
+        self.findings: list[ProbeFinding] = []
         #: Extras to set: lists were proven complete with them.
         self.extras: Extras = {}
         try:
@@ -88,7 +88,7 @@ class Probe:
             except (AnalyticsError, ValueError) as error:  # an id that cannot be part of a path
                 result = "FAILS", _reason(error)
             if result:
-                self.findings.append(Finding(name, *result))
+                self.findings.append(ProbeFinding(name, *result))
 
     def check_account(self) -> Result:
         """Check whether plans can be tied to the account."""

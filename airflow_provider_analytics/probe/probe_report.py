@@ -9,7 +9,7 @@ from typing import get_args
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.dialect import PAGE_PARAMETER
 from airflow_provider_analytics.api.fields import LINE_FIELDS
-from airflow_provider_analytics.probe.checks import Finding, Mark, Probe
+from airflow_provider_analytics.probe.checks import Mark, Probe, ProbeFinding
 from airflow_provider_analytics.probe.reading import LimitedReader
 from airflow_provider_analytics.readable import counted
 
@@ -56,7 +56,7 @@ def as_text(probe: Probe) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(found: Finding) -> str:
+def _line(found: ProbeFinding) -> str:
     return f"{found.mark:5} {found.name:8}  {found.text}."
 
 

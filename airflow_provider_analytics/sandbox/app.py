@@ -18,14 +18,14 @@ from airflow_provider_analytics.sandbox.control import create_control
 from airflow_provider_analytics.sandbox.faults import Fault
 from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.requests import RecordedRequest, operation_of
-from airflow_provider_analytics.sandbox.state import State
+from airflow_provider_analytics.sandbox.state import SandboxState
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _NO_FAULT = Fault()
 _FORBIDDEN = PlainTextResponse("The control endpoints accept only clients on this machine.", 403)
 
 
-class App(State):
+class App(SandboxState):
     """ASGI application, and the state of a sandbox.
 
     :param root: sub-path of the base URL such as ``/app``, or empty.

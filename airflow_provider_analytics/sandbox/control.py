@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
-from airflow_provider_analytics.sandbox.state import State
+from airflow_provider_analytics.sandbox.state import SandboxState
 
 PREFIX = "/_sandbox"
 
@@ -30,7 +30,7 @@ class Seed(BaseModel):
     seed: int = 7
 
 
-def create_control(state: State) -> Starlette:
+def create_control(state: SandboxState) -> Starlette:
     """Return an application with the control endpoints of a sandbox."""
 
     async def reset(_: Request) -> Response:

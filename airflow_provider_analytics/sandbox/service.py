@@ -35,7 +35,7 @@ _SORT_FIELDS = {"id": ("id",), "domain": ("domain", "id")}
 
 
 @dataclass
-class _Earlier:
+class _EarlierRequest:
     """A copy of the store before a write: all reads return it until a time, then the next ``reads`` do."""
 
     store: Store
@@ -68,7 +68,7 @@ class Service:
     def clear(self) -> None:
         """Delete all websites, and forget all requests."""
         self.store.clear()
-        self._earlier: deque[_Earlier] = deque()
+        self._earlier: deque[_EarlierRequest] = deque()
         self._throttle = ThrottleCounter()
 
     def respond(self, request: RecordedRequest, options: Options) -> Response:
@@ -252,5 +252,5 @@ class Service:
         seconds = self.options.seconds_behind
         if reads or seconds:
             until = time.monotonic() + seconds
-            earlier = _Earlier(self.store.copy(), until, reads)
+            earlier = _EarlierRequest(self.store.copy(), until, reads)
             self._earlier.append(earlier)

@@ -11,7 +11,7 @@ from airflow_provider_analytics.sandbox.service import Service
 from airflow_provider_analytics.sandbox.store import Store
 
 
-class State:
+class SandboxState:
     """State of a sandbox, which the application and the control endpoints share.
 
     :param options: initial options.

@@ -104,7 +104,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierSnapshots:
     """The snapshots that are already published.
 
     :param previous: the latest snapshot of an earlier day; None if there is none, or if its manifest is damaged.
@@ -120,7 +120,7 @@ class Earlier:
 
 
 @dataclass(frozen=True)
-class Reading:
+class LocalList:
     """A complete list in a local file.
 
     :param data: the file.
@@ -187,7 +187,7 @@ def take_snapshot(
         return publish(series, manifest, temporary, token, check_source)
 
 
-def look_back(series: SnapshotSeries, day: date, now: datetime, options: SnapshotOptions) -> Earlier:
+def look_back(series: SnapshotSeries, day: date, now: datetime, options: SnapshotOptions) -> EarlierSnapshots:
     """Return the snapshots that are already published. Damage to an earlier snapshot only logs a warning.
 
     :raises StorageError: if an earlier manifest is from a newer version of this package or was observed in the future,
@@ -201,7 +201,7 @@ def look_back(series: SnapshotSeries, day: date, now: datetime, options: Snapsho
     if "clock_skew" not in options.override_guards:
         for snapshot in filter(None, (replaced, previous)):
             snapshot_guards.check_clock(now, snapshot.manifest)
-    return Earlier(previous, replaced, other_day, is_first=newest is None)
+    return EarlierSnapshots(previous, replaced, other_day, is_first=newest is None)
 
 
 def read(
@@ -212,7 +212,7 @@ def read(
     now: datetime | None,
     options: SnapshotOptions,
     clock: Callable[[], datetime],
-) -> Reading:
+) -> LocalList:
     """Read the list into a local file, with its proof.
 
     :raises StorageError: if the file cannot be written or a record has no usable id.
@@ -220,7 +220,7 @@ def read(
     """
     data = directory / formats.file_name("", options.format, options.compression)
 
-    def write(listing: Listing) -> Reading:
+    def write(listing: Listing) -> LocalList:
         observed_at = now or clock()
         report = rows.FieldReport()
         typed = rows.typed_columns(
@@ -243,7 +243,7 @@ def read(
             invalid_values=dict(report.invalid_values),
             partial=report.partial,
         )
-        return Reading(data, count, listing.proof, fields, observed_at, clock())
+        return LocalList(data, count, listing.proof, fields, observed_at, clock())
 
     return read_again(write, origin.make_listing)
 
@@ -259,7 +259,7 @@ def _within_limit(blocks: Iterable[rows.Columns], data: Path) -> Iterator[rows.C
             )
 
 
-def check(reading: Reading, earlier: Earlier, options: SnapshotOptions) -> None:
+def check(reading: LocalList, earlier: EarlierSnapshots, options: SnapshotOptions) -> None:
     """Raise :class:`GuardError` if the list looks wrong.
 
     The list is compared with the snapshot that it replaces, and with the latest one of another day: otherwise, hourly
@@ -304,9 +304,9 @@ def _trips(check: Callable[..., None], *arguments: Any) -> bool:
 
 
 def describe(
-    reading: Reading,
+    reading: LocalList,
     origin: Origin,
-    earlier: Earlier,
+    earlier: EarlierSnapshots,
     series: SnapshotSeries,
     day: date,
     *,

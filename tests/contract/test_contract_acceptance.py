@@ -19,7 +19,7 @@ from fake_services import FakeService
 from framework_servers import FRAMEWORKS, KEY
 
 from airflow_provider_analytics.acceptance.run import AcceptanceRun
-from airflow_provider_analytics.acceptance.statements import REPEATED, STATEMENTS, Finding
+from airflow_provider_analytics.acceptance.statements import REPEATED, STATEMENTS, StatementResult
 from airflow_provider_analytics.api.settings import Settings
 
 #: Name of the environment variable with the connection of a real server.
@@ -55,7 +55,7 @@ def settings_of(server: str) -> Iterator[Settings]:
 
 
 @functools.cache
-def findings_of(server: str) -> dict[str, Finding]:
+def findings_of(server: str) -> dict[str, StatementResult]:
     """Return the findings of one acceptance run."""
     with settings_of(server) as settings:
         run = AcceptanceRun(settings)
