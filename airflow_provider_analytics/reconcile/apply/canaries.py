@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -34,8 +34,9 @@ class Risk(NamedTuple):
 def risks_of(change: Change, record: Record) -> frozenset[Risk]:
     """Return the risks of a change.
 
-    A list has a risk for each special character in its lines, because services that drop or rewrite lines select them
-    by their form: comments, networks, patterns, IPv6 addresses.
+    A list has a risk for each special character in the lines that the change keeps, because services that drop or
+    rewrite lines select them by their form: comments, networks, patterns, IPv6 addresses. Several lines are another
+    risk, because a service can store the first or the last line only.
 
     :param record: record of the website before the change; a field that it does not contain has no risk.
     """
@@ -54,13 +55,33 @@ def risks_of(change: Change, record: Record) -> frozenset[Risk]:
             continue
         finding = Finding("update", FindingKind.UNSENT, name)
         value = normalise(name, record[name])
-        if name not in LINE_FIELDS:
-            if name not in sent and not _is_safe(name, value):
-                risks.add(Risk(finding, str(value)))
-        elif value:
-            special = {character for character in "".join(value) if not character.isalnum()}
-            risks.update(Risk(finding, f"{name in sent} {character}") for character in ("", *special))
+        if name in LINE_FIELDS:
+            kept = _kept_lines(name, value, change)
+            risks.update(Risk(finding, detail) for detail in _details_of_lines(kept, is_sent=name in sent))
+        elif name not in sent and not _is_safe(name, value):
+            risks.add(Risk(finding, str(value)))
     return frozenset(risks)
+
+
+def _kept_lines(name: str, lines: Sequence[str], change: Change) -> Sequence[str]:
+    """Return the lines of a list that the change does not remove."""
+    for field_change in change.fields:
+        if field_change.field == name:
+            return [line for line in lines if line in (field_change.after or ())]
+    return lines
+
+
+def _details_of_lines(lines: Sequence[str], *, is_sent: bool) -> set[str]:
+    """Return the kinds of lines that a service can damage."""
+    if not lines:
+        return set()
+    details = {f"lines, sent: {is_sent}"}
+    if len(lines) > 1:
+        details.add(f"several lines, sent: {is_sent}")
+    for character in set("".join(lines)):
+        if not character.isalnum():
+            details.add(f"lines with {character}, sent: {is_sent}")
+    return details
 
 
 def _is_safe(name: str, value: object) -> bool:
