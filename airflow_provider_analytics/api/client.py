@@ -541,7 +541,12 @@ class AnalyticsClient:
 
         def change() -> Comparison:
             self.until_found(lambda: self.change_website(website_id, work_out))
-            return self.read_until(str(website_id), attempts[-1])
+            comparison = self.read_until(str(website_id), attempts[-1])
+            if self._may_be_omitted(comparison.unverified):
+                with suppress(IncompleteListError):
+                    self.list_websites_within(0)  # other records show whether the service returns these fields at all
+                comparison = self.read_until(str(website_id), attempts[-1])
+            return comparison
 
         comparison = change()
         if comparison.not_applied:  # another process overwrote it, or the record was read from an old replica
@@ -639,6 +644,11 @@ class AnalyticsClient:
         return self._until(
             lambda: expected.compare(self.read_website(website_id)), lambda comparison: comparison.is_as_expected
         )
+
+    def _may_be_omitted(self, names: Iterable[str]) -> bool:
+        """Return whether the service may omit one of these fields because it is empty: no record contained it yet."""
+        known = self._fields_of_records | self._fields_of_rows | self._not_returned
+        return any(fields.FIELDS[name].column is not None for name in set(names) - known)
 
     def _check(self, expected: ExpectedRecord, comparison: Comparison) -> None:
         """Raise an error for a record that is not as expected; log unsent changes, and fields that are not returned."""

@@ -9,11 +9,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+from fake_services import FakeService
 from operations import OPERATIONS, PREFIX, READS, WRITES
 from raw_server import RawServer, Reply, Request, http, list_body
 from wire_client import WEBSITE, do, error_of, served
 
 from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -248,3 +250,14 @@ def test_numbers_that_are_none_are_taken_for_absent(value: str) -> None:
     with served(http(200, body)) as (client, _):
         # Without a total: both directions, and the page parameter has no effect. One website proves itself.
         assert [row["id"] for row in client.list_websites()] == [value or "x"]
+
+
+def test_update_fails_if_the_service_omits_the_list_that_it_did_not_store(
+    client: AnalyticsClient, analytics_sandbox: FakeService
+) -> None:
+    """The record of the website does not say whether the list is empty, or never returned, but other records do."""
+    analytics_sandbox.add_website("other.example", exclude_ips="10.0.0.1")
+    website = analytics_sandbox.add_website("shop.example")
+    analytics_sandbox.configure(omits="empty", ignored_fields=["exclude_ips"])
+    with pytest.raises(NotAppliedError, match=r"exclude_ips lacks 192\.0\.2\.1"):
+        client.update_website(website["id"], exclude_ips=["192.0.2.1"])
