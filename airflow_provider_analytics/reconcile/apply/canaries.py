@@ -49,6 +49,9 @@ def risks_of(change: Change, record: Record) -> frozenset[Risk]:
     risks = {Risk(Finding(change.action, FindingKind.NOT_APPLIED, name), detail) for name in sent}
     if change.action == "create":
         risks.add(Risk(Finding("create", FindingKind.NOT_APPLIED, "domain")))
+        if detail:
+            defaults = [name for name in COMPARED if FIELDS[name].default and name not in sent]
+            risks.update(Risk(Finding("create", FindingKind.UNSENT, name)) for name in defaults)
         return frozenset(risks)
     for name in COMPARED:
         if not has_value(name, record):

@@ -107,7 +107,7 @@ class ReadBack:
                 may_change = self._settle_new(update, rows, read)
             else:
                 may_change = self._settle_read(update, read)
-            if is_canary and update.planned.action == "update" and update.unsent:
+            if is_canary and update.has_update and update.unsent:
                 update.set(State.FAILED, f"{update.differences}. Values before: {update.values_before}")
                 may_change = True
             if may_change:

@@ -112,6 +112,11 @@ class Update:
         return self.planned.action == "create" and self.comparison is None
 
     @property
+    def has_update(self) -> bool:
+        """Whether an update was sent, or may have been; also one that follows a create."""
+        return self.planned.action == "update" or any(change.action == "update" for change in self.sent)
+
+    @property
     def website(self) -> str:
         """Name of the website for logs and errors."""
         return self.last.website
@@ -152,7 +157,7 @@ class Update:
         """The differences that can have their cause in the service."""
         action = self.planned.action
         found: set[Finding] = set()
-        if action == "update":
+        if self.has_update:
             found.update(Finding(action, FindingKind.UNSENT, name) for name in self.unsent)
         if self.unconfirmed is None:
             not_stored = self.not_applied.keys() - self.unsent.keys()
@@ -169,6 +174,8 @@ class Update:
     @property
     def values_before(self) -> str:
         """The values before the first update, as text."""
+        if not self.before:
+            return "none, because the website is new"
         values = []
         for name in SETTABLE_FIELDS:
             if name in self.before:

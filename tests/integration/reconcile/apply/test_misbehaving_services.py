@@ -397,3 +397,13 @@ def test_first_create_and_first_delete_are_verified_before_the_others(night: Nig
         first, second, *_ = [number for number, element in enumerate(requests) if element.operation == operation]
         reads = requests[first + 1 : second]
         assert any(read.operation == "list" or read.path == requests[first].path for read in reads)
+
+
+def test_run_stops_after_two_new_websites_if_the_update_after_a_create_resets_defaults(night: Night) -> None:
+    """A create cannot send ``favorite``, so an update follows, and the service treats absent fields as zero."""
+    night.add(12)
+    night.sandbox.configure(updates="absent is zero")
+    new = {f"new{number}.example": {"favorite": True, "privacy": "public"} for number in range(8)}
+    with pytest.raises(AirflowFailException, match="exclude_bots is 'False', was 'True'"):
+        night.apply(config={"websites": new})
+    assert night.operations["create"] == 2
