@@ -91,7 +91,7 @@ def run(agency: Agency, run_dag: RunDag, caplog: pytest.LogCaptureFixture, task_
 
 
 @pytest.mark.sample("many_instances")
-def test_each_instance_has_its_own_files_and_a_dry_run_changes_nothing(agency: Agency, run: Run) -> None:
+def test_instances_have_separate_files_and_a_dry_run_changes_nothing(agency: Agency, run: Run) -> None:
     agency.servers["client_b"].fault("account", status=500)
     state, _, log = run(dry_run=True)
     assert state == "success"  # what a retry has mended is no failure
@@ -129,7 +129,7 @@ def test_each_instance_has_its_own_files_and_a_dry_run_changes_nothing(agency: A
 
 
 @needs_exceptions_in_callbacks
-def test_a_failing_instance_is_named_and_the_others_go_on(agency: Agency, run: Run) -> None:
+def test_failing_instance_is_named_and_the_others_continue(agency: Agency, run: Run) -> None:
     agency.connect("client_b", password="wrong")
     state, states, log = run()
     assert state == "failed"
@@ -165,7 +165,7 @@ def test_a_failing_instance_is_named_and_the_others_go_on(agency: Agency, run: R
         ('["client_a"]', {"override_guards": ["entries_lost"]}, "override_guards without only is not allowed"),
     ],
 )
-def test_a_wrong_list_is_refused(listed: str, params: dict[str, Any], reason: str) -> None:
+def test_sample_rejects_a_wrong_list(listed: str, params: dict[str, Any], reason: str) -> None:
     defaults: dict[str, Any] = {"only": [], "override_guards": []}
     instances = sample_dag("many_instances").get_task("instances").python_callable
     with pytest.raises(AirflowFailException, match=re.escape(reason)):

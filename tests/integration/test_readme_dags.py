@@ -70,7 +70,7 @@ def without_the_address(sandbox: SandboxServer) -> int:
     return sum(OFFICE not in (website["exclude_ips"] or "") for website in sandbox.websites())
 
 
-def test_every_night_of_the_table_is_here() -> None:
+def test_table_of_nights_is_complete() -> None:
     assert NIGHTS == [
         (
             "The response to a create is lost",
@@ -86,7 +86,7 @@ def test_every_night_of_the_table_is_here() -> None:
     ]
 
 
-def test_the_first_dag(night: Night, analytics_sandbox: SandboxServer) -> None:
+def test_first_dag_of_the_readme_runs(night: Night, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.seed(3)
     assert states(night(FIRST)) == {"success"}
     assert without_the_address(analytics_sandbox) == 0
@@ -98,7 +98,7 @@ both = pytest.mark.parametrize("code", [THEIRS, OURS], ids=["people write", "of 
 
 
 @both
-def test_a_lost_answer(night: Night, analytics_sandbox: SandboxServer, code: str) -> None:
+def test_readme_dag_after_a_lost_response(night: Night, analytics_sandbox: SandboxServer, code: str) -> None:
     analytics_sandbox.fault("create", drop=True, commit=True)
     assert states(night(code)) == {"success"}
     shops = [website for website in analytics_sandbox.websites() if website["domain"] == "shop.example.com"]
@@ -106,7 +106,7 @@ def test_a_lost_answer(night: Night, analytics_sandbox: SandboxServer, code: str
 
 
 @both
-def test_half_of_the_list(
+def test_readme_dag_with_half_of_the_list(
     night: Night, analytics_sandbox: SandboxServer, tmp_path: Path, task_log: Callable[[], str], code: str
 ) -> None:
     for number in range(59):
@@ -127,7 +127,9 @@ def test_half_of_the_list(
 
 
 @both
-def test_an_address_by_hand(night: Night, analytics_sandbox: SandboxServer, tmp_path: Path, code: str) -> None:
+def test_readme_dag_keeps_an_address_typed_by_hand(
+    night: Night, analytics_sandbox: SandboxServer, tmp_path: Path, code: str
+) -> None:
     analytics_sandbox.add_website("by-hand.example", exclude_ips=BY_HAND)
     assert states(night(code)) == {"success"}
     lists = [website["exclude_ips"] for website in analytics_sandbox.websites()]

@@ -32,13 +32,13 @@ def samples() -> dict[str, Any]:
     return bag.dags
 
 
-def test_each_has_a_description_of_one_line(samples: dict[str, Any]) -> None:
+def test_sample_has_a_description_of_a_single_line(samples: dict[str, Any]) -> None:
     described = {dag_id: dag.description or "" for dag_id, dag in samples.items()}
     assert [dag_id for dag_id, text in described.items() if not 20 < len(text) <= 100 or "\n" in text] == []
     assert len(set(described.values())) == len(samples) >= 10
 
 
-def test_each_can_be_triggered_with_its_defaults(samples: dict[str, Any]) -> None:
+def test_sample_can_be_triggered_with_its_defaults(samples: dict[str, Any]) -> None:
     """The form of Airflow 3 does not send a text that is required and empty."""
     for dag_id, dag in samples.items():
         if dag_id != "apply_websites":  # only the log of the plan has the digest
@@ -63,7 +63,7 @@ def test_make_ui_sets_every_variable_that_a_sample_needs() -> None:
     assert {item or other for item, other in needed} == ui.VARIABLES.keys()
 
 
-def test_no_param_chooses_a_folder_a_file_or_a_connection(samples: dict[str, Any]) -> None:
+def test_params_cannot_choose_a_folder_a_file_or_a_connection(samples: dict[str, Any]) -> None:
     """They are constants of the file: who may trigger a DAG chooses among what its author allows."""
     allowed = {"override_guards", "approved_digest", "domain", "dry_run", "only", "privacy", "prune"}
     assert {name for dag in samples.values() for name in dag.params} == allowed
@@ -81,7 +81,9 @@ def test_guards_of_each_sample_are_a_multi_select_drop_down_with_their_names(sam
 
 
 @pytest.mark.parametrize("forged", ["path", "changes_path", "snapshot_date"])
-def test_no_event_chooses_what_is_read(analytics_sandbox: SandboxServer, tmp_path: Path, forged: str) -> None:
+def test_asset_event_cannot_choose_the_files_that_are_read(
+    analytics_sandbox: SandboxServer, tmp_path: Path, forged: str
+) -> None:
     """Who may send an asset event could have had rows of another folder loaded, and an address of the network asked."""
     own, other = str(tmp_path / "own"), str(tmp_path / "other")
     analytics_sandbox.add_website("own.example")

@@ -111,7 +111,7 @@ def here(text: str, service: SandboxServer) -> str:
     return text.replace("https://stats.example.com", service.url).replace('"KEY"', f'"{service.api_key}"')
 
 
-def test_every_command_is_run_and_the_secret_of_helm_is_a_connection(run: Run, service: SandboxServer) -> None:
+def test_documented_commands_run_and_the_helm_secret_is_a_connection(run: Run, service: SandboxServer) -> None:
     said = {command: run(command) for command in COMMANDS if not command.startswith(NOT_RUN)}
     assert len(said) == len(COMMANDS) - 1
     assert __version__ in said["airflow providers get airflow-provider-analytics"]
@@ -128,7 +128,7 @@ def test_every_command_is_run_and_the_secret_of_helm_is_a_connection(run: Run, s
     assert "Connection success!" in run("airflow connections test analytics_default", **variable)
 
 
-def test_the_values_are_keys_of_the_chart_and_all_versions_are_those_of_the_tests() -> None:
+def test_helm_values_are_keys_of_the_chart_with_the_tested_versions() -> None:
     def names(values: dict[str, Any], before: str = "") -> Iterator[str]:
         for name, value in values.items():
             whole = f"{before}{name}"
@@ -150,7 +150,7 @@ def test_the_values_are_keys_of_the_chart_and_all_versions_are_those_of_the_test
     assert f"apache-airflow=={AIRFLOW}\n" in (ROOT / pins).read_text()
 
 
-def test_image_and_wheel_are_installed(run: Run, wheel: Path) -> None:
+def test_documented_image_installs_the_wheel(run: Run, wheel: Path) -> None:
     image, user, install, *_ = [line for line in DOCKERFILE.splitlines() if not line.startswith("#")]
     assert (image, user) == (f"FROM apache/airflow:{AIRFLOW}", "USER airflow")
     extras = re.search(rf'"apache-airflow=={AIRFLOW}" "airflow-provider-analytics\[(.*)\]=={__version__}"', install)
@@ -200,7 +200,7 @@ def vault(secret: str, kwargs: dict[str, Any]) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize(("backend", "kwargs"), BACKENDS, ids=[name.rpartition(".")[2] for name, _ in BACKENDS])
-def test_a_secrets_manager_holds_the_connection(
+def test_connection_can_come_from_a_secrets_manager(
     run: Run, service: SandboxServer, tmp_path: Path, backend: str, kwargs: str
 ) -> None:
     settings = json.loads(kwargs)

@@ -72,7 +72,7 @@ def test_readme_starts_like_the_quickstart_and_each_output_belongs_to_a_command(
 
 @pytest.mark.skipif(f"=={AIRFLOW_VERSION}" not in QUICKSTART, reason="the quickstart is run with the Airflow it names")
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
-def test_the_quickstart(uv: str, environment: dict[str, str], tmp_path: Path) -> None:
+def test_quickstart_runs_as_documented(uv: str, environment: dict[str, str], tmp_path: Path) -> None:
     folder, programs = tmp_path / "empty", tmp_path / "programs"
     folder.mkdir()
     programs.mkdir()
@@ -115,7 +115,7 @@ def test_readme_first_dag_runs_as_printed(shell: dict[str, str], tmp_path: Path)
     assert list((tmp_path / "home" / "analytics-state").rglob("lists/*.json"))
 
 
-def test_one_operator_by_itself(shell: dict[str, str], tmp_path: Path) -> None:
+def test_documented_single_operator_runs(shell: dict[str, str], tmp_path: Path) -> None:
     page = OPERATORS.replace("/tmp/analytics/", f"{tmp_path}/")
     first_dag, alone = (
         page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0] for heading in ("A first DAG", "Run one by itself")
@@ -143,7 +143,7 @@ Published 60 websites
     run_all(text.replace("8500", str(free_port())), tmp_path, shell)
 
 
-def test_the_tests_of_a_dag(shell: dict[str, str], tmp_path: Path) -> None:
+def test_documented_dag_tests_run(shell: dict[str, str], tmp_path: Path) -> None:
     """What docs/testing.md calls a good night and two bad ones."""
     _, _, section = TESTING.partition("\n## A DAG in pytest\n")
     conftest, nightly = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)

@@ -134,7 +134,7 @@ def rows(base_path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.chosen
-def test_each_night_is_loaded_after_it_was_written(service: Service) -> None:
+def test_snapshot_is_loaded_after_it_was_written(service: Service) -> None:
     api, folder = service.api, service.dags.parent / "snapshots"
     api.unpause("load_snapshot_into_duckdb")
     run_id, night = service.run("nightly_website_snapshot")
@@ -169,7 +169,7 @@ def test_each_night_is_loaded_after_it_was_written(service: Service) -> None:
     } in answered
 
 
-def test_tasks_tell_the_metrics_of_airflow_what_they_did(service: Service, tmp_path: Path) -> None:
+def test_airflow_metrics_match_the_requests_of_the_tasks(service: Service, tmp_path: Path) -> None:
     """What arrives at StatsD is what the service has seen."""
     service.api.unpause("metrics")
     service.sandbox.clear_requests()
@@ -192,7 +192,7 @@ def test_tasks_tell_the_metrics_of_airflow_what_they_did(service: Service, tmp_p
     assert len(rows(tmp_path)) == asked["update"] == websites
 
 
-def test_tasks_are_given_connections_from_every_place(service: Service) -> None:
+def test_tasks_get_connections_from_every_source(service: Service) -> None:
     fields = connection(service.sandbox, "by_rest")
     host, _, port = fields["host"].rpartition(":")
     # As the form sends it: with the port in a field of its own, and the extras as text.
@@ -208,7 +208,7 @@ def test_tasks_are_given_connections_from_every_place(service: Service) -> None:
     assert sorted(asked) == [(way, True) for way in ("as_uri", "by_rest", "in_file", "in_json")]
 
 
-def test_a_plan_is_approved_in_two_steps(service: Service) -> None:
+def test_plan_is_approved_in_two_steps(service: Service) -> None:
     before = service.by_domain()
     existing = sorted(before)[len(before) // 2]
     (service.dags / "websites.yaml").write_text(f"""\
@@ -231,7 +231,7 @@ websites:
     assert after == {**before, existing: {**before[existing], "exclude_params": "gclid"}}
 
 
-def test_a_task_that_is_marked_failed_stops_and_does_the_rest_when_it_is_cleared(service: Service) -> None:
+def test_task_marked_as_failed_stops_and_continues_when_it_is_cleared(service: Service) -> None:
     api, sandbox, dag_id, address = service.api, service.sandbox, "sync_excluded_ips", "203.0.113.50"
     everywhere = sorted(str(website["id"]) for website in sandbox.websites())
 

@@ -161,7 +161,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(times, key=lambda row: (row["snapshot_date"], row["id"]))
 
 
-def test_iceberg_has_the_days_that_were_loaded_and_follows_what_is_replaced_and_removed(
+def test_iceberg_follows_loaded_replaced_and_removed_days(
     run: Run,
     checkout: Path,
     nights: Callable[..., None],
@@ -283,7 +283,7 @@ def test_iceberg_and_dlt_add_a_new_column_at_the_end(
 
 
 @pytest.mark.parametrize("warehouse", ["BigQuery", "Snowflake", "Redshift"])
-def test_recipes_that_are_not_run_create_every_column_and_say_why(checkout: Path, warehouse: str) -> None:
+def test_recipes_without_a_run_create_every_column_and_give_a_reason(checkout: Path, warehouse: str) -> None:
     page = (checkout / "docs" / "loading.md").read_text(encoding="utf-8")
     assert re.search(rf"^## {warehouse}\n\nNot run: ", page, re.MULTILINE)
     create, load = code_of(checkout, warehouse, "sql")

@@ -186,7 +186,7 @@ def ways(staged: Stage, screen: Screen) -> Screens:
 
 
 @pytest.mark.chosen
-def test_a_connection_is_filled_in_and_reopened(staged: Stage, screen: Screen, ways: Screens) -> None:
+def test_connection_form_is_saved_and_reopened(staged: Stage, screen: Screen, ways: Screens) -> None:
     ways.new_connection("stats", staged.connections["analytics_default"])
     screen.sees("Base URL http://127.0.0.1", "API key", "Port")
     # Of the fields that every connection has, those that have no meaning here.
@@ -210,15 +210,13 @@ def test_a_connection_is_filled_in_and_reopened(staged: Stage, screen: Screen, w
 
 
 @pytest.mark.parametrize("conn_id", TESTED)
-def test_the_test_of_a_connection_says_what_is_wrong(
-    staged: Stage, screen: Screen, ways: Screens, conn_id: str
-) -> None:
+def test_connection_test_button_reports_the_problem(staged: Stage, screen: Screen, ways: Screens, conn_id: str) -> None:
     colour, said = TESTED[conn_id]
     assert ways.test_connection(conn_id, staged.connections[conn_id], said) in (colour, None)
     screen.picture(f"test_{conn_id}")
 
 
-def test_the_form_of_each_sample_names_and_explains_its_params(staged: Stage, screen: Screen, ways: Screens) -> None:
+def test_sample_form_names_and_explains_its_params(staged: Stage, screen: Screen, ways: Screens) -> None:
     api = staged.airflow.api
     explained = set()
     for dag in api.get("/dags")["dags"]:
@@ -238,9 +236,7 @@ def test_the_form_of_each_sample_names_and_explains_its_params(staged: Stage, sc
 
 
 @pytest.mark.parametrize("night", TOLD)
-def test_the_log_of_a_night_tells_how_it_was_at_a_glance(
-    staged: Stage, screen: Screen, ways: Screens, night: str
-) -> None:
+def test_task_log_summarizes_the_night(staged: Stage, screen: Screen, ways: Screens, night: str) -> None:
     staged.wait_for(night)
     ways.log("nights", staged.run_id, night)
     screen.sees(*TOLD[night])
@@ -251,14 +247,14 @@ def test_the_log_of_a_night_tells_how_it_was_at_a_glance(
         screen.picture(f"log_{night}_folded")
 
 
-def test_the_report_opens_in_a_browser(staged: Stage, screen: Screen) -> None:
+def test_report_opens_in_a_browser(staged: Stage, screen: Screen) -> None:
     staged.wait_for("analytics_default")
     screen.open(staged.airflow.api.xcom("nights", staged.run_id, "analytics_default")["report"])
     screen.sees("264 websites", f"Since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.")
     screen.picture("report")
 
 
-def test_a_snapshot_is_an_event_of_its_asset(staged: Stage, screen: Screen, ways: Screens) -> None:
+def test_snapshot_creates_an_event_of_its_asset(staged: Stage, screen: Screen, ways: Screens) -> None:
     staged.wait_for("analytics_default")
     ways.assets()
     screen.sees("analytics://analytics_default/websites")
@@ -270,7 +266,7 @@ def test_a_snapshot_is_an_event_of_its_asset(staged: Stage, screen: Screen, ways
     screen.picture("asset")
 
 
-def test_a_form_can_be_sent_with_its_defaults(staged: Stage, ways: Screens) -> None:
+def test_sample_form_can_be_submitted_with_its_defaults(staged: Stage, ways: Screens) -> None:
     ways.trigger_form("nightly_website_snapshot")
     ways.trigger()
     runs = partial(staged.airflow.api.runs, "nightly_website_snapshot")

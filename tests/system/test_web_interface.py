@@ -147,7 +147,7 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     assert all(domain in audited for domain in (*CREATED, *UPDATED))
 
 
-def test_the_sample_dags_run_at_the_first_click(interface: Interface) -> None:
+def test_sample_dags_run_at_the_first_click(interface: Interface) -> None:
     """What they ask for is there: connection, Variables and pool; a form that is sent as it is leads to success."""
     clicked = ("sync_excluded_ips", "sync_excluded_ips_in_chunks", "many_instances", "onboard_website")
     api = interface.api
@@ -158,7 +158,7 @@ def test_the_sample_dags_run_at_the_first_click(interface: Interface) -> None:
     assert states == dict.fromkeys(clicked, "success")
 
 
-def test_ctrl_c_stops_everything(interface: Interface) -> None:
+def test_ctrl_c_stops_every_process(interface: Interface) -> None:
     started = psutil.Process(interface.process.pid).children(recursive=True)
     assert started
     [home] = {Path(found) for process in started if (found := home_of(process))}

@@ -245,7 +245,7 @@ MAY_HAVE_MORE = ("tests/fuzzer", "sandbox/seeds.py", "snapshots/html_report.py",
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_place_has_each_field(place: str) -> None:
+def test_every_place_has_every_field(place: str) -> None:
     wanted, find = PLACES[place]
     found = set(find())
     missing, extra = wanted - found, (found & ALL) - wanted
@@ -253,7 +253,7 @@ def test_a_place_has_each_field(place: str) -> None:
     assert not extra or place.startswith(MAY_HAVE_MORE), f"{place}: remove {', '.join(sorted(extra))}"
 
 
-def test_a_table_of_duckdb_without_a_column_gets_it_at_the_end(tmp_path: Path) -> None:
+def test_duckdb_table_gets_a_missing_column_at_the_end(tmp_path: Path) -> None:
     sql = sample("load_snapshot_into_duckdb", tmp_path)
     earlier = sql.CREATE.partition("CREATE OR REPLACE VIEW")[0].replace(", favorite BOOLEAN", "")
     view = "CREATE OR REPLACE VIEW"
@@ -271,7 +271,7 @@ def test_a_table_of_duckdb_without_a_column_gets_it_at_the_end(tmp_path: Path) -
 
 
 @pytest.mark.repository
-def test_what_is_generated_is_up_to_date() -> None:
+def test_generated_files_are_up_to_date() -> None:
     """Schemas, docs/interface.md, tables of documents: ``make generate`` writes them."""
     command = [sys.executable, str(CHECKOUT / "scripts" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -16,7 +16,7 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
-def test_far_hosts_are_out_of_reach_and_loopback_is_not(host: str) -> None:
+def test_remote_hosts_are_unreachable_and_loopback_is_reachable(host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as client, pytest.raises(pytest.fail.Exception, match="only this machine"):
         client.connect((host, 80))

@@ -72,7 +72,7 @@ def imported(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_import_what_their_part_may_import(path: Path) -> None:
+def test_modules_import_only_allowed_layers(path: Path) -> None:
     part, names = path.relative_to(ROOT).parts[0].removesuffix(".py"), imported(path)
     assert part in MAY_IMPORT, "add a rule for it to MAY_IMPORT"
     own = {name.split(".")[1] for name in names if name.startswith(f"{PACKAGE}.")}
@@ -95,7 +95,7 @@ def test_modules_import_what_their_part_may_import(path: Path) -> None:
 
 
 @pytest.mark.repository
-def test_the_architecture_names_what_exists() -> None:
+def test_architecture_names_only_existing_modules() -> None:
     text = (ROOT.parent / "docs" / "internals" / "architecture.md").read_text()
     code = "\n".join(path.read_text() for path in ROOT.rglob("*.py"))
     files = set(re.findall(r"\b(\w+\.py)\b", text))
@@ -122,7 +122,7 @@ def packages(modules: set[str]) -> set[str]:
     return {module.partition(".")[0] for module in modules}
 
 
-def test_what_is_free_of_airflow_never_loads_it_and_the_package_itself_nothing() -> None:
+def test_modules_without_airflow_never_load_it_and_the_package_loads_nothing() -> None:
     parts = ("acceptance", "api", "probe", "reconcile", "snapshots", "sandbox")
     modules = [module for part in parts for module in modules_in(f"{PACKAGE}.{part}")]
     assert "airflow" not in packages(brought_along(modules))
@@ -133,7 +133,7 @@ def test_what_is_free_of_airflow_never_loads_it_and_the_package_itself_nothing()
 
 @pytest.mark.slow  # imports Airflow in a process of its own
 @pytest.mark.chosen
-def test_dag_files_load_nothing_heavy() -> None:
+def test_dag_files_load_no_heavy_modules() -> None:
     """DAG files are parsed every few seconds: operators cost no more than Airflow's own base class does."""
     base = "from airflow.providers.common.compat.sdk import BaseOperator, BaseOperatorLink, AirflowFailException"
     (integration,) = get_provider_info()["operators"]

@@ -11,7 +11,7 @@ from screenshots import IMAGES, PICTURES, RECORDINGS
 
 
 @pytest.mark.repository
-def test_the_documents_show_the_pictures_that_are_made_and_these_are_small() -> None:
+def test_documents_contain_the_generated_pictures_and_these_are_small() -> None:
     root = Path(__file__).parents[2]
     texts = [path.read_text("utf-8") for path in (root / "README.md", *(root / "docs").rglob("*.md"))]
     shown = {picture for text in texts for picture in re.findall(r"!\[.+\]\([^)]*?([\w-]+\.(?:png|gif))\)", text)}

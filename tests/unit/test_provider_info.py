@@ -26,7 +26,7 @@ def schema(name: str) -> dict[str, Any]:
     return found
 
 
-def test_provider_info_is_what_airflow_reads_and_holds_to_the_strict_schema() -> None:
+def test_provider_info_is_read_by_airflow_and_follows_the_strict_schema() -> None:
     jsonschema.validate(get_provider_info(), schema("provider_info.schema.json"))
     strict = schema("provider.yaml.schema.json")
     strict["required"] = [key for key in strict["required"] if key not in RELEASE_KEYS]

@@ -30,7 +30,7 @@ def test_every_pin_of_a_tool_has_hashes(tools: str) -> None:
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}[\s\\]*", hashe) for hashe in hashes)
 
 
-def test_no_tool_is_installed_without_its_hash() -> None:
+def test_tools_are_installed_only_with_hashes() -> None:
     recipes = (REPOSITORY / "Makefile").read_text().replace("\\\n", " ")
     installs = [line for line in recipes.splitlines() if re.search(r"pip (install|sync)", line)]
     # The environments of the tests have pins without hashes.

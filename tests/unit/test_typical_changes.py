@@ -75,7 +75,7 @@ PLACES_OF_A_LIST_PARAMETER: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("name", ListFilters.__annotations__)
 @pytest.mark.parametrize("place", PLACES_OF_A_LIST_PARAMETER)
-def test_a_list_parameter_is_known_to(place: str, name: str) -> None:
+def test_list_parameter_is_known_to(place: str, name: str) -> None:
     known = name in PLACES_OF_A_LIST_PARAMETER[place]()  # type: ignore[operator]
     assert known, f"{place} says nothing of {name}"
 
@@ -141,11 +141,11 @@ def operator_of(operation: str) -> str:
 
 @pytest.mark.parametrize("name", sorted({*OPERATIONS, *IN_THE_SANDBOX}))
 @pytest.mark.parametrize("place", PLACES_OF_AN_OPERATION)
-def test_an_operation_is_known_to(place: str, name: str) -> None:
+def test_operation_is_known_to(place: str, name: str) -> None:
     assert PLACES_OF_AN_OPERATION[place](name), f"{place} does not know the operation {name}"
 
 
-def test_an_operation_begins_in_the_hook_or_the_sandbox() -> None:
+def test_operation_is_defined_in_the_hook_or_the_sandbox() -> None:
     own = {name for name in vars(AnalyticsHook) if not name.startswith("_") and not name.endswith(("_name", "_type"))}
     new = own - NO_OPERATION - {*IN_THE_HOOK.values()}
     assert not {name for name in new if callable(getattr(AnalyticsHook, name))}, "add it to IN_THE_HOOK or NO_OPERATION"
@@ -172,7 +172,7 @@ PLACES_OF_A_FORMAT: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("place", PLACES_OF_A_FORMAT)
-def test_a_file_format_is_known_to(place: str, name: str) -> None:
+def test_file_format_is_known_to(place: str, name: str) -> None:
     assert re.search(rf"\b{name}\b", PLACES_OF_A_FORMAT[place]()), f"{place} says nothing of {name}"
 
 
@@ -182,7 +182,7 @@ EXTRAS = PROJECT["optional-dependencies"].keys() - {"sandbox"}
 
 
 @pytest.mark.parametrize("choice", [*FORMATS, *COMPRESSIONS])
-def test_what_a_file_format_needs_is_an_extra(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_of_a_file_format_is_an_extra(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ImportError(name)
 
@@ -202,7 +202,7 @@ PLACES_OF_AN_EXTRA: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS))
-def test_an_extra_is_known_to_and_pinned(extra: str) -> None:
+def test_extra_is_known_to_and_pinned(extra: str) -> None:
     for place, text in PLACES_OF_AN_EXTRA.items():
         assert f"`{extra}`" in text(), f"{place} says nothing of the extra {extra}"
     for pins in sorted((CHECKOUT / "constraints").glob("airflow-*.txt")):
@@ -229,7 +229,7 @@ PLACES_OF_A_GUARD: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("name", GUARDS)
 @pytest.mark.parametrize("place", PLACES_OF_A_GUARD)
-def test_a_guard_is_known_to(place: str, name: str) -> None:
+def test_guard_is_known_to(place: str, name: str) -> None:
     assert re.search(rf"[`\"]{name}[`\"]", PLACES_OF_A_GUARD[place](name)), f"{place} says nothing of {name}"
 
 
@@ -243,7 +243,7 @@ SECRETS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Settings) if not field.repr])
-def test_a_secret_of_a_connection_is_hidden_and_named(name: str) -> None:
+def test_connection_secret_is_hidden_and_named(name: str) -> None:
     """Another way to authenticate begins with a setting that is not shown."""
     assert name in SECRETS, f"SECRETS of this test does not know {name}"
     with client_of("https://stats.example", **{name: SECRETS[name]}) as client:

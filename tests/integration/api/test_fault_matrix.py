@@ -27,7 +27,7 @@ _GROUPS = fault_matrix.groups(complete="FAULT_MATRIX" in os.environ)
         for name, cases in _GROUPS.items()
     ],
 )
-def test_every_case_holds(group: str) -> None:
+def test_each_group_of_faults_has_no_wrong_outcome(group: str) -> None:
     counts, failures = fault_matrix.run(_GROUPS[group])
     assert not failures
     assert counts["tried"] == len(_GROUPS[group]) >= 500
@@ -53,7 +53,7 @@ def test_every_case_holds(group: str) -> None:
     ],
     ids=str,
 )
-def test_a_refusal_names_the_check_and_what_was_seen(server: Server, check: str) -> None:
+def test_incomplete_list_error_names_the_check_and_the_numbers(server: Server, check: str) -> None:
     with pytest.raises(IncompleteListError) as caught:
         fault_matrix.read(server.answer, {})
     assert caught.value.check == check
@@ -123,7 +123,7 @@ REFUSED: dict[str, tuple[dict[str, str], list[Page], str, bool, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_list_that_may_lack_a_website_is_refused(case: str) -> None:
+def test_list_that_might_lack_a_website_is_rejected(case: str) -> None:
     query, pages, check, moved, message = REFUSED[case]
     listing = scripted(pages, query)
     got: list[dict[str, Any]] = []
@@ -153,7 +153,7 @@ READ: dict[str, tuple[dict[str, str], list[Page], set[int], str]] = {
 
 
 @pytest.mark.parametrize("case", READ)
-def test_a_list_is_read_with_its_pages(case: str) -> None:
+def test_list_needs_one_request_per_page(case: str) -> None:
     query, pages, ids, method = READ[case]
     listing = scripted(pages, query)
     assert {row["id"] for row in listing} == ids
@@ -171,7 +171,7 @@ def test_a_list_is_read_with_its_pages(case: str) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_filter_that_is_not_named_as_stable_is_read_in_both_directions(
+def test_list_with_an_unstable_filter_is_read_in_both_directions(
     filters: dict[str, str], method: str, order: str
 ) -> None:
     listing = Listing(page_function(Server(size=250).answer), {**ORDERS[order], **filters})
@@ -181,7 +181,7 @@ def test_a_filter_that_is_not_named_as_stable_is_read_in_both_directions(
 
 
 @pytest.mark.parametrize("sizes", [(250, 250, 250, 0), (250,) * 4, (250, 251) * 2], ids=str)
-def test_a_list_that_moved_is_read_again_four_times_at_most(sizes: tuple[int, ...]) -> None:
+def test_changed_list_is_read_again_at_most_four_times(sizes: tuple[int, ...]) -> None:
     left = iter(sizes)
 
     def make() -> Listing:

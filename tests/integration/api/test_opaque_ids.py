@@ -99,7 +99,7 @@ def test_list_with_opaque_ids_is_read_once_while_websites_are_created(kind: str,
 
 
 @pytest.mark.parametrize("kind", IDS)
-def test_domains_are_created_once_by_tasks_at_the_same_time(kind: str) -> None:
+def test_domains_are_created_once_by_simultaneous_tasks(kind: str) -> None:
     service = Service(250, kind)
     domains = [f"new-{number}.example" for number in range(24)]
     ready = threading.Barrier(len(domains))
@@ -135,7 +135,7 @@ def test_second_website_of_a_domain_is_found_among_opaque_ids(kind: str) -> None
 
 
 @pytest.mark.parametrize("has_total", [True, False])
-def test_list_with_opaque_ids_is_refused_while_websites_are_deleted(has_total: bool) -> None:
+def test_list_with_opaque_ids_is_rejected_while_websites_are_deleted(has_total: bool) -> None:
     service = Service(350, "UUIDv7", has_total=has_total)
 
     def delete() -> None:

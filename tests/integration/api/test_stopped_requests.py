@@ -53,7 +53,7 @@ def waiting(respond: Respond | Replies, **settings: Any) -> Iterator[tuple[Analy
         yield client, server
 
 
-def test_a_response_that_arrives_soon_after_a_stop_counts_and_nothing_is_sent_after_it() -> None:
+def test_response_soon_after_a_stop_counts_and_is_the_last_request() -> None:
     def respond(request: Request) -> bytes:
         client.stop()
         return RECORD
@@ -69,7 +69,7 @@ def test_a_response_that_arrives_soon_after_a_stop_counts_and_nothing_is_sent_af
         assert client.stats.requests == 1
 
 
-def test_the_time_of_a_write_begins_with_the_first_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_limit_of_a_write_starts_at_the_first_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(stopping.time, "monotonic", lambda: now)  # type: ignore[attr-defined]
     stop = Stopping()
@@ -196,7 +196,7 @@ def in_phases(*phases: str) -> pytest.MarkDecorator:
 
 
 @in_phases(*PHASES)
-def test_it_ends_in_time(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_request_ends_in_time(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every byte arrives within the timeout, the socket's timeout starts again with each of them."""
     monkeypatch.setattr(transport, "MAX_TIMEOUTS", 1.5)
     is_reached = threading.Event()
@@ -215,7 +215,7 @@ def test_it_ends_in_time(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @in_phases(*(phase for phase in PHASES if phase != "connect"))
-def test_it_ends_at_a_stop(hanging: Hanging, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_request_ends_at_a_stop(hanging: Hanging, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "GRACE_SECONDS", 0)
     is_sent = hanging.phase not in UNSENT
     is_write = is_sent and (operation in WRITES or hanging.phase == "send")
@@ -233,7 +233,7 @@ def test_it_ends_at_a_stop(hanging: Hanging, operation: str, monkeypatch: pytest
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("resolves", [True, False])
-def test_nothing_is_sent_after_a_look_up_during_which_the_client_was_stopped(
+def test_client_sends_nothing_if_it_was_stopped_during_the_dns_lookup(
     operation: str, resolves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The look-up itself cannot be interrupted: it ends when the resolver does."""
@@ -258,7 +258,7 @@ def test_nothing_is_sent_after_a_look_up_during_which_the_client_was_stopped(
 
 
 @in_phases(*(phase for phase in PHASES if phase not in DRIPPING))
-def test_it_ends_without_the_watchdog(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_request_ends_without_the_watchdog(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each read, and the handshake as a whole, has the timeout of the socket."""
     run = threading.Thread.run
     ends_at_once = "analytics"
@@ -276,7 +276,7 @@ def join_watchdogs() -> int:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_watchdog_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_watchdog_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     gives_up = Stopping.gives_up
     monkeypatch.setattr(Stopping, "gives_up", lambda *_, **__: 1 / 0)
 
@@ -294,7 +294,7 @@ def test_a_watchdog_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
             client.get_website(7)
 
 
-def test_a_response_that_looks_complete_is_void_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_response_that_looks_complete_is_discarded_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the watchdog has shut the connection, a body without a length seems to end."""
     monkeypatch.setattr(transport, "MAX_TIMEOUTS", 1)
     complete = Reply(b'HTTP/1.0 200 OK\r\n\r\n{"data": {"id": 7}}', then="drip")
@@ -302,7 +302,7 @@ def test_a_response_that_looks_complete_is_void_after_the_deadline(monkeypatch: 
         client.get_website(7)
 
 
-def test_no_thread_and_no_descriptor_is_left() -> None:
+def test_stopped_client_leaves_no_thread_and_no_descriptor() -> None:
     def respond(request: Request) -> Reply:
         number = int(request.path.rpartition("/")[2])
         return (Reply(RECORD), Reply(CUT, then="close"), Reply(HEAD, then="reset"), Reply(http(500)))[number % 4]
@@ -340,7 +340,7 @@ MOVING = http(200, {"data": [{"id": 7}, {"id": 7}], "meta": {"total": 2}})
         pytest.param(MOVING, {}, lambda item: item.list_websites(), StoppedError, id="a list that is read again"),
     ],
 )
-def test_a_wait_ends(
+def test_wait_ends_at_a_stop(
     reply: bytes, settings: dict[str, Any], call: Any, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait = Stopping.wait
@@ -362,7 +362,7 @@ def test_a_wait_ends(
 # Operators
 
 
-def test_a_task_that_was_killed_is_not_green_even_if_all_its_requests_ended(analytics_sandbox: SandboxServer) -> None:
+def test_killed_task_fails_even_if_all_its_requests_ended(analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.add_website("a.example")
     task = GetWebsiteOperator(task_id="task", website_id=1)
 

@@ -30,7 +30,7 @@ def rows_of(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     return [line.split("  ") for line in capsys.readouterr().out.splitlines()[1:]]
 
 
-def test_explain_with_a_connection_shows_only_the_lists_of_its_service(
+def test_explain_with_a_connection_prints_only_the_lists_of_its_service(
     analytics_sandbox: SandboxServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     analytics_sandbox.add_website("a.example", exclude_ips=ADDRESS)

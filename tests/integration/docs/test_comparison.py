@@ -83,7 +83,7 @@ def list_by_package(execute: Execute, service: SandboxServer) -> list[str]:
     ],
     ids=["that moves", "that is cut", "page instead of an answer", "limit of requests", "empty"],
 )
-def test_a_list_in_three_ways(
+def test_list_with_http_operators_and_with_this_package(
     service: SandboxServer,
     execute: Execute,
     websites: int,
@@ -105,12 +105,14 @@ def test_a_list_in_three_ways(
         assert re.search(outcome, found)
 
 
-def test_a_page_instead_of_an_answer(service: SandboxServer, execute: Execute) -> None:
+def test_web_page_instead_of_json_is_a_failure_only_with_this_package(service: SandboxServer, execute: Execute) -> None:
     service.fault("list", body="<h1>Back soon</h1>")
     assert by_operator(execute, service, "GET") == "<h1>Back soon</h1>"
 
 
-def test_a_create_whose_answer_is_lost(service: SandboxServer, execute: Execute) -> None:
+def test_create_with_a_lost_response_is_duplicated_only_by_http_operators(
+    service: SandboxServer, execute: Execute
+) -> None:
     service.configure(allow_duplicates=True)  # otherwise it would be up to the service
     form = {"domain": "new.example", "privacy": "1"}
 
@@ -135,7 +137,7 @@ def test_a_create_whose_answer_is_lost(service: SandboxServer, execute: Execute)
     assert websites_of(lambda: execute(CreateWebsiteOperator, **ours), AnalyticsError) == 1
 
 
-def test_a_value_that_is_not_taken(service: SandboxServer, execute: Execute) -> None:
+def test_ignored_value_is_noticed_only_by_this_package(service: SandboxServer, execute: Execute) -> None:
     service.add_website("shop.example", privacy=0)
     service.configure(ignored_fields=["privacy"])
     path = f"{LIST}/1"
@@ -145,7 +147,7 @@ def test_a_value_that_is_not_taken(service: SandboxServer, execute: Execute) -> 
         execute(UpdateWebsiteOperator, domain="shop.example", privacy="private")
 
 
-def test_a_list_that_is_empty_tonight(service: SandboxServer, execute: Execute, tmp_path: Path) -> None:
+def test_empty_list_is_noticed_only_by_this_package(service: SandboxServer, execute: Execute, tmp_path: Path) -> None:
     service.seed(20)
     execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
     service.reset()

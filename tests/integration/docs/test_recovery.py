@@ -78,7 +78,7 @@ def settings(sandbox: SandboxServer) -> dict[str, Any]:
     return {website["domain"]: {name: website[name] for name in fields} for website in sandbox.websites()}
 
 
-def test_half_of_the_websites_were_deleted(
+def test_recovery_after_half_of_the_websites_were_deleted(
     analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run
 ) -> None:
     for number in range(1, 21):
@@ -97,7 +97,7 @@ def test_half_of_the_websites_were_deleted(
     assert recipe("Half of the websites were deleted")["plan"]["creates"] == 0
 
 
-def test_one_website_as_it_was(analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run) -> None:
+def test_recovery_of_a_single_website(analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run) -> None:
     ips, params = "203.0.113.7 # office\n203.0.113.8", "# ads\nutm_source # spring"
     item = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_params=params, exclude_ips=ips)
     other = analytics_sandbox.add_website("other.example.com", privacy=1)
@@ -114,7 +114,7 @@ def test_one_website_as_it_was(analytics_sandbox: SandboxServer, take: Callable[
     assert after["other.example.com"]["privacy"] == 0
 
 
-def test_a_wrong_list_was_synced(
+def test_recovery_after_a_wrong_list_was_synced(
     analytics_sandbox: SandboxServer,
     take: Callable[[], None],
     execute: Callable[..., Any],
@@ -137,7 +137,7 @@ def test_a_wrong_list_was_synced(
     assert settings(analytics_sandbox) == {domain: {**fields, "email": 1} for domain, fields in before.items()}
 
 
-def test_websites_move_to_another_instance(
+def test_recovery_on_another_instance(
     analytics_sandbox: SandboxServer, connect: Callable[..., None], monkeypatch: pytest.MonkeyPatch, recipe: Run
 ) -> None:
     connect("old_instance")
@@ -154,7 +154,7 @@ def test_websites_move_to_another_instance(
     assert found == {name: old[name] for name in old if name not in ("stays.example", "7.client.example")}
 
 
-def test_the_file_of_a_list_is_lost(
+def test_recovery_of_a_lost_list_table(
     analytics_sandbox: SandboxServer, execute: Callable[..., Any], command: Callable[[str], str], tmp_path: Path
 ) -> None:
     def sync(*addresses: str) -> list[str]:
@@ -175,7 +175,7 @@ def test_the_file_of_a_list_is_lost(
     assert [line.split()[0] for line in printed if "no list" in line] == ["198.51.100.9", "203.0.113.8"]
 
 
-def test_a_bad_snapshot_is_removed(
+def test_recovery_by_removing_a_bad_snapshot(
     analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run, tmp_path: Path
 ) -> None:
     analytics_sandbox.seed(3)
@@ -188,7 +188,7 @@ def test_a_bad_snapshot_is_removed(
         recipe("Remove a bad snapshot")
 
 
-def test_a_list_that_has_shrunk(
+def test_recovery_after_a_list_shrank(
     run_dag: RunDag,
     analytics_sandbox: SandboxServer,
     recipe: Run,
@@ -217,7 +217,7 @@ def test_a_list_that_has_shrunk(
     assert [night(dag_id, **json.loads(conf)), night()] == ["success", "success"]
 
 
-def test_the_commands_are_those_that_the_page_on_deployment_has_run(advice: Advice, page: Callable[[str], str]) -> None:
+def test_commands_equal_the_commands_of_the_deployment_page(advice: Advice, page: Callable[[str], str]) -> None:
     """tests/system/test_deployment.py runs these; the others are variants of them."""
     [override] = re.findall(r"```console\n\s*(.*?)\n\s*```", page("guards"))
     assert override == 'airflow dags trigger sync_excluded_ips --conf \'{"override_guards": ["entries_lost"]}\''
@@ -229,7 +229,7 @@ def test_the_commands_are_those_that_the_page_on_deployment_has_run(advice: Advi
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_create_whose_outcome_is_unknown(
+def test_recovery_after_a_create_with_an_unknown_outcome(
     analytics_sandbox: SandboxServer,
     execute: Callable[..., Any],
     recipe: Run,

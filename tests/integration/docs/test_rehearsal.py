@@ -27,7 +27,7 @@ def settings_of(sandbox: SandboxServer) -> dict[str, Any]:
     }
 
 
-def test_the_rehearsal(
+def test_rehearsal_runs_as_documented(
     analytics_sandbox: SandboxServer,
     execute: Callable[..., Any],
     connect: Callable[..., None],

@@ -335,13 +335,13 @@ WORDS: dict[str, tuple[str, Callable[[Scenario], Any]]] = {
 }
 
 
-def test_every_entry_has_a_message_with_a_case_and_every_case_an_entry() -> None:
+def test_troubleshooting_entries_and_cases_refer_to_each_other() -> None:
     assert sorted(ENTRIES) == sorted(CASES)
     assert len(ENTRIES) == TEXT.partition("\n## Recovery\n")[0].count("\n### ")
 
 
 @pytest.mark.repository
-def test_each_check_of_a_list_has_its_advice() -> None:
+def test_every_check_of_a_list_has_advice() -> None:
     source = (ROOT / "airflow_provider_analytics" / "api" / "listing.py").read_text(encoding="utf-8")
     checks = re.findall(r'(?:IncompleteListError|_list_changed)\(\s*"([a-z ]+)"', source)
     assert sorted(set(checks)) == sorted(re.findall(r"'([a-z ]+)'", ENTRIES["The list may be incomplete"]))
@@ -355,7 +355,7 @@ def test_each_check_of_a_list_has_its_advice() -> None:
     ],
     ids=[*CASES, *WORDS],
 )
-def test_the_error_says_what_its_entry_says(
+def test_error_and_troubleshooting_entry_have_the_same_text(
     words: str,
     heading: str,
     provoke: Callable[[Scenario], Any],

@@ -179,7 +179,7 @@ def variables(head: str, commit: str) -> dict[str, str]:
 @pytest.mark.parametrize("host", ["github", "gitlab"])
 @pytest.mark.parametrize("scenario", ["stays", "changes"])
 @pytest.mark.chosen(1)
-def test_what_was_reviewed_is_applied_and_no_code_of_the_checkout_runs(
+def test_reviewed_plan_is_applied_without_running_code_of_the_checkout(
     host: str,
     scenario: str,
     repository: Repository,
@@ -217,7 +217,7 @@ def test_what_was_reviewed_is_applied_and_no_code_of_the_checkout_runs(
 
 
 @pytest.mark.parametrize("host", ["github", "gitlab"])
-def test_a_file_with_a_problem_stops_the_request(
+def test_file_with_a_problem_stops_the_pull_request(
     host: str, repository: Repository, blocks: Callable[[str, str], list[str]], analytics_sandbox: SandboxServer
 ) -> None:
     head = repository.commit({**FILES, "client_c.yaml": "websites:\n  www.client-a.example: {privcy: 1}\n"})
@@ -268,7 +268,7 @@ def test_workflows_install_nothing_beside_a_secret_and_pin_their_images(
     assert all("@sha256:" in image for image in images)
 
 
-def test_requirements_of_the_page_name_every_program_with_its_version(
+def test_documented_requirements_name_every_program_with_its_version(
     page: Callable[[str], str], blocks: Callable[[str, str], list[str]]
 ) -> None:
     [command] = blocks("websites_in_git", "console")

@@ -61,7 +61,7 @@ def in_a_fork(work: Callable[[], str], meanwhile: Callable[[], object] = lambda:
 
 
 @forks
-def test_a_process_that_forks_a_used_hook_reads_its_own_answers(connect: Any) -> None:
+def test_forked_process_reads_only_its_own_responses(connect: Any) -> None:
     with RawServer(echo) as server, connect(server.url) as hook:
         assert hook.get_website(1) == {"id": 1}
 
@@ -76,7 +76,7 @@ def test_a_process_that_forks_a_used_hook_reads_its_own_answers(connect: Any) ->
 
 
 @forks
-def test_a_forked_process_watches_its_own_requests(connect: Any) -> None:
+def test_forked_process_stops_its_own_requests(connect: Any) -> None:
     """The thread that watches does not exist in a fork, and a stop of the fork is none of the parent."""
     waiting, forked = threading.Event(), threading.Event()
 
@@ -103,7 +103,7 @@ def test_a_forked_process_watches_its_own_requests(connect: Any) -> None:
         assert mine.result(30) == {"id": 1}
 
 
-def test_the_first_use_in_many_threads_makes_one_client(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_use_in_many_threads_creates_a_single_client(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[AnalyticsClient] = []
     begin, second = threading.Barrier(16), threading.Barrier(2)
 
@@ -125,7 +125,7 @@ def test_the_first_use_in_many_threads_makes_one_client(connect: Any, monkeypatc
     assert len(made) == 1
 
 
-def test_a_connection_of_another_type_sends_nothing(connect: Any) -> None:
+def test_connection_of_another_type_sends_nothing(connect: Any) -> None:
     with RawServer(echo) as server:
         hook = connect(server.url, conn_type="http")
         with pytest.raises(AnalyticsConfigError, match="of type 'http', not 'analytics'"):
@@ -137,7 +137,7 @@ def test_a_connection_of_another_type_sends_nothing(connect: Any) -> None:
 
 @pytest.mark.parametrize("host", ["http://localhost", "http://127.0.0.1", "http://[::1]:8080/app"])
 @pytest.mark.parametrize("scheme", ["http", "all"])
-def test_no_proxy_gets_the_key_in_clear_text(host: str, scheme: str, connect: Any) -> None:
+def test_proxy_does_not_get_the_key_in_clear_text(host: str, scheme: str, connect: Any) -> None:
     """To this machine, http is allowed; a proxy is another machine."""
     with RawServer(http(200, {"id": 1})) as proxy:
         hook = connect(host, extra={"proxies": {scheme: proxy.url}})

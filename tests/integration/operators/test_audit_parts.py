@@ -37,7 +37,7 @@ def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_parts")
-def test_parts_appear_while_changes_are_applied(night: Night, distortion: Distortion, memory: Any) -> None:
+def test_audit_parts_appear_while_changes_are_applied(night: Night, distortion: Distortion, memory: Any) -> None:
     night.add(8)
     folder = f"/{uuid.uuid4().hex}"
     seen: list[bool] = []
@@ -61,7 +61,7 @@ def test_parts_appear_while_changes_are_applied(night: Night, distortion: Distor
 
 
 @pytest.mark.usefixtures("short_parts")
-def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
+def test_changes_stop_if_the_audit_trail_cannot_be_written(
     night: Night, distortion: Distortion, memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     night.add(30)
@@ -82,7 +82,7 @@ def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
     assert len(changed(night)) <= 4
 
 
-def test_two_processes_with_one_try_lose_no_line(night: Night) -> None:
+def test_processes_with_the_same_try_lose_no_audit_line(night: Night) -> None:
     """As iterations of a loop, or a worker that was thought dead."""
     night.add(1)
     for address in ("192.0.2.1", "192.0.2.2"):
@@ -93,7 +93,7 @@ def test_two_processes_with_one_try_lose_no_line(night: Night) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
-def test_a_full_disk_is_named_and_the_log_has_what_the_audit_trail_has_not(
+def test_full_disk_is_named_and_the_log_has_the_missing_audit_lines(
     night: Night, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     night.add(30)

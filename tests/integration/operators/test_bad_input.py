@@ -96,7 +96,7 @@ ROWS: dict[Any, Rows] = {
 
 
 @pytest.mark.parametrize(("operator", "row"), [(operator, row) for operator, rows in ROWS.items() for row in rows])
-def test_an_operator_refuses_its_arguments(
+def test_operator_rejects_bad_arguments(
     sandbox: SandboxServer, connect_sandbox: Callable[..., None], operator: Any, row: Any
 ) -> None:
     connect_sandbox("page_password_empty", conn_type="generic", password=None)
@@ -110,7 +110,7 @@ def test_an_operator_refuses_its_arguments(
 
 
 @pytest.mark.parametrize(("password", "part"), [("a\nb", "one line"), ("", "not empty"), ("***", r"is '\*\*\*'")])
-def test_the_hook_refuses_a_password(sandbox: SandboxServer, password: str, part: str) -> None:
+def test_hook_rejects_a_bad_password(sandbox: SandboxServer, password: str, part: str) -> None:
     with AnalyticsHook() as hook, pytest.raises(ValueError, match=f"password.*{part}"):
         hook.update_website(1, privacy=2, password=password)
     assert sandbox.requests == []
@@ -120,7 +120,7 @@ NO_ADDRESSES = ["192.0.2.1,192.0.2.2", "999.1.1.1", "a.example", ["192.0.2.1 192
 
 
 @pytest.mark.parametrize("entries", NO_ADDRESSES, ids=repr)
-def test_hook_operators_and_syncs_refuse_the_same_entries(sandbox: SandboxServer, entries: Any) -> None:
+def test_hook_operators_and_syncs_reject_the_same_entries(sandbox: SandboxServer, entries: Any) -> None:
     with AnalyticsHook() as hook:
         for call in (hook.update_website, hook.create_website):
             with pytest.raises(ValueError, match="exclude_ips"):

@@ -20,7 +20,7 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
 REFUSED = (AirflowFailException, ValueError)
 
 
-def test_merge_keeps_what_is_there_and_sends_only_differences(night: Night) -> None:
+def test_merge_keeps_existing_entries_and_sends_only_differences(night: Night) -> None:
     night.add("a.example", exclude_ips="# typed by Ann\n9.9.9.9 # home\n203.0.113.7")
     night.add("b.example", exclude_ips="203.0.113.8\r\n  203.0.113.7 \r\n")
     night.add("c.example")
@@ -40,7 +40,7 @@ def test_merge_keeps_what_is_there_and_sends_only_differences(night: Night) -> N
     assert (again.keys(), again["applied"], again["changes"]) == (result.keys(), 0, [])
 
 
-def test_the_guard_trips_before_anything_is_sent(night: Night) -> None:
+def test_guard_trips_before_any_change_is_sent(night: Night) -> None:
     night.add(10, exclude_ips="203.0.113.7\n203.0.113.8\n203.0.113.9")
     wiped = {"exclude_ips": "203.0.113.7 # the rest was lost", "mode": "replace"}
     with pytest.raises(AirflowFailException, match=r"^20 of 30 exclude_ips entries would be lost"):
@@ -55,7 +55,7 @@ def test_the_guard_trips_before_anything_is_sent(night: Night) -> None:
     assert set(night.lists()) <= {None, ""}
 
 
-def test_an_entry_that_a_stale_list_does_not_show_is_removed(night: Night, distortion: Distortion) -> None:
+def test_entry_that_a_stale_list_omits_is_removed(night: Night, distortion: Distortion) -> None:
     """The rows of the list are those of before the first run, as from a cache; a website itself is shown as it is."""
     night.add(4, exclude_ips="10.0.0.1")
 
@@ -72,9 +72,7 @@ def test_an_entry_that_a_stale_list_does_not_show_is_removed(night: Night, disto
     assert night.lists() == ["10.0.0.1\n192.0.2.1"] * 4
 
 
-def test_an_id_that_is_given_to_another_website_before_the_update_is_no_success(
-    night: Night, distortion: Distortion
-) -> None:
+def test_sync_fails_if_an_id_is_reassigned_before_the_update(night: Night, distortion: Distortion) -> None:
     night.add(2)
 
     def reuse(method: str, path: str, record: Website) -> None:
@@ -86,7 +84,7 @@ def test_an_id_that_is_given_to_another_website_before_the_update_is_no_success(
         night.managed("192.0.2.1")
 
 
-def test_a_service_that_ignores_the_search_changes_nothing(night: Night) -> None:
+def test_result_is_the_same_if_the_service_ignores_the_search(night: Night) -> None:
     night.add("shop.example other.example")
     night.sandbox.configure(ignored=["search"])
     with pytest.raises(AirflowFailException, match=r"search='shop' found 'other\.example'.*websites=\['\*shop\*'\]"):
@@ -94,7 +92,7 @@ def test_a_service_that_ignores_the_search_changes_nothing(night: Night) -> None
     assert night.updated == set()
 
 
-def test_selectors_exceptions_and_further_entries(night: Night) -> None:
+def test_sync_uses_selectors_exceptions_and_further_entries(night: Night) -> None:
     night.add("www.example.com shop.example.com old.example.com other.example.org")
     night.sandbox.change_website(2, favorite=True)
     chosen: dict[str, Any] = {"websites": ["*.example.com", 4], "except_websites": "OLD.example.com.\n"}
@@ -137,7 +135,7 @@ def test_bad_arguments_fail_without_a_retry_and_without_a_change(
     assert night.updated == set()
 
 
-def test_each_applied_change_is_audited(night: Night) -> None:
+def test_applied_change_is_audited(night: Night) -> None:
     night.add("1.example", exclude_ips="1.1.1.1")
     night.add("2.example", exclude_ips="2.2.2.2")
     night.managed("2.2.2.2", mode="replace")
@@ -151,7 +149,7 @@ def test_each_applied_change_is_audited(night: Night) -> None:
     assert line == {**run, **change, "before": ["1.1.1.1"], "after": ["2.2.2.2"]}
 
 
-def test_a_website_can_be_given_back_its_own_list(night: Night) -> None:
+def test_website_can_be_restored_to_its_own_list(night: Night) -> None:
     night.add(3, exclude_ips="10.0.0.1")
     night.managed("203.0.113.7")
     night.sandbox.change_website(2, exclude_ips="10.0.0.1\n203.0.113.7\n10.0.0.2")
@@ -166,7 +164,7 @@ def test_a_website_can_be_given_back_its_own_list(night: Night) -> None:
         night.managed("203.0.113.8", **protected, unmanage_websites=["2.example"], websites={"search": "2"})
 
 
-def test_a_list_may_be_a_file_and_further_entries_the_text_of_an_object(night: Night) -> None:
+def test_list_can_be_a_file_and_further_entries_can_be_json(night: Night) -> None:
     night.add(1)
     file = night.folder / "office.csv"
     file.write_bytes(b"\xef\xbb\xbf203.0.113.7 # office\r\n\r\n203.0.113.8\r\n")
@@ -183,7 +181,7 @@ def test_a_list_may_be_a_file_and_further_entries_the_text_of_an_object(night: N
         SyncExcludedIpsOperator(task_id="x", exclude_ips=["1.1.1.1"], per_website={"{{ params.domain }}": ["2.2.2.2"]})
 
 
-def test_an_approved_plan_of_a_list_is_applied_whole_or_not_at_all(night: Night, distortion: Distortion) -> None:
+def test_approved_plan_of_a_list_is_applied_completely_or_not_at_all(night: Night, distortion: Distortion) -> None:
     night.add(5, exclude_ips="10.0.0.1")
     plan = night.managed("1.1.1.1", "2.2.2.2", mode="merge", dry_run=True)
     assert plan["scope"].keys() == {"service", "account", "field", "mode", "max_loss_fraction"}
@@ -204,7 +202,7 @@ def test_an_approved_plan_of_a_list_is_applied_whole_or_not_at_all(night: Night,
     assert night.lists() == ["10.0.0.1\n1.1.1.1\n10.0.0.9\n2.2.2.2", *["10.0.0.1\n1.1.1.1\n2.2.2.2"] * 4]
 
 
-def test_a_key_that_is_revoked_in_the_middle_leaves_a_true_audit_trail(night: Night, distortion: Distortion) -> None:
+def test_audit_trail_is_correct_if_the_key_is_revoked_during_the_run(night: Night, distortion: Distortion) -> None:
     night.add(30)
     distortion.before = lambda method, path: 401 if len(night.updated) >= 5 else None
     with pytest.raises(AirflowFailException, match="API key rejected") as caught:
@@ -214,7 +212,9 @@ def test_a_key_that_is_revoked_in_the_middle_leaves_a_true_audit_trail(night: Ni
     assert Counter(line["action"] for line in night.trail()) == {"update": updates, "failed": 30 - updates}
 
 
-def test_a_key_that_a_service_shows_in_its_records_is_in_no_error(night: Night, distortion: Distortion) -> None:
+def test_errors_do_not_contain_a_key_that_the_service_returns_in_its_records(
+    night: Night, distortion: Distortion
+) -> None:
     """As entries: a guard, a selector and a failure would name them."""
     key = night.sandbox.api_key
     for number in range(12):
@@ -231,7 +231,7 @@ def test_a_key_that_a_service_shows_in_its_records_is_in_no_error(night: Night, 
         assert key not in str(caught.value)
 
 
-def test_a_list_that_is_not_one_entry_per_line_fails_alone(night: Night) -> None:
+def test_website_with_several_entries_in_a_line_fails_alone(night: Night) -> None:
     """A colleague typed two addresses into one line of one website."""
     night.add(5)
     night.sandbox.change_website(3, exclude_ips="198.51.100.1, 198.51.100.2")
@@ -258,7 +258,7 @@ def selected(night: Night, *websites: Any, **arguments: Any) -> tuple[int, Count
 
 
 @pytest.mark.usefixtures("domains")
-def test_a_few_ids_are_shown_and_more_are_read_from_the_list(night: Night) -> None:
+def test_few_ids_are_read_singly_and_many_from_the_list(night: Night) -> None:
     assert selected(night, 1) == (1, {"show": 1})
     # The first page of the list tells how long it is.
     assert selected(night, 1, 2) == (2, {"list": 1, "show": 2})
@@ -292,7 +292,7 @@ def test_domains_are_looked_up(night: Night, domains: list[Any]) -> None:
 
 
 @pytest.mark.usefixtures("domains")
-def test_a_part_is_synced_with_the_fewest_requests_and_its_own_list(night: Night) -> None:
+def test_chunk_is_synced_with_the_fewest_requests_and_its_own_list(night: Night) -> None:
     result = night.managed(PART, websites=[1, 2, 3])
     assert (result["applied"], result["verified"]) == (3, True)
     # Shown to plan, right before the update, and to check; two that are changed alone are checked twice.
@@ -303,7 +303,7 @@ def test_a_part_is_synced_with_the_fewest_requests_and_its_own_list(night: Night
 
 
 @pytest.mark.parametrize("then", [None, 429, 409, 422, 503], ids=lambda status: f"then {status}")
-def test_a_change_whose_response_was_lost_is_told_by_the_website(
+def test_change_with_a_lost_response_is_found_on_the_website(
     night: Night, distortion: Distortion, monkeypatch: pytest.MonkeyPatch, then: int | None
 ) -> None:
     """The update is applied, its response is lost, and the next attempt is refused."""

@@ -74,7 +74,7 @@ def lists(night: Night) -> list[list[str]]:
     return [(item or "").splitlines() for item in night.lists()]
 
 
-def test_an_address_that_moved_is_replaced_on_all_websites_in_one_run(
+def test_changed_address_of_a_host_name_is_replaced_on_all_websites_in_the_same_run(
     night: Night, scenario: Scenario, sync: Sync
 ) -> None:
     night.add(12, exclude_ips="192.0.2.1 # Ann")
@@ -93,9 +93,7 @@ def test_an_address_that_moved_is_replaced_on_all_websites_in_one_run(
     assert rows["2606:4700:4700::1111"].left == "2026-11-24"
 
 
-def test_the_addresses_of_a_name_that_does_not_resolve_any_more_stay_for_a_week(
-    night: Night, scenario: Scenario, sync: Sync
-) -> None:
+def test_addresses_of_an_unresolvable_name_remain_for_a_week(night: Night, scenario: Scenario, sync: Sync) -> None:
     night.add(1)
     scenario.answers[VPN] = ["1.1.1.1"]
     sync("8.8.8.8", VPN)
@@ -113,7 +111,7 @@ def test_the_addresses_of_a_name_that_does_not_resolve_any_more_stay_for_a_week(
     assert lists(night) == [["9.9.9.9", "192.0.2.7", "1.1.1.2"]]
 
 
-def test_a_name_counts_and_not_its_addresses(night: Night, scenario: Scenario, sync: Sync) -> None:
+def test_guard_counts_a_host_name_and_not_its_addresses(night: Night, scenario: Scenario, sync: Sync) -> None:
     night.add(1)
     scenario.answers |= {VPN: [f"1.1.2.{number}" for number in range(20)], "new.example": ["1.1.1.5", "1.1.1.6"]}
     sync("1.1.1.1", VPN)
@@ -122,7 +120,7 @@ def test_a_name_counts_and_not_its_addresses(night: Night, scenario: Scenario, s
     assert lists(night) == [["1.1.1.5", "1.1.1.6"]]
 
 
-def test_a_key_in_a_comment_is_in_no_file_result_or_log(
+def test_key_in_a_comment_is_absent_from_files_results_and_logs(
     night: Night, sync: Sync, caplog: pytest.LogCaptureFixture
 ) -> None:
     night.add(1)
@@ -149,7 +147,7 @@ NO_ADDRESS = "is not an IP address"
         ("1.1.1.1 # until=2027-01-31, until=2027-02-28", "has several expiration dates; allowed: one until=YYYY-MM-DD"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_named(night: Night, sync: Sync, line: str, told: str) -> None:
+def test_unreadable_line_is_named(night: Night, sync: Sync, line: str, told: str) -> None:
     with pytest.raises((AirflowFailException, ValueError)) as raised:
         sync("8.8.8.8", line)
     assert f"exclude_ips has 1 unusable entries: line 2: {line!r} {told}" in str(raised.value)
@@ -163,7 +161,7 @@ def test_a_line_that_cannot_be_read_is_named(night: Night, sync: Sync, line: str
         "ticket=2024-17, by Ann", "see https://wiki.example/?until", "a=b=c", "owner=a, owner=b", "== since 2020 ==",
     ],
 )  # fmt: skip
-def test_comment_without_a_last_day_is_only_a_reason(night: Night, sync: Sync, comment: str) -> None:
+def test_comment_without_an_expiration_date_is_only_a_reason(night: Night, sync: Sync, comment: str) -> None:
     night.add("a.example")
     result = sync("8.8.8.8", f"1.1.1.1 # {comment}")
     assert lists(night) == [["8.8.8.8", "1.1.1.1"]]
@@ -180,7 +178,7 @@ def test_comment_without_a_last_day_is_only_a_reason(night: Night, sync: Sync, c
         ("8.8.8.8 # until=2026-11-22", {}, "all its entries have expired: 8.8.8.8."),
     ],
 )
-def test_what_does_not_fit_together_is_refused_before_anything_is_sent(
+def test_conflicting_arguments_are_rejected_before_any_request(
     night: Night, sync: Sync, lines: str, arguments: dict[str, Any], told: str
 ) -> None:
     with pytest.raises((AirflowFailException, ValueError)) as raised:
@@ -189,7 +187,7 @@ def test_what_does_not_fit_together_is_refused_before_anything_is_sent(
     assert {request.operation for request in night.sandbox.requests} <= {"account"}
 
 
-def test_entries_leave_after_their_last_day_everywhere_and_say_why(
+def test_entries_are_removed_everywhere_after_their_expiration_date_with_a_reason(
     night: Night, scenario: Scenario, sync: Sync, caplog: pytest.LogCaptureFixture
 ) -> None:
     night.add("a.example", exclude_ips="192.0.2.1")
@@ -214,7 +212,7 @@ def test_entries_leave_after_their_last_day_everywhere_and_say_why(
     assert last == {"a.example": sources, "b.example": sources}
 
 
-def test_entries_that_leave_after_their_last_day_are_no_loss(night: Night, scenario: Scenario, sync: Sync) -> None:
+def test_expired_entries_do_not_count_as_a_loss(night: Night, scenario: Scenario, sync: Sync) -> None:
     night.add(1)
     text = "\n".join(f"192.0.2.{number} # until=2026-11-2{5 if number < 8 else 9}" for number in range(1, 13))
     assert sync(text)["applied"] == 1
@@ -222,14 +220,14 @@ def test_entries_that_leave_after_their_last_day_are_no_loss(night: Night, scena
     assert (sync(text)["entries_removed"], len(lists(night)[0])) == (7, 5)
 
 
-def test_an_expired_address_that_a_name_has_stays(night: Night, scenario: Scenario, sync: Sync) -> None:
+def test_expired_address_remains_if_a_host_name_has_it(night: Night, scenario: Scenario, sync: Sync) -> None:
     night.add(1)
     scenario.answers[VPN] = ["1.1.1.1"]
     result = sync("1.1.1.1 # until=2026-11-01", VPN)
     assert (result["expired"], lists(night)) == ([], [["1.1.1.1"]])
 
 
-def test_owners_and_last_days_in_a_file_of_websites(night: Night, scenario: Scenario) -> None:
+def test_websites_file_has_owners_and_expiration_dates(night: Night, scenario: Scenario) -> None:
     night.add("a.example b.example")
     item = {"entry": "1.1.1.1", "owner": "it@example.com", "reason": "Berlin", "until": str(TODAY.date())}
     websites: dict[str, Any] = {"a.example": {}, "b.example": {"also_exclude_ips": ["1.1.1.1"]}}
@@ -244,7 +242,7 @@ def test_owners_and_last_days_in_a_file_of_websites(night: Night, scenario: Scen
     assert line["sources"] == {"1.1.1.1": "expired, until 2026-11-23, owner it@example.com, Berlin"}
 
 
-def test_a_resolver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_resolver_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     for_ever = threading.Event()
 
     def look_up(name: str) -> list[str]:
@@ -275,7 +273,7 @@ def test_names_are_looked_up_by_the_resolver_of_the_system(night: Night, monkeyp
     assert host_names.look_up("x.example") == ["192.0.2.1", "2001:db8::1"]
 
 
-def test_why_an_address_is_there(
+def test_explain_reports_the_reason_of_an_address(
     night: Night, scenario: Scenario, sync: Sync, capsys: pytest.CaptureFixture[str]
 ) -> None:
     night.add(3, exclude_ips="192.0.2.7")

@@ -45,7 +45,7 @@ def assert_short(error: BaseException, reason: str) -> None:
         (SnapshotWebsitesOperator, SNAPSHOT, {"disk": "full"}, "No space left on device"),
     ],
 )
-def test_the_reason_is_on_the_first_screen(
+def test_first_screen_of_the_log_has_the_reason(
     sandbox: SandboxServer,
     execute: Execute,
     tmp_path: Path,
@@ -70,7 +70,7 @@ def test_the_reason_is_on_the_first_screen(
     assert_short(caught.value, reason)
 
 
-def test_the_reason_of_a_template_is_on_the_first_screen() -> None:
+def test_first_screen_of_the_log_has_the_reason_of_a_template() -> None:
     task = SyncExcludedIpsOperator(task_id="task", exclude_ips=["{{ 1 / 0 }}"])
     with pytest.raises(ZeroDivisionError) as caught:
         task.render_template_fields({})

@@ -59,7 +59,9 @@ def write(sandbox: SandboxServer) -> Callable[..., bool]:
 
 
 @pytest.mark.parametrize("operator", WRITES)
-def test_no_argument_does(operator: type[BaseOperator], write: Callable[..., bool], sandbox: SandboxServer) -> None:
+def test_arguments_cannot_turn_verification_off(
+    operator: type[BaseOperator], write: Callable[..., bool], sandbox: SandboxServer
+) -> None:
     assert not write(operator)
     assert {request.method for request in sandbox.requests} > {"GET"}, "the example writes nothing"
     found = [
@@ -72,7 +74,7 @@ def test_no_argument_does(operator: type[BaseOperator], write: Callable[..., boo
     assert not found, f"{operator.__name__} does not read what it wrote with {', '.join(found)}"
 
 
-def test_no_extra_does(write: Callable[..., bool], connect_sandbox: Callable[..., None]) -> None:
+def test_extras_cannot_turn_verification_off(write: Callable[..., bool], connect_sandbox: Callable[..., None]) -> None:
     given = {"verify": "false", "update_method": "PUT", "max_retries": "0", "boolean_format": "1/0"}
     for name in EXTRAS:
         connect_sandbox("analytics_default", extra={name: given.get(name, "1")})

@@ -94,7 +94,7 @@ def test_sample_onboard_website(run_dag: RunDag, night: Night) -> None:
 @needs_answers_in_dag_test
 @pytest.mark.parametrize(("option", "state"), [("Approve", "success"), ("Reject", "skipped")])
 @pytest.mark.chosen(1)
-def test_somebody_answers_the_sample_websites_as_code(
+def test_sample_websites_as_code_waits_for_an_approval(
     run_dag: RunDag, night: Night, answer: Callable[[str], list[str | None]], option: str, state: str
 ) -> None:
     shown = answer(option)
@@ -116,7 +116,7 @@ def test_somebody_answers_the_sample_websites_as_code(
 
 
 @needs_approvals
-def test_a_guard_within_a_group_names_what_the_author_of_the_dag_can_change(
+def test_guard_in_a_task_group_names_the_argument_of_the_group(
     run_dag: RunDag, night: Night, task_log: Callable[[], str]
 ) -> None:
     from airflow_provider_analytics.operators.task_groups import exclusion_list, websites_as_code
@@ -134,7 +134,7 @@ def test_a_guard_within_a_group_names_what_the_author_of_the_dag_can_change(
 
 @pytest.mark.sample("sync_excluded_ips_with_approval")
 @needs_approvals
-def test_an_approval_that_was_only_marked_as_success_applies_nothing(
+def test_approval_task_marked_as_success_applies_nothing(
     run_dag: RunDag, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     night.add(1, exclude_ips="9.9.9.9")
@@ -227,7 +227,7 @@ def test_sample_remind_of_expiring_entries(
 
 
 @pytest.mark.parametrize("name", ["exclusions.md", "websites_as_code.md"])
-def test_the_examples_of_the_documentation_are_valid(name: str) -> None:
+def test_documented_examples_are_valid(name: str) -> None:
     text = (SAMPLES.parent / "docs" / name).read_text()
     blocks = re.findall(r"```(python|yaml)\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
@@ -242,9 +242,7 @@ def test_the_examples_of_the_documentation_are_valid(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["websites_as_code", "sync_excluded_ips_with_approval"])
-def test_samples_that_need_approvals_define_nothing_where_there_are_none(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_samples_define_no_dag_if_airflow_has_no_approvals(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """On a plain Airflow 2.11 the standard provider may be missing: that is no broken DAG."""
     monkeypatch.setitem(sys.modules, "airflow.providers.standard.operators.hitl", None)
     runpy.run_path(str(SAMPLES / f"{name}.py"))

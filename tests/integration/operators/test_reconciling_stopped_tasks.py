@@ -90,7 +90,7 @@ def converges(night: Night, **arguments: Any) -> None:
 @pytest.mark.parametrize("airflow", ENDS)
 @pytest.mark.parametrize("number", [1, 21, WEBSITES])
 @pytest.mark.chosen(2)
-def test_a_terminated_sync_stops_and_leaves_a_true_audit_trail(
+def test_terminated_sync_stops_and_leaves_a_correct_audit_trail(
     night: Night, distortion: Distortion, process: TaskProcess, task_log_file: Path, airflow: int, number: int
 ) -> None:
     before = len(task_log_file.read_text())
@@ -122,7 +122,7 @@ def handler_of_before() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("handler_of_before")
-def test_a_task_that_takes_too_long_leaves_true_records(
+def test_timed_out_task_leaves_correct_records(
     night: Night,
     distortion: Distortion,
     run_dag: RunDag,
@@ -156,7 +156,7 @@ def test_a_task_that_takes_too_long_leaves_true_records(
     converges(night, list_name="addresses")
 
 
-def test_a_task_that_is_killed_before_it_begins_sends_nothing(night: Night) -> None:
+def test_task_killed_before_its_start_sends_nothing(night: Night) -> None:
     operator = SyncExcludedIpsOperator(task_id="sync", exclude_ips=["1.1.1.1"])
     operator.on_kill()
     with pytest.raises(StoppedError), operator.connected({}) as hook:

@@ -57,7 +57,7 @@ def bucket(s3: dict[str, Any]) -> str:
 @pytest.mark.parametrize("arguments", [sync, apply])
 @pytest.mark.parametrize("then", ["retry", "run"])
 @pytest.mark.chosen(5)
-def test_an_orphan_blocks_nobody_and_what_it_does_later_leaves_with_the_next_run(
+def test_orphaned_process_blocks_no_run_and_the_next_run_corrects_its_changes(
     night: Night,
     distortion: Distortion,
     started: TaskProcess,
@@ -109,7 +109,7 @@ class NoCredentialsError(Exception):
         ("pipe_file", FileNotFoundError("The specified bucket does not exist"), "write state_path: The specified buc"),
     ],
 )
-def test_what_a_storage_raises_is_an_error_that_names_the_argument_and_what_to_do(
+def test_storage_error_names_the_argument_and_the_next_step(
     night: Night, memory: Any, monkeypatch: pytest.MonkeyPatch, method: str, error: Exception, problem: str
 ) -> None:
     def refuse(*arguments: Any, **more: Any) -> None:
@@ -123,7 +123,7 @@ def test_what_a_storage_raises_is_an_error_that_names_the_argument_and_what_to_d
 
 
 @pytest.mark.parametrize("where", ["disk", pytest.param("s3", marks=pytest.mark.slow), "memory"])
-def test_a_shared_file_is_written_only_over_what_was_read(
+def test_shared_file_is_written_only_if_it_is_unchanged_since_the_read(
     request: pytest.FixtureRequest, tmp_path: Path, where: str
 ) -> None:
     folder = str(tmp_path)
@@ -148,7 +148,7 @@ def test_a_shared_file_is_written_only_over_what_was_read(
         assert [path.name for path in (tmp_path / "below").iterdir()] == ["file.json"]
 
 
-def test_a_file_that_a_killed_process_was_creating_does_not_exist_yet(tmp_path: Path) -> None:
+def test_file_of_a_process_killed_during_its_creation_does_not_exist(tmp_path: Path) -> None:
     (tmp_path / "file.json").touch()
     file = shared_file(str(tmp_path / "file.json"))
     assert file.text is None
@@ -157,7 +157,7 @@ def test_a_file_that_a_killed_process_was_creating_does_not_exist_yet(tmp_path: 
 
 @pytest.mark.slow  # what speaks S3, on both sides, takes seconds to load
 @pytest.mark.parametrize("case", ["sent twice", "no such condition", "no space"])
-def test_a_write_with_a_condition_that_fails_is_told_by_what_is_there(
+def test_failed_conditional_write_is_resolved_by_reading_the_file(
     bucket: str, s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     import s3fs
@@ -229,7 +229,7 @@ def kill(request: pytest.FixtureRequest, started: TaskProcess, night: Night, dis
 
 @pytest.mark.kill
 @pytest.mark.chosen(5)
-def test_a_killed_sync_converges_on_the_next_run(night: Night, kill: Kill) -> None:
+def test_killed_sync_converges_on_the_next_run(night: Night, kill: Kill) -> None:
     """The table says what came and what left before the first website changes."""
     night.add(10, exclude_ips="10.0.0.1\n203.0.113.6")
     night.managed("203.0.113.6")
@@ -242,7 +242,7 @@ def test_a_killed_sync_converges_on_the_next_run(night: Night, kill: Kill) -> No
 
 @pytest.mark.kill
 @pytest.mark.chosen(5)
-def test_a_killed_apply_of_an_approved_plan_converges_on_the_next_run(night: Night, kill: Kill) -> None:
+def test_killed_apply_of_an_approved_plan_converges_on_the_next_run(night: Night, kill: Kill) -> None:
     night.add("old1.example old2.example old3.example gone1.example gone2.example", exclude_ips="10.0.0.1")
     night.add("same.example", exclude_ips="10.0.0.1", privacy=1)
     night.sandbox.configure(allow_duplicates=True)

@@ -62,7 +62,7 @@ def before_request(
         pytest.param((V, B), ("vpn", V), ("office", A), {A, V}, id="out of both lists"),
     ],
 )
-def test_an_address_that_moves_to_another_list_stays(
+def test_address_that_moves_to_another_list_remains(
     analytics_sandbox: FakeService, nights: Nights, before: Run, outer: Run, inner: Run, left: set[str], number: int
 ) -> None:
     nights.sync("office", A, B)
@@ -73,7 +73,7 @@ def test_an_address_that_moves_to_another_list_stays(
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_a_list_does_not_remove_what_left_it_lately_and_another_one_adds(
+def test_list_keeps_a_recently_removed_entry_that_another_list_adds(
     analytics_sandbox: FakeService, nights: Nights, number: int
 ) -> None:
     nights.sync("vpn", V, B)
@@ -85,7 +85,7 @@ def test_a_list_does_not_remove_what_left_it_lately_and_another_one_adds(
 
 
 @pytest.mark.parametrize("number", REQUESTS[1:])
-def test_a_run_that_a_later_run_of_its_list_overtook_is_not_green(
+def test_run_fails_if_a_later_run_of_the_list_overtook_it(
     analytics_sandbox: FakeService, nights: Nights, number: int
 ) -> None:
     nights.sync("office", A)
@@ -104,7 +104,7 @@ def test_a_run_that_a_later_run_of_its_list_overtook_is_not_green(
     assert nights.everywhere() == {A, C}
 
 
-def test_an_address_that_moves_while_the_other_list_is_being_applied_stays(
+def test_address_that_moves_while_the_other_list_is_applied_remains(
     analytics_sandbox: FakeService, nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list that removes it is noted before the other one begins, and ends before the other one notes what left."""

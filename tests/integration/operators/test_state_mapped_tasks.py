@@ -125,7 +125,7 @@ def test_mapped_dag_run_with_different_entries_fails_in_one_task(run_dag: RunDag
 @pytest.mark.slow
 @pytest.mark.chosen(3)
 @pytest.mark.parametrize("update", [1, 3, 10, 20, 30])
-def test_lists_at_the_same_time_keep_all_entries_behind_a_replica(
+def test_simultaneous_lists_keep_all_entries_behind_a_replica(
     analytics_sandbox: FakeService, nights: Nights, monkeypatch: pytest.MonkeyPatch, update: int
 ) -> None:
     """The second list begins with an update of the first one, and fetches websites that do not show it yet."""

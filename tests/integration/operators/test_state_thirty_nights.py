@@ -178,7 +178,9 @@ class Scenario:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_thirty_nights_of_two_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_thirty_nights_of_two_lists_keep_exactly_their_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     scenario = Scenario(seed, tmp_path, monkeypatch)
     for _ in range(30):
         scenario.night()

@@ -36,7 +36,7 @@ def take(tmp_path: Path) -> Callable[[], Any]:
 
 @needs_exceptions_in_callbacks
 @pytest.mark.sample("alert_on_public_pages")
-def test_the_mail_names_the_domains(
+def test_alert_mail_names_the_domains(
     run_dag: RunDag, take: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mail_server() as inbox:
@@ -58,7 +58,7 @@ def check(folder: Path, **extra: Any) -> None:
     sample_dag("alert_on_public_pages", folder).get_task("check").python_callable(triggering_asset_events=events)
 
 
-def test_of_an_event_the_day_counts(take: Callable[[], Any], tmp_path: Path) -> None:
+def test_alert_compares_the_snapshot_of_the_event_day(take: Callable[[], Any], tmp_path: Path) -> None:
     take()  # nothing changed since
     with pytest.raises(AirflowFailException, match=f"^{SUBJECT}\n"):
         check(tmp_path, snapshot_date="2026-11-21")

@@ -112,7 +112,7 @@ def stored(written: dict[str, Any]) -> tuple[str, bool]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_day_and_lateness_of_a_run(analytics_sandbox: SandboxServer, tmp_path: Path, case: Case) -> None:
+def test_run_has_a_day_and_might_be_late(analytics_sandbox: SandboxServer, tmp_path: Path, case: Case) -> None:
     analytics_sandbox.seed(3)
     snapshots = Snapshots(tmp_path, case.mode, case.schedule)
     if case.published:
@@ -134,7 +134,7 @@ def test_the_day_and_lateness_of_a_run(analytics_sandbox: SandboxServer, tmp_pat
 
 @pytest.mark.parametrize("published", [True, False])
 @pytest.mark.parametrize("midnight", ["at the account", "in the list", "in a list that is read again"])
-def test_what_counts_is_when_the_reading_began_that_is_published(
+def test_lateness_depends_on_the_start_of_the_published_reading(
     analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, midnight: str, published: bool
 ) -> None:
     analytics_sandbox.seed(120)  # two pages

@@ -89,7 +89,9 @@ def until_ended(lines: Iterable[str] | None) -> Iterator[str]:
 
 
 @pytest.mark.kill
-def test_sixty_kills_never_show_a_part_of_a_snapshot(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+def test_readers_never_see_a_partial_snapshot_after_sixty_kills(
+    analytics_sandbox: SandboxServer, tmp_path: Path
+) -> None:
     analytics_sandbox.seed(120)
     seen: list[str | None] = []
     published = 0

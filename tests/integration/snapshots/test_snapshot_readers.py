@@ -87,7 +87,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str | Non
 
 @pytest.mark.parametrize("compression", ENDINGS)
 @pytest.mark.parametrize(("name", "file_format"), KNOWN)
-def test_a_folder_is_a_dataset_for_every_reader(
+def test_folder_is_a_dataset_for_every_reader(
     nights: Callable[..., Path], name: str, file_format: str, compression: str | None
 ) -> None:
     base = nights(file_format, compression)
@@ -101,7 +101,7 @@ def test_a_folder_is_a_dataset_for_every_reader(
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_column_that_begins_with_nulls(tmp_path: Path, name: str) -> None:
+def test_column_that_starts_with_nulls_keeps_its_type(tmp_path: Path, name: str) -> None:
     """In the first night, no website has an exclusion list, and none has a privacy; text formats have no types."""
     nulls: Record = {"privacy": None, "exclude_params": None, "exclude_ips": None}
     values: Record = {"privacy": 1, "exclude_params": "utm_id", "exclude_ips": "192.0.2.1\n192.0.2.2"}

@@ -32,7 +32,7 @@ def bucket(s3: dict[str, Any]) -> Shelf:
 
 
 @pytest.mark.parametrize(("file_format", "compression"), [("jsonl", "gzip"), ("csv", "gzip"), ("parquet", None)])
-def test_a_snapshot_is_written_replaced_read_and_removed(
+def test_snapshot_in_s3_is_written_replaced_read_and_removed(
     bucket: Shelf, file_format: str, compression: str | None
 ) -> None:
     first, second, third = (
@@ -51,7 +51,7 @@ def test_a_snapshot_is_written_replaced_read_and_removed(
 
 
 @pytest.mark.chosen
-def test_the_operator_writes_to_s3(
+def test_operator_writes_to_s3(
     run_dag: RunDag, bucket: Shelf, s3: dict[str, Any], analytics_sandbox: SandboxServer
 ) -> None:
     from airflow.providers.common.compat.sdk import DAG

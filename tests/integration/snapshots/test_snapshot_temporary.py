@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_analytics.storage import ABANDONED_AFTER_HOURS, temporary_folder
 
 
-def test_the_folder_of_a_killed_process_is_removed_by_a_later_run(
+def test_temporary_folder_of_a_killed_process_is_removed_by_a_later_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

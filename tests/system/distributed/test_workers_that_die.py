@@ -273,7 +273,7 @@ class Sync:
         return "\n".join(self.api.log(self.dag_id, self.run_id, task, len(tries[task]))[-5000:] for task in failed)
 
 
-def test_a_worker_that_is_killed_with_all_its_processes(cluster: Cluster) -> None:
+def test_retry_completes_the_work_of_a_worker_killed_with_all_its_processes(cluster: Cluster) -> None:
     sync = Sync(cluster, MANY, delay=2)
     worker, hit = sync.in_the_middle()
     killed = cluster.kill_all_of(worker)
@@ -283,7 +283,7 @@ def test_a_worker_that_is_killed_with_all_its_processes(cluster: Cluster) -> Non
     sync.ends_green_and_right(f"SIGKILL of {worker}, {killed} processes, in the middle of chunks {hit}", hit)
 
 
-def test_a_worker_whose_main_process_is_killed_leaves_orphans_that_do_no_harm(cluster: Cluster) -> None:
+def test_orphans_of_a_killed_worker_do_no_harm(cluster: Cluster) -> None:
     sync = Sync(cluster, FEW, delay=10)
     worker, hit = sync.in_the_middle()
     cluster.airflow.processes[worker].kill()
@@ -302,7 +302,7 @@ def test_a_worker_whose_main_process_is_killed_leaves_orphans_that_do_no_harm(cl
     )
 
 
-def test_a_worker_that_hangs_and_comes_back(cluster: Cluster) -> None:
+def test_worker_that_hangs_and_resumes_does_no_harm(cluster: Cluster) -> None:
     sync = Sync(cluster, FEW, delay=4)
     worker, hit = sync.in_the_middle()
     halted, since = cluster.signal(worker, signal.SIGSTOP), time.monotonic()
@@ -320,7 +320,7 @@ def test_a_worker_that_hangs_and_comes_back(cluster: Cluster) -> None:
     sync.ends_green_and_right(done, hit, twice=8 * len(hit))
 
 
-def test_a_snapshot_whose_worker_is_killed_is_published_by_the_retry(cluster: Cluster) -> None:
+def test_snapshot_of_a_killed_worker_is_published_by_the_retry(cluster: Cluster) -> None:
     from upath import UPath
 
     from airflow_provider_analytics.snapshots.catalog import list_snapshots, read_snapshot

@@ -70,7 +70,7 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(histories())
-def test_what_is_not_as_expected_is_never_green(history: dict[str, Any]) -> None:
+def test_comparison_reports_every_unexpected_value(history: dict[str, Any]) -> None:
     comparison = ExpectedRecord(history["before"], history["sent"]).compare(history["shown"])
     assert set(comparison.not_applied) == history["wrong"] & history["sent"].keys()
     assert set(comparison.unsent) == history["wrong"] - history["sent"].keys()
@@ -84,7 +84,7 @@ def test_what_is_not_as_expected_is_never_green(history: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     "shown", ["10.0.0.1, 10.0.0.2", "10.0.0.1 10.0.0.2", '["10.0.0.1"]', "10.0.0.1\n10.0.…", 7, {}]
 )
-def test_a_list_in_a_form_that_is_not_understood_is_not_what_was_sent(shown: object) -> None:
+def test_list_in_an_unknown_form_is_not_applied(shown: object) -> None:
     comparison = ExpectedRecord({}, {"exclude_ips": ("10.0.0.1", "10.0.0.2")}).compare({"exclude_ips": shown})
     assert "is returned in an unknown form" in comparison.not_applied["exclude_ips"]
     unsent = ExpectedRecord({"exclude_ips": "10.0.0.1\n10.0.0.2"}, {"privacy": 1}).compare(
@@ -93,14 +93,14 @@ def test_a_list_in_a_form_that_is_not_understood_is_not_what_was_sent(shown: obj
     assert set(unsent.unsent) == {"exclude_ips"}
 
 
-def test_a_secret_is_never_verified() -> None:
+def test_secret_is_never_verified() -> None:
     comparison = ExpectedRecord({}, {"password": "s3cret-page"}).compare({"password": "s3cret-page"})
     assert comparison.is_as_expected
     assert not comparison.is_verified
     assert "password" in comparison.unverified
 
 
-def test_missing_comment_of_others_is_an_unsent_change() -> None:
+def test_missing_comment_of_another_user_is_an_unsent_change() -> None:
     before = {"exclude_ips": "10.0.0.1 # Ann"}
     expected = ExpectedRecord(before, {"exclude_ips": ("10.0.0.1 # Ann",)}, shared=frozenset({"exclude_ips"}))
     assert expected.compare({"exclude_ips": "10.0.0.1"}).unsent
@@ -123,7 +123,7 @@ def test_other_domain_is_reported_except_for_case_and_trailing_dot() -> None:
         pytest.param("10.0.0.1", "10.0.0.1\n10.0.0.7\n192.0.2.9", "", id="no line, others added one"),
     ],
 )
-def test_missing_line_of_others_is_an_unsent_change_of_a_sent_list(before: str, now: str, missing: str) -> None:
+def test_missing_line_of_another_user_is_an_unsent_change_of_a_sent_list(before: str, now: str, missing: str) -> None:
     sent = (*before.splitlines(), "192.0.2.9")
     expected = ExpectedRecord({"exclude_ips": before}, {"exclude_ips": sent}, shared=frozenset({"exclude_ips"}))
     comparison = expected.compare({"exclude_ips": now})

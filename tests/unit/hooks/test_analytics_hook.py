@@ -31,7 +31,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> str:
     return "stats"
 
 
-def test_nothing_is_read_before_the_first_use_and_nothing_opened_before_the_first_request(
+def test_hook_reads_at_its_first_use_and_connects_at_its_first_request(
     connection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
@@ -49,9 +49,7 @@ def test_nothing_is_read_before_the_first_use_and_nothing_opened_before_the_firs
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "  "])
-def test_a_key_with_a_line_break_at_its_end_is_masked_in_the_task_log(
-    end: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_key_with_a_trailing_line_break_is_masked_in_the_task_log(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[Any] = []
     monkeypatch.setattr(analytics, "mask_secret", masked.append)
     headers = {"CF-Access-Client-Secret": "hush-hush-hush", "X-Auth": "Basic bmFtZTpwYXNz", "X-Tenant": "acme"}
@@ -63,7 +61,7 @@ def test_a_key_with_a_line_break_at_its_end_is_masked_in_the_task_log(
     assert "acme" not in masked  # it would be replaced in each word that contains it
 
 
-def test_a_bad_connection_is_told_at_first_use_and_by_the_test_button(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_connection_is_reported_at_first_use_and_by_the_test_button(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_STATS", '{"conn_type": "analytics", "extra": {"timeuot": 1}}')
     hook = AnalyticsHook("stats")
     with pytest.raises(AnalyticsConfigError, match="connection 'stats'"):
@@ -74,7 +72,7 @@ def test_a_bad_connection_is_told_at_first_use_and_by_the_test_button(monkeypatc
         assert part in message
 
 
-def test_the_form_has_a_field_for_every_extra() -> None:
+def test_connection_form_has_a_field_for_every_extra() -> None:
     assert list(CONNECTION_TYPE["conn-fields"]) == list(EXTRAS)
     for name, field in CONNECTION_TYPE["conn-fields"].items():
         # A type without null is a field that has to be filled in.
@@ -91,7 +89,7 @@ def test_the_form_has_a_field_for_every_extra() -> None:
 
 
 @needs_wtforms
-def test_the_form_of_airflow_2_has_a_field_for_every_extra() -> None:
+def test_connection_form_of_airflow_2_has_a_field_for_every_extra() -> None:
     from wtforms import Form
 
     widgets = AnalyticsHook.get_connection_form_widgets()

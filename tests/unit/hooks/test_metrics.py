@@ -42,7 +42,7 @@ def test_waited_is_sent_as_a_duration_in_seconds(sent: list[tuple[str, Any, dict
 
 
 @pytest.mark.parametrize("name", sorted(COUNTERS - set(TIMERS)))
-def test_each_other_counter_is_sent_as_a_number(name: str, sent: list[tuple[str, Any, dict[str, str]]]) -> None:
+def test_every_other_counter_is_sent_as_a_number(name: str, sent: list[tuple[str, Any, dict[str, str]]]) -> None:
     with AnalyticsHook("stats") as hook:
         hook.client.stats.count(name, 3)
         hook.client.stats.count(name, 0)

@@ -123,7 +123,7 @@ def test_template_fields_are_a_literal_tuple_of_the_arguments(operator: Operator
 
 
 @every_operator
-def test_constructing_assigns_and_does_nothing_else(operator: Operator) -> None:
+def test_constructor_only_assigns_attributes(operator: Operator) -> None:
     given: dict[str, Any] = {
         # What a template makes of a list is known at run time only, but its asset is known when a DAG is parsed.
         name: Asset("analytics://a_connection/websites") if name == "asset" else f"{{{{ {name} }}}}"
@@ -151,7 +151,7 @@ def test_arguments_the_result_and_the_errors_are_documented(operator: Operator) 
 
 
 @every_operator
-def test_the_example_can_be_copied(operator: Operator) -> None:
+def test_documented_example_can_be_copied(operator: Operator) -> None:
     found = re.search(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", documented(operator) + "\n")
     assert found, "no code block"
     assert isinstance(eval(textwrap.dedent(found[1]).strip(), {operator.__name__: operator}), operator)
@@ -167,6 +167,6 @@ def test_equal_arguments_have_equal_defaults() -> None:
 
 @pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
 @pytest.mark.parametrize("email", [True, 0])
-def test_airflows_email_is_not_taken_for_the_websites(operator: Any, email: Any) -> None:
+def test_email_of_airflow_is_not_used_as_email_of_the_website(operator: Any, email: Any) -> None:
     with pytest.raises(ValueError, match="email_reports"):
         operator(task_id="a_task", domain="www.example.com", email=email)

@@ -30,7 +30,7 @@ from airflow_provider_analytics.storage import replace_stored
         (1000, 699, 0.3, True),
     ],
 )
-def test_a_large_loss_is_refused(shelf: Shelf, before: int, after: int, fraction: float, trips: bool) -> None:
+def test_large_loss_is_rejected(shelf: Shelf, before: int, after: int, fraction: float, trips: bool) -> None:
     first = shelf.take(before)
     for when in (HOUR, NIGHT) if trips else ():  # a rerun is measured against what it would replace
         with pytest.raises(GuardError, match=f"The list has {after} websites.*{before:,}") as refused:
@@ -55,7 +55,9 @@ def source(url: str = SOURCE.url, account_id: str = "1") -> dict[str, Any]:
         ({"filters": {"favorite": True}}, "filters was {}, is {'favorite': True}"),
     ],
 )
-def test_another_list_does_not_go_into_the_same_dataset(shelf: Shelf, other: dict[str, Any], said: str) -> None:
+def test_list_of_another_source_is_not_filed_in_the_same_dataset(
+    shelf: Shelf, other: dict[str, Any], said: str
+) -> None:
     shelf.take(3)
     shelf.take(3, HOUR, **source("https://STATS.example.com:443/"))  # the same in other words
     with pytest.raises(GuardError, match=rf"(?s)another list: .*{re.escape(said)}.*its own snapshot_name"):
@@ -70,7 +72,7 @@ OTHERS: list[dict[str, Any]] = [source("https://other.example.com"), {"filters":
 
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("after", ["the list was read", "the source was checked again"])
-def test_of_two_first_snapshots_at_once_the_second_fails_and_the_first_stays(
+def test_second_of_two_simultaneous_first_snapshots_fails(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any], after: str
 ) -> None:
     first: list[Snapshot] = []
@@ -132,7 +134,7 @@ def test_fields_of_one_day_are_compared_with_another_day_too(shelf: Shelf) -> No
     shelf.take(invalid_values(52), morning + 2 * HOUR)
 
 
-def test_each_guard_is_accepted_by_its_own_name(shelf: Shelf) -> None:
+def test_guard_is_accepted_only_by_its_own_name(shelf: Shelf) -> None:
     shelf.take(100)
     records, other = websites(10, privacy="a secret"), source("https://other.example.com")
     names = ("other_source", "fewer_websites", "missing_fields")
@@ -147,7 +149,7 @@ def test_each_guard_is_accepted_by_its_own_name(shelf: Shelf) -> None:
     ("invalid_values", "fraction", "trips"),
     [(3, 0.3, False), (4, 0.3, True), (1, 0, True), (10, 1, False), (10, 0.99, True)],
 )
-def test_values_that_do_not_fit_any_more_fail_the_run_where_they_are_too_many(
+def test_run_fails_if_too_many_values_no_longer_fit(
     shelf: Shelf, invalid_values: int, fraction: float, trips: bool
 ) -> None:
     shelf.take(10)
@@ -171,7 +173,7 @@ def without(name: str, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("count", [2, 253])
-def test_a_field_that_vanishes_is_not_published(shelf: Shelf, count: int) -> None:
+def test_snapshot_without_an_earlier_field_is_not_published(shelf: Shelf, count: int) -> None:
     first = shelf.take(count)
     renamed = without("privacy", count)
     for moment in (HOUR, NIGHT):
@@ -183,7 +185,7 @@ def test_a_field_that_vanishes_is_not_published(shelf: Shelf, count: int) -> Non
     shelf.take(renamed, 2 * NIGHT)  # accepted once, it is the new normal
 
 
-def test_a_field_that_the_service_never_had_is_no_loss(shelf: Shelf) -> None:
+def test_field_that_the_service_never_had_does_not_count_as_missing(shelf: Shelf) -> None:
     records = without("favorite", 20)
     for night, (found, override_guards) in enumerate(
         [(records, ()), (records, ()), ([], {"fewer_websites"}), (records, ())]
@@ -213,7 +215,7 @@ def test_field_that_every_website_had_may_not_vanish_if_other_fields_are_omitted
         shelf.take(renamed, NIGHT)
 
 
-def test_bad_options_are_refused_before_anything_is_read(shelf: Shelf) -> None:
+def test_bad_options_are_rejected_before_any_request(shelf: Shelf) -> None:
     bad: list[tuple[str, Any]] = [
         ("max_loss_fraction", 1.1),
         ("max_loss_fraction", -0.1),

@@ -15,7 +15,7 @@ from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.snapshots.rows import COLUMNS
 
 
-def test_a_row_has_all_columns_in_order_whatever_the_service_returns() -> None:
+def test_row_has_all_columns_in_order_for_any_record() -> None:
     (bare, full), report = rows(
         {"id": 1},
         {
@@ -78,7 +78,7 @@ def test_passwords_are_dropped_at_any_depth() -> None:
 
 @pytest.mark.parametrize("exclude_ips_as", ["keep", "hash", "drop"])
 @pytest.mark.parametrize("shown", ["{}", "https://stats.example.com/?key={}", "\ud800 {}"])
-def test_a_given_secret_is_masked_in_every_column(shown: str, exclude_ips_as: str) -> None:
+def test_given_secret_is_masked_in_every_column(shown: str, exclude_ips_as: str) -> None:
     redact = Redactor()
     redact.add("k3y-of-the-service")
     text = shown.format("k3y-of-the-service")
@@ -104,7 +104,7 @@ WITH_ADDRESSES: Record = {
 
 @pytest.mark.parametrize("value", [WITH_ADDRESSES["exclude_ips"], ["192.0.2.1", "2001:DB8::1"], {"of": "192.0.2.1"}])
 @pytest.mark.parametrize("how", ["hash", "drop"])
-def test_no_address_of_a_record_is_in_a_file(local: Shelf, how: str, value: Any) -> None:
+def test_addresses_of_a_record_are_not_in_files(local: Shelf, how: str, value: Any) -> None:
     taken = local.take([WITH_ADDRESSES | {"exclude_ips": value}], exclude_ips_as=how, html_report=True)
     files = [path for path in Path(local.base.path).rglob("*") if path.is_file()]
     text = "".join(path.read_text() for path in files).replace("192.0.2.99", "").lower()
@@ -118,7 +118,7 @@ def test_no_address_of_a_record_is_in_a_file(local: Shelf, how: str, value: Any)
     assert json.loads(row["record"]) == {"id": 1, "domain": "192.0.2.99", "exclude_params": "utm_source", **written}
 
 
-def test_the_hash_is_of_the_record_without_its_order() -> None:
+def test_hash_does_not_depend_on_the_order_of_the_record() -> None:
     (element, other, third), _ = rows({"id": 1, "b": 2, "a": 1}, {"a": 1, "b": 2, "id": 1}, {"a": 1, "b": 3, "id": 1})
     assert element == other
     assert element["record_hash"] != third["record_hash"]

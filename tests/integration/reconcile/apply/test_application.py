@@ -28,7 +28,9 @@ from airflow_provider_analytics.sandbox.requests import RecordedRequest
 NEW = "1.1.1.1"
 
 
-def test_one_failure_does_not_stop_the_others_and_a_retry_does_the_rest(night: Night, distortion: Distortion) -> None:
+def test_single_failure_does_not_stop_the_others_and_a_retry_applies_the_rest(
+    night: Night, distortion: Distortion
+) -> None:
     night.add(7)
     distortion.failing = {("PATCH", "/websites/3"): 422, ("PATCH", "/websites/5"): 500}
     with pytest.raises(BulkError) as raised:
@@ -43,7 +45,7 @@ def test_one_failure_does_not_stop_the_others_and_a_retry_does_the_rest(night: N
     assert night.lists() == [NEW] * 7
 
 
-def test_fields_that_list_rows_lack_are_asked_for(night: Night, distortion: Distortion) -> None:
+def test_fields_that_list_rows_omit_are_fetched(night: Night, distortion: Distortion) -> None:
     night.add(4, exclude_ips="9.9.9.9")
     distortion.hidden_in_lists = {"exclude_ips"}
     distortion.failing = {("GET", "/websites/2"): 500, ("GET", "/websites/3"): 404}
@@ -53,7 +55,7 @@ def test_fields_that_list_rows_lack_are_asked_for(night: Night, distortion: Dist
     assert night.lists() == [f"9.9.9.9\n{NEW}", "9.9.9.9", "9.9.9.9", f"9.9.9.9\n{NEW}"]
 
 
-def test_a_service_that_is_down_is_not_asked_for_each_website(night: Night, distortion: Distortion) -> None:
+def test_unavailable_service_gets_no_request_per_website(night: Night, distortion: Distortion) -> None:
     night.add(500)
     distortion.before = lambda method, path: 503 if path != "/websites" else None
     with pytest.raises(BulkError) as caught:
@@ -66,7 +68,7 @@ def test_a_service_that_is_down_is_not_asked_for_each_website(night: Night, dist
     assert len(text) < 4096
 
 
-def test_a_service_that_asks_for_a_long_wait_is_not_asked_for_another_website(night: Night) -> None:
+def test_long_wait_stops_requests_for_further_websites(night: Night) -> None:
     night.add(500)
     night.sandbox.fault("show", status=429, headers={"Retry-After": "3600"}, times=None)
     with pytest.raises(BulkError, match="1 website failed, 499 were not tried, ") as caught:
@@ -75,7 +77,7 @@ def test_a_service_that_asks_for_a_long_wait_is_not_asked_for_another_website(ni
     assert any("Retry-After 3600 s" in why for why in caught.value.failures.values())
 
 
-def test_a_service_that_goes_down_later_is_not_asked_for_each_website(night: Night, distortion: Distortion) -> None:
+def test_service_that_becomes_unavailable_gets_no_request_per_website(night: Night, distortion: Distortion) -> None:
     night.add(100)
     requests = itertools.count(1)
     distortion.before = lambda method, path: 502 if path != "/websites" and next(requests) > 10 else None
@@ -85,7 +87,7 @@ def test_a_service_that_goes_down_later_is_not_asked_for_each_website(night: Nig
     assert GIVE_UP_AFTER < 100 - len(caught.value.not_tried) <= GIVE_UP_AFTER + 5
 
 
-def test_deletes_look_at_the_domain_again(night: Night, distortion: Distortion) -> None:
+def test_delete_checks_the_domain_again(night: Night, distortion: Distortion) -> None:
     night.add(20, privacy=1)
 
     def meanwhile(method: str, path: str) -> None:
@@ -103,7 +105,7 @@ def test_deletes_look_at_the_domain_again(night: Night, distortion: Distortion) 
 
 
 @pytest.mark.parametrize("action", ["create", "update", "delete"])
-def test_a_change_is_unclear_while_its_request_is_under_way(night: Night, action: Any) -> None:
+def test_change_is_unclear_while_its_request_is_running(night: Night, action: Any) -> None:
     """If the process gives up waiting for it, nobody sets the result any more."""
     night.add(1)
     change = Change("update", "1.example", "1", (FieldChange("exclude_ips", (), (NEW,)),))
@@ -137,7 +139,7 @@ def test_progress_is_logged_every_ten_seconds(night: Night, monkeypatch: pytest.
     assert len(set(lines)) == len(lines)
 
 
-def test_at_most_so_many_requests_are_under_way(night: Night, distortion: Distortion) -> None:
+def test_parallel_requests_are_limited(night: Night, distortion: Distortion) -> None:
     night.add(30)
     lock, all_there = threading.Lock(), threading.Event()
     under_way: list[int] = []
@@ -200,7 +202,7 @@ def test_changes_count_as_applied_or_failed_and_bad_arguments_as_neither(
     assert told["requests"] == len(night.sandbox.requests)
 
 
-def test_metrics_that_cannot_be_sent_fail_no_change(
+def test_changes_succeed_if_metrics_cannot_be_sent(
     night: Night, hook: AnalyticsHook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
@@ -212,7 +214,7 @@ def test_metrics_that_cannot_be_sent_fail_no_change(
 
 
 @pytest.mark.usefixtures("patient")
-def test_apply_is_not_retried_if_the_key_may_not_delete(night: Night) -> None:
+def test_apply_is_not_retried_if_the_key_lacks_the_right_to_delete(night: Night) -> None:
     night.add(3)
     night.sandbox.fault("delete", status=403, body={"message": "This action is unauthorized."}, times=None)
     with pytest.raises(AirflowFailException, match="unauthorized"):

@@ -44,7 +44,9 @@ def one_try(monkeypatch: pytest.MonkeyPatch, analytics_sandbox: SandboxServer) -
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
-def test_the_states_are_disjoint_add_up_and_are_true(analytics_sandbox: SandboxServer, data: st.DataObject) -> None:
+def test_states_of_a_result_are_disjoint_complete_and_correct(
+    analytics_sandbox: SandboxServer, data: st.DataObject
+) -> None:
     analytics_sandbox.reset()
     there, new = data.draw(st.integers(1, 12)), data.draw(st.integers(0, 4))
     for number in range(1, there + 1):

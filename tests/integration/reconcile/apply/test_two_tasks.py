@@ -57,7 +57,7 @@ def edit(night: Night) -> None:
 @pytest.mark.parametrize("behind", [0, 1])
 @pytest.mark.parametrize("step", [2, 3, 4, 5, 7, 12, 30])
 @pytest.mark.parametrize("colleague", [update_five, apply_a_file, apply_defaults, sync_another_list, edit])
-def test_two_tasks_at_once_are_green(
+def test_simultaneous_tasks_succeed(
     night: Night, distortion: Distortion, colleague: Callable[[Night], None], step: int, behind: int
 ) -> None:
     """The colleague works between two requests of the task, which begins with the most telling website."""
@@ -86,7 +86,7 @@ def test_two_tasks_at_once_are_green(
     assert result["verified"] is not bool(result["unexpected_changes"])
 
 
-def test_a_service_that_drops_www_is_told_at_once(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_that_drops_www_is_reported_at_once(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (600,))
     night.sandbox.configure(domain_as="without www", allow_duplicates=True)
     # The next night creates nothing more.
@@ -108,14 +108,14 @@ def test_a_service_that_drops_www_is_told_at_once(night: Night, monkeypatch: pyt
         ),
     ],
 )
-def test_a_lost_answer_among_many_creates_is_looked_up(night: Night, fault: dict[str, Any]) -> None:
+def test_lost_response_among_many_creates_is_looked_up(night: Night, fault: dict[str, Any]) -> None:
     night.sandbox.fault("create", **fault)
     result = night.apply(config=private())
     assert (result["applied"], result["verified"]) == (20, True)
     assert sorted(map(str, night.lists("domain"))) == sorted(DOMAINS)
 
 
-def test_a_create_that_did_not_arrive_is_named(night: Night) -> None:
+def test_create_that_did_not_arrive_is_named(night: Night) -> None:
     night.sandbox.fault("create", drop=True, commit=False, skip=7)
     with pytest.raises(BulkError, match=r"may or may not have been created: .*: \d+\.example\."):
         night.apply(config=private())
@@ -181,7 +181,7 @@ def test_create_with_an_unknown_outcome_is_left_to_the_next_run(night: Night) ->
 
 @pytest.mark.parametrize("mode", ["merge", "managed"])
 @pytest.mark.parametrize("websites", [1, 3, 30])
-def test_an_own_entry_that_a_person_removes_after_the_update_is_sent_again(
+def test_own_entry_is_sent_again_if_a_person_removes_it_after_the_update(
     night: Night, distortion: Distortion, mode: str, websites: int
 ) -> None:
     """It was there before, so the task sent it without adding it."""
@@ -201,7 +201,7 @@ def test_an_own_entry_that_a_person_removes_after_the_update_is_sent_again(
     assert set((night.lists()[0] or "").splitlines()) == {"10.0.0.1", NEW, "192.0.2.9"}
 
 
-def test_a_person_who_cleans_the_list_of_a_website_is_not_the_service(night: Night) -> None:
+def test_person_who_clears_the_list_of_a_website_does_not_stop_the_run(night: Night) -> None:
     """The website that goes first loses all that it could lose. The second one keeps its lines."""
     night.add(20, exclude_ips="192.0.2.1\n192.0.2.2")
     cleaned: list[int] = []
@@ -219,9 +219,7 @@ def test_a_person_who_cleans_the_list_of_a_website_is_not_the_service(night: Nig
     assert changed.endswith(f"(id {cleaned[0]}): exclude_ips lacks 192.0.2.1, 192.0.2.2")
 
 
-def test_control_group_clears_the_service_if_a_colleague_resets_all_websites(
-    night: Night, distortion: Distortion
-) -> None:
+def test_control_group_clears_the_service_if_a_person_resets_all_websites(night: Night, distortion: Distortion) -> None:
     """Both canaries lose a flag right after their update. So do the others, which this task has not changed."""
     night.add(20, email=1)
     updated: list[int] = []
@@ -240,7 +238,7 @@ def test_control_group_clears_the_service_if_a_colleague_resets_all_websites(
     assert (result["applied"], result["verified"]) == (20, False)
 
 
-def test_a_create_that_another_task_won_is_left_to_the_next_try(night: Night, distortion: Distortion) -> None:
+def test_create_that_another_task_made_first_is_left_to_the_next_try(night: Night, distortion: Distortion) -> None:
     def win(method: str, path: str) -> None:
         if method == "POST":
             night.add("new.example")
@@ -265,7 +263,7 @@ FILE = {"websites": {f"{number}.example": {"exclude_ips": ["192.0.2.1"]} for num
     ],
 )
 @pytest.mark.parametrize("step", range(1, 15))
-def test_an_entry_typed_by_hand_at_any_step_stays(
+def test_entry_typed_by_hand_at_any_step_remains(
     night: Night, distortion: Distortion, run: Callable[[Night], Any], step: int
 ) -> None:
     """But in the moment of the update of that very website, before which nothing shows what came after its fetch."""
@@ -284,7 +282,7 @@ def test_an_entry_typed_by_hand_at_any_step_stays(
     assert [set(item.split()) for item in night.lists()] == [there, there | kept, there]
 
 
-def test_an_id_that_was_given_to_another_website_meanwhile_is_not_changed(night: Night) -> None:
+def test_reassigned_id_is_not_changed(night: Night) -> None:
     night.add(1)
     other = {"id": 1, "domain": "innocent.example", "exclude_ips": None}
     night.sandbox.fault("show", body={"data": other}, times=None)
@@ -293,7 +291,7 @@ def test_an_id_that_was_given_to_another_website_meanwhile_is_not_changed(night:
     assert night.lists() == [None]
 
 
-def test_a_refused_favorite_keeps_its_text(night: Night) -> None:
+def test_rejected_favorite_keeps_its_message(night: Night) -> None:
     text = "The favorite field must be true or false."
     night.sandbox.fault("update", status=422, body={"message": text, "errors": {"favorite": [text]}}, times=None)
     with pytest.raises(AirflowFailException) as caught:
@@ -303,7 +301,7 @@ def test_a_refused_favorite_keeps_its_text(night: Night) -> None:
     assert "accepted the write" not in str(caught.value)
 
 
-def test_colleagues_who_create_the_same_websites_are_not_the_service(night: Night, distortion: Distortion) -> None:
+def test_simultaneous_creates_of_the_same_websites_do_not_stop_the_run(night: Night, distortion: Distortion) -> None:
     night.sandbox.configure(allow_duplicates=True)
 
     def meanwhile(method: str, path: str) -> None:
@@ -320,7 +318,7 @@ def test_colleagues_who_create_the_same_websites_are_not_the_service(night: Nigh
 
 
 @pytest.mark.parametrize("websites", [1, 3])
-def test_one_may_change_what_was_not_sent_of_a_new_website(night: Night, distortion: Distortion, websites: int) -> None:
+def test_unsent_settings_of_a_new_website_may_change(night: Night, distortion: Distortion, websites: int) -> None:
     def meanwhile(method: str, path: str) -> None:
         for website in night.sandbox.websites():
             night.sandbox.change_website(website["id"], exclude_bots=0)
@@ -332,7 +330,7 @@ def test_one_may_change_what_was_not_sent_of_a_new_website(night: Night, distort
     assert night.execute(CreateWebsiteOperator, domain="another.example", privacy="private")["created"]
 
 
-def test_a_maintenance_page_in_the_middle_of_a_create_leaves_it_unclear(night: Night, distortion: Distortion) -> None:
+def test_maintenance_page_during_a_create_leaves_it_unclear(night: Night, distortion: Distortion) -> None:
     """No later read shows whether the website was created: nobody has deleted it."""
     began = False
 
@@ -347,7 +345,7 @@ def test_a_maintenance_page_in_the_middle_of_a_create_leaves_it_unclear(night: N
 
 
 @pytest.mark.parametrize("kind", ["sync", "apply"])
-def test_website_that_a_colleague_deletes_after_its_update(night: Night, kind: str) -> None:
+def test_website_deleted_after_its_update_fails_only_a_websites_file(night: Night, kind: str) -> None:
     """The website is gone when it is read back: a list does not need it any more, but a file does."""
     night.add(6)
 

@@ -51,7 +51,7 @@ def test_canaries_with_equal_risks_are_picked_in_random_order() -> None:
     assert len(first) > 5
 
 
-def test_website_that_decides_about_an_unsent_change_is_random() -> None:
+def test_third_website_that_checks_an_unsent_change_is_random() -> None:
     """Another task begins with the same websites, so the website with the next most to lose is likely to be changed."""
     lists = {number: "\n".join(f"param{line}" for line in range(number)) for number in range(1, 21)}
     records = {str(number): record_of(number, exclude_params=lists[number]) for number in range(1, 21)}

@@ -44,7 +44,7 @@ HERE = "# Ann\n1.1.1.1 # home\n2.2.2.2"
         ("managed", "8.8.8.8", "8.8.8.8", f"{HERE}\n8.8.8.8"),  # added again
     ],
 )
-def test_modes(mode: str, wanted: str, owned: str, after: str) -> None:
+def test_exclusion_list_by_mode_and_current_value(mode: str, wanted: str, owned: str, after: str) -> None:
     lines = reconcile("exclude_ips", tuple(HERE.splitlines()), tuple(wanted.split()), mode, tuple(owned.split()))
     assert "\n".join(lines) == after
 
@@ -54,7 +54,7 @@ LINES = st.lists(ADDRESSES, max_size=6).map(tuple)
 
 @settings(deadline=None)
 @given(current=LINES, given_list=LINES, owned=LINES, mode=st.sampled_from(["merge", "replace", "managed"]))
-def test_a_list_reaches_what_is_wanted_and_stays_there(
+def test_list_reaches_its_desired_value_and_remains_unchanged(
     current: tuple[str, ...], given_list: tuple[str, ...], owned: tuple[str, ...], mode: str
 ) -> None:
     wanted = read_list("exclude_ips", given_list, Addresses()).entries
@@ -93,7 +93,7 @@ def test_a_list_reaches_what_is_wanted_and_stays_there(
     ],
     ids=str,
 )
-def test_what_is_sent_for_what_is_shown(mode: str, shown: object, after: list[str] | None) -> None:
+def test_update_payload_by_current_value_and_mode(mode: str, shown: object, after: list[str] | None) -> None:
     changes = planned(mode, shown, "1.1.1.1", "2.2.2.2").changes
     assert [change.settings["exclude_ips"] for change in changes] == (
         [] if after is None else [[*after, "1.1.1.1", "2.2.2.2"]]
@@ -120,7 +120,7 @@ def test_what_is_sent_for_what_is_shown(mode: str, shown: object, after: list[st
     ],
     ids=str,
 )
-def test_what_is_not_understood_is_not_sent_back(shown: object, told: str, mode: str) -> None:
+def test_unknown_list_form_is_an_error_and_not_sent(shown: object, told: str, mode: str) -> None:
     with pytest.raises(ProblemsError, match=told.format(mode=mode)):
         planned(mode, shown, "1.1.1.1")
 
