@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Assets and their URIs (``assets.py``)."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error that names the websites that failed, as a person reads it in a task log."""
+"""The error that names the failed websites in a task log (``exceptions.py``)."""
 
 from __future__ import annotations
 

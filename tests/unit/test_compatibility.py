@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What README claims to run on is what docs/internals/test_runs.md, written by ``make test-matrix``, shows."""
+"""Supported Airflow versions: README claims only the runs in docs/internals/test_runs.md (``make test-matrix``)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each guarantee has tests, and only tests that exist: docs/internals/promises.md."""
+"""docs/guarantees.md: every guarantee has tests, and the named tests exist (docs/internals/promises.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests' own tools: a guard that does not guard, or a DAG that no test runs, would go unnoticed."""
+"""The test tools: the network guard, and the sample DAGs that tests run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_sample_dag_is_run() -> None:
 
 @pytest.mark.parametrize("module", ["soak", "generate", "mutants", "request_counts", "bench"])
 def test_import_of_a_program_does_not_change_the_settings_of_the_process(module: str) -> None:
-    """Tests import it, and the tests after them would run with its Airflow home and its log level."""
+    """Tests import it, and later tests would run with its Airflow home and its log level."""
     folders = [str(CHECKOUT / name) for name in ("scripts", "tests/support", "tests/fuzzer", "tests/benchmarks")]
     code = (
         f"import os, sys; sys.path[:0] = {folders}; before = dict(os.environ); import {module}; "

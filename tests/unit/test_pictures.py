@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of the documents, by ``make screenshots`` and ``make bench``: all of them shown, none of them large."""
+"""Pictures of the documents (``make screenshots``, ``make bench``): all are used, and none is large."""
 
 from __future__ import annotations
 

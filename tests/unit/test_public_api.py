@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public surface is what ``docs/reference/public_api.txt`` says; a change of it is made on purpose."""
+"""Public API: it equals ``docs/reference/public_api.txt``, so a change is deliberate."""
 
 from __future__ import annotations
 

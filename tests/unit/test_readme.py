@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README.md is the page of the package as well: short, its links absolute, each to a file of this checkout."""
+"""README.md: it is short, and its links are absolute and lead to files of this checkout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PICTURES = f"https://raw.githubusercontent.com/{REPOSITORY}/main/"
 TEXT, _, DEFINITIONS = README.partition("\n[airflow]: ")
 LINKS = dict(re.findall(r"^\[(\S+)\]: (\S+)$", f"[airflow]: {DEFINITIONS}", re.MULTILINE))
 
-#: The documents of users to the tests that run or check their code, with the languages of it; ``-`` for none.
+#: User documents to the tests that run or check their code, with its languages; ``-`` for none.
 RUN_BY: dict[str, dict[str, str]] = {
     "README.md": {"integration/test_readme_dags": "python", "system/test_quickstart": "console sh text"},
     "docs/quickstart.md": {"system/test_quickstart": "console text"},
@@ -109,7 +109,7 @@ def test_every_document_is_named_and_checked() -> None:
 
 @pytest.mark.parametrize("document", RUN_BY)
 def test_every_code_block_is_run_or_checked(document: str) -> None:
-    # What is written from docstrings has signatures.
+    # Generated documents contain signatures of docstrings.
     text = re.split("<!-- begin (?:hook|sandbox|commands)", (ROOT / document).read_text(encoding="utf-8"))[0]
     # Every other fence ends a block.
     languages = {language or "-" for language in re.findall(r"^```(.*)$", text, re.MULTILINE)[::2]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make dist` finds: each check is shown a release that it has to refuse."""
+"""``make dist``: each check of the release rejects a bad release."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files for GitHub and for Airflow's registry: they name the project's places, and what is really there."""
+"""Files for GitHub and for Airflow's registry: they name the project's real places and files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.repository
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-#: What a reader opens.
+#: Files that a reader opens.
 TEXTS = sorted(
     path
     for pattern in ("*.md", "*.yml", "docs/*.md", ".github/*", ".github/*/*", "airflow_provider_analytics/**/*.py")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What builds a release, and what stands in it: no file is taken whose hash is not in the repository."""
+"""Supply chain: builds install only files whose hashes are in the repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-#: The first versions without a known way to take the memory or the time of a worker by a response.
+#: The first versions without a known denial of service by a response.
 SAFE = {"urllib3": "2.6.3", "requests": "2.32.4", "idna": "3.7"}
 REPOSITORY = Path(release_check.__file__).resolve().parent.parent
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The threat model in docs/internals/threat_model.md names a test for each attack, and only what exists."""
+"""docs/internals/threat_model.md: every attack has an existing test, and every named path exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Exceptions of the package: classes, messages, and pickling (``exceptions.py``)."""
+
 from __future__ import annotations
 
 import pickle

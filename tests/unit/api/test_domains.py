@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: RUF001 - these characters are what is tested
+"""Comparison and validation of domains (``api/domains.py``)."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Entries of exclusion lists: addresses, networks, and parameters (``api/entries.py``)."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pauses, the limit per minute, and the pace of the requests: ``api/rate_limiter.py``."""
+"""Pauses, the limit per minute, and the pace of the requests (``api/rate_limiter.py``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider_analytics.api.rate_limiter import (
 
 
 class Clock:
-    """A clock that moves only while somebody sleeps."""
+    """A clock that moves only during a sleep."""
 
     def __init__(self) -> None:
         self.now = 1000.0

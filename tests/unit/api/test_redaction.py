@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data for output: what holds a secret is cleaned text by text, what holds none is handed on as it is."""
+"""Redaction of secrets in output data (``api/redaction.py``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def redactor() -> Redactor:
 
 
 def by_structure(value: Any, secrets: Redactor) -> Any:
-    """What :func:`without_secrets` promises, without its look at all of it."""
+    """The documented result of :func:`without_secrets`, without its fast check of the whole data."""
     if isinstance(value, dict):
         return {
             name: by_structure(inner, secrets)

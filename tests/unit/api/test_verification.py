@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Green means: each value that was sent is shown as sent, and every other documented value as it was before."""
+"""Verification of writes: sent values are stored and other documented values remain (``api/verification.py``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, with_omitted
 
 LINES = {"exclude_ips": ("10.0.0.1", "10.0.0.2 # Ann", "10.1.0.0/16"), "exclude_params": ("utm_source", "gclid # ads")}
-#: Field to how a service may show its values; a value and those beside it in a row mean the same.
+#: Field to the forms in which a service might return its values; the values of a row mean the same.
 SHOWN: dict[str, list[list[Any]]] = {
     "privacy": [[0, "0"], [1, "1", "private"], [2]],
     "exclude_bots": [[0, "0", False], [1, "1", True]],
@@ -27,7 +27,7 @@ def lists(name: str) -> st.SearchStrategy[list[str]]:
 
 
 def lines_as(lines: list[str]) -> st.SearchStrategy[Any]:
-    """A list as a service may show it."""
+    """A list in a form that a service might return."""
     return st.sampled_from(
         ["\n".join(lines), "\r\n".join(lines), [*lines], "\n".join(lines) + "\n", *([None] * (not lines))]
     )
@@ -35,7 +35,7 @@ def lines_as(lines: list[str]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> dict[str, Any]:
-    """A website before a write, what was sent, and what it shows later, each value with its meaning."""
+    """A website before a write, the sent values, and the later values, each with its meaning."""
     before: dict[str, Any] = {}
     meant: dict[str, Any] = {}
     sent: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
         else:
             shown[name] = draw(lines_as(now)) if is_list else draw(st.sampled_from(now))
             if is_list:
-                # Others may add to a list that was not sent.
+                # Other users might add to a list that was not sent.
                 differs = set(now) != set(wanted) if name in sent else not set(wanted) <= set(now)
             else:
                 differs = now != wanted

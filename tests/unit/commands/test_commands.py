@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command, as ``airflow-provider-analytics COMMAND`` and as ``airflow analytics COMMAND``."""
+"""Command line: every command of ``airflow-provider-analytics`` and ``airflow analytics`` (``commands``)."""
 
 from __future__ import annotations
 

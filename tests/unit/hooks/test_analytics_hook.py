@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hook as others see it: names, signatures, what the connection screens show, and when it does anything."""
+"""The hook's public names, signatures, connection forms, and lazy loading (``hooks/analytics.py``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_analytics.hooks import analytics
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.hooks.connection import EXTRAS
 
-#: What Airflow 3 masks of an extra in its API and interface, by the names within it.
+#: Airflow 3 masks extras whose names contain one of these, in its API and interface.
 MASKED_BY_AIRFLOW = ("secret", "token", "password", "api_key", "authorization")
 
 
@@ -82,7 +82,8 @@ def test_connection_form_has_a_field_for_every_extra() -> None:
         assert None not in choices
         for choice in choices:
             assert choice in field["description"]
-        # Nothing is promised that Airflow does not keep: it masks what is within an extra by the names that it knows.
+        # The form promises only protection that Airflow provides: it masks values within an extra by the names that it
+        # knows.
         assert not [word for word in ("mask", "hidden") if word in field["description"]]
     assert not any(name in "headers" for name in MASKED_BY_AIRFLOW)
     assert "visible to its editors" in CONNECTION_TYPE["conn-fields"]["headers"]["description"]
@@ -98,11 +99,11 @@ def test_connection_form_of_airflow_2_has_a_field_for_every_extra() -> None:
     for field in form:
         assert str(field.label.text) == CONNECTION_TYPE["conn-fields"][field.name]["label"]
         assert f'name="{field.name}"' in str(field())
-    # As Airflow does: the value of the extra, and no text.
+    # Airflow passes the value of the extra, not text.
     form.headers.data = {"X-Team": "web"}
     form.timeout.data = 20
     assert "{&#34;X-Team&#34;: &#34;web&#34;}" in str(form.headers())
-    assert hasattr(form.headers(), "__html__")  # no text, which the page would show with its signs
+    assert hasattr(form.headers(), "__html__")  # not text, which the page would display with its quotes
     assert 'value="20"' in str(form.timeout())
     assert 'value=""' in str(form.verify())
 

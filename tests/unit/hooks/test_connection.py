@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way of writing a connection down gives the same client, or all of its problems at once."""
+"""Connections: every notation gives the same client, or all of its problems at once (``hooks/connection.py``)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ EXTRA: dict[str, Any] = {"timeout": 5, "verify": False, "max_retries": 0, "proxi
 
 
 def stored(host: str, port: int | None = None, extra: dict[str, Any] | None = None) -> Connection:
-    """Return a connection as the metadata database holds it."""
+    """Return a connection as the metadata database stores it."""
     return Connection("stats", "analytics", host=host, port=port, password=KEY, extra=json.dumps(extra))
 
 
 def settings_of(host: str | None = "https://stats.example.com", **fields: Any) -> Settings:
-    """Return the settings of a connection as any source may give it; Airflow's own classes refuse some of this."""
+    """Return the settings of a connection from any source; Airflow's own classes reject some of these values."""
     given: dict[str, Any] = {"port": None, "schema": None, "login": None, "password": KEY, "extra": None, **fields}
     if isinstance(given["extra"], dict):
         given["extra"] = json.dumps(given["extra"])
@@ -155,7 +155,7 @@ def test_extra_sets_the_client_setting(name: str, value: Any, expected: Any) -> 
 
 
 def test_connection_form_and_settings_allow_the_same_values() -> None:
-    """Airflow checks what is typed into the form by the schema of each extra, before the client reads it."""
+    """Airflow checks the values of the form by the schema of each extra, before the client reads them."""
     allowed = TypeAdapter(Settings).json_schema()["properties"]
     limits = ("minimum", "maximum", "exclusiveMinimum", "enum")
     for name, field in CONNECTION_TYPE["conn-fields"].items():
@@ -165,7 +165,7 @@ def test_connection_form_and_settings_allow_the_same_values() -> None:
         }, name
 
 
-#: Base URLs that are refused, and the parts of the problem.
+#: Rejected base URLs, and the parts of the problem.
 BAD_HOSTS: list[tuple[tuple[str | None, ...], list[str]]] = [
     ((None, "", "  "), ["Base URL", "missing", "https://stats.example.com"]),
     (("ftp://stats.example.com", "file:///etc/passwd"), ["has the scheme", "https, http"]),
@@ -191,7 +191,7 @@ BAD_HOSTS: list[tuple[tuple[str | None, ...], list[str]]] = [
         ["in clear", "https", "allow_insecure_http"],
     ),
 ]  # fmt: skip
-#: Extra to its values that are refused, and the parts of the problem.
+#: Extra to its rejected values, and the parts of the problem.
 BAD_EXTRAS: list[tuple[str, list[Any], list[str]]] = [
     ("timeuot", [5, None], ["'timeuot'", "'timeout'"]),
     ("Timeout", [5], ["'Timeout'", "'timeout'"]),
@@ -209,7 +209,7 @@ BAD_EXTRAS: list[tuple[str, list[Any], list[str]]] = [
     ("boolean_format", ["yes/no"], ["true/false, 1/0"]),
     ("update_method", ["POST", 1], ["PATCH, PUT"]),
     ("allow_insecure_http", ["perhaps"], ["True or False"]),
-    # Values of these may be secrets, and are not shown.
+    # These values might be secrets, so they are not printed.
     (
         "proxies",
         ["http://proxy:3128", ["http://proxy:3128"], {"https": None}, {"ftp": "http://p:3128"}],

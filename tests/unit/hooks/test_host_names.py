@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookup of host names in a limited time: ``hooks/host_names.py``."""
+"""Lookup of host names in a limited time (``hooks/host_names.py``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_analytics.hooks import host_names
 
 @pytest.fixture
 def released() -> Iterator[threading.Event]:
-    """An event that ends the lookups that hang."""
+    """An event that ends the hanging lookups."""
     event = threading.Event()
     yield event
     event.set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of the hook: names, tags and units of what ``hooks/analytics.py`` sends to Airflow."""
+"""Metrics of the hook: the names, tags, and units that ``hooks/analytics.py`` sends to Airflow."""
 
 from __future__ import annotations
 

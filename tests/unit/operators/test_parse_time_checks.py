@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong arguments without a template fail when the DAG is parsed; the same values in a template fail in the run."""
+"""Parse-time checks: wrong literal arguments fail when the DAG is parsed, templates fail in the run (``operators``)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from airflow_provider_analytics.operators.websites_as_code import (
 from airflow_provider_analytics.reconcile.desired import desired_state as desired
 from airflow_provider_analytics.snapshots import formats, rows
 
-#: Operator to allowed arguments, with which one wrong argument is given.
+#: Operator to allowed arguments, to which a single wrong argument is added.
 GIVEN: dict[type[BaseOperator], dict[str, Any]] = {
     CreateWebsiteOperator: {"domain": "a.example"},
     ExportWebsitesOperator: {"output_path": "/data/websites.yaml"},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A prune removes its own files or nothing, also beside files of others and snapshots that lost their manifests."""
+"""Retention: pruning removes only its own files, also beside other programs' files (``snapshots/retention.py``)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_damaged_snapshot_does_not_count_and_is_removed_only_on_request(shelf: S
     for damaged in (taken[4], taken[1]):
         shelf.fs.rm_file(damaged.files[0].path)
     pruning = planned(shelf, 1)
-    assert numbers(pruning.kept) == [24, 23, 21]  # the newest, the newest whole one, and the damaged one
+    assert numbers(pruning.kept) == [24, 23, 21]  # the newest, the newest complete one, and the damaged one
     assert numbers(pruning.damaged) == [24, 21]
     pruning = planned(shelf, 1, remove_damaged=True)
     assert (numbers(pruning.kept), numbers(pruning.removed)) == ([24, 23], [22, 21, 20])
@@ -87,7 +87,7 @@ def test_orphaned_files_on_days_without_a_snapshot_are_removed(shelf: Shelf, mon
         for night, age in ((1, 60 * MINUTE), (9, MINUTE)):
             with pytest.raises(KeyboardInterrupt):
                 shelf.take(3, night * NIGHT, clock=partial(operator.sub, LATER, age))
-    assert numbers(pruned(shelf, 1).orphaned_files) == [21]  # a run may still be writing the other
+    assert numbers(pruned(shelf, 1).orphaned_files) == [21]  # a run might still be writing the other
     assert [len(held(shelf.series.partition(date(2026, 11, day)))) for day in (21, 29)] == [0, 3]
 
 
@@ -98,10 +98,10 @@ def test_orphaned_files_beside_a_snapshot_are_removed(shelf: Shelf) -> None:
         for age in (60 * MINUTE, MINUTE):
             name = f"websites-{new_token(LATER - age)}.jsonl"
             shelf.fs.pipe_file((snapshot.partition.data / name).path, b"{}")
-    shelf.fs.pipe_file(taken[1].partition.manifest.path, b"{")  # somebody may restore it
+    shelf.fs.pipe_file(taken[1].partition.manifest.path, b"{")  # a person might restore it
     assert numbers(pruned(shelf, 2).orphaned_files) == [22, 20]
     left = [names(snapshot.partition.data) for snapshot in taken]
-    assert [len(found) for found in left] == [2, 3, 2]  # a run may still be writing the others
+    assert [len(found) for found in left] == [2, 3, 2]  # a run might still be writing the others
     assert all(set(old) < set(new) for old, new in zip(before, left, strict=True))
     assert shelf.days() == {22: True, 21: False, 20: True}
 
@@ -179,7 +179,7 @@ def test_files_behind_a_link_are_kept(day: int, part: str, local: Shelf, base: P
     shutil.rmtree(folder, ignore_errors=True)
     folder.symlink_to(elsewhere)
     (elsewhere / "mine.txt").write_text("x")
-    # A file that became a link is not followed either.
+    # A file that was replaced by a link is not followed either.
     [data] = (base / "websites" / "dt=2026-11-22").iterdir()
     data.rename(tmp_path / "data")
     data.symlink_to(tmp_path / "data")

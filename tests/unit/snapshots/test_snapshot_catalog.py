@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Catalog of snapshots: days, completeness, and the pointer to the newest day (``snapshots/catalog.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -45,7 +47,7 @@ def test_latest_names_the_newest_day(shelf: Shelf) -> None:
     manifest, files = "_websites/dt=2026-11-20/_manifest.json", [f"websites/dt=2026-11-20/{first.files[0].name}"]
     assert latest(shelf) == {**about, "manifest": manifest, "files": files}
     second = shelf.take(4, 3 * NIGHT)
-    # A list that is filed under an earlier day on purpose is not the newest.
+    # A list that is deliberately filed under an earlier day is not the newest.
     assert shelf.take(4, 3 * NIGHT, day=date(2026, 11, 21), is_late=lambda _: True).manifest.late is True
     assert latest(shelf)["digest"] == second.digest
     empty = shelf.take(0, 4 * NIGHT, override_guards={"fewer_websites"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damage to an earlier snapshot does not stop the next one, and nothing is published that cannot be read."""
+"""Damaged snapshots: they do not stop the next one, and nothing unreadable is published (``snapshots/catalog.py``)."""
 
 from __future__ import annotations
 
@@ -138,12 +138,12 @@ def test_id_that_no_file_format_can_store_is_rejected(shelf: Shelf, website_id: 
 
 
 def nested(levels: int) -> str:
-    """Return JSON that is nested so deeply."""
+    """Return JSON with this depth of nesting."""
     return "[" * levels + "]" * levels
 
 
 def forged_rows(snapshot: Snapshot, change: Callable[[Record], object]) -> None:
-    """Let a change of each row be in the snapshot, and its digest in the manifest."""
+    """Add a change to each row of the snapshot, and update its digest in the manifest."""
     fs, file, manifest = snapshot.partition.data.fs, snapshot.files[0].path, snapshot.partition.manifest.path
     rows = [json.loads(line) for line in fs.cat_file(file).splitlines()]
     content = "".join(f"{json.dumps(changed if (changed := change(row)) else row)}\n" for row in rows).encode()
@@ -173,7 +173,7 @@ FORGED: dict[str, Callable[[Record], object]] = {
 }
 
 
-#: They are in no value that is compared.
+#: These characters are in no compared value.
 HARMLESS = ("a domain that is a list", "nested in a field", "half a pair in a record")
 
 

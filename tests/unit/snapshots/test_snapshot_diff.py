@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Comparison of two snapshots (``snapshots/diff.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -118,7 +120,7 @@ def test_addresses_do_not_count_if_only_a_single_side_has_them(shelf: Shelf) -> 
 
 
 def test_counter_in_the_records_changes_nothing(shelf: Shelf) -> None:
-    """The same fields count in the snapshot, in the manifest, and where the two are compared again."""
+    """The same fields count in the snapshot, in the manifest, and in a later comparison."""
     shelf.take(websites(20, visits=1))
     first, *others = websites(20, visits=2)
     after = [{**first, "privacy": 1}, *others[:-1]]

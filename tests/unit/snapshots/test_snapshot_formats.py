@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""File formats of snapshots (``snapshots/formats.py``)."""
+
 from __future__ import annotations
 
 import hashlib

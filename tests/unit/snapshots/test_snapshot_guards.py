@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Guards of snapshots: losses, missing fields, and other sources (``snapshots/snapshot_guards.py``)."""
+
 from __future__ import annotations
 
 import re
@@ -21,7 +23,7 @@ from airflow_provider_analytics.storage import replace_stored
         (10, 7, 0.3, False),  # exactly 30 per cent
         (10, 6, 0.3, True),
         (9, 1, 0.3, False),  # too few to count
-        (9, 0, 0.3, True),  # but none is none
+        (9, 0, 0.3, True),  # but a list without websites always trips the guard
         (1, 0, 0.99, True),
         (0, 0, 0.3, False),
         (100, 120, 0.0, False),
@@ -32,7 +34,7 @@ from airflow_provider_analytics.storage import replace_stored
 )
 def test_large_loss_is_rejected(shelf: Shelf, before: int, after: int, fraction: float, trips: bool) -> None:
     first = shelf.take(before)
-    for when in (HOUR, NIGHT) if trips else ():  # a rerun is measured against what it would replace
+    for when in (HOUR, NIGHT) if trips else ():  # a rerun is compared with the snapshot that it would replace
         with pytest.raises(GuardError, match=f"The list has {after} websites.*{before:,}") as refused:
             shelf.take(after, when, max_loss_fraction=fraction)
         assert (refused.value.guard, shelf.read(), shelf.read("2026-11-21")) == ("fewer_websites", first, None)
@@ -59,7 +61,7 @@ def test_list_of_another_source_is_not_filed_in_the_same_dataset(
     shelf: Shelf, other: dict[str, Any], said: str
 ) -> None:
     shelf.take(3)
-    shelf.take(3, HOUR, **source("https://STATS.example.com:443/"))  # the same in other words
+    shelf.take(3, HOUR, **source("https://STATS.example.com:443/"))  # another spelling of the same source
     with pytest.raises(GuardError, match=rf"(?s)another list: .*{re.escape(said)}.*its own snapshot_name"):
         shelf.take(3, NIGHT, override_guards=GUARDS.keys() - {"other_source"}, **other)
     shelf.take(3, NIGHT, override_guards={"other_source"}, **other)
@@ -105,7 +107,7 @@ def test_snapshots_of_one_day_are_compared_with_another_day_too(shelf: Shelf) ->
     with pytest.raises(GuardError, match=r"56 websites, 44\.0% fewer than 100 on 2026-11-20"):
         shelf.take(56, morning + HOUR)
     assert shelf.take(72, morning + 2 * HOUR).manifest.count == 72
-    # A loss that was accepted is not found again by each run of the day.
+    # An accepted loss is not reported again by each run of the day.
     assert shelf.take(40, morning + 3 * HOUR, override_guards={"fewer_websites"}).manifest.count == 40
     assert shelf.take(39, morning + 4 * HOUR).manifest.count == 39
     with pytest.raises(GuardError, match="20 websites, 48"):
@@ -198,7 +200,7 @@ def test_field_that_the_service_never_had_does_not_count_as_missing(shelf: Shelf
 def test_last_value_of_a_field_may_be_cleared_if_the_service_omits_empty_values(
     shelf: Shelf, name: str, number: int
 ) -> None:
-    """Go's omitempty, jbuilder's ignore_nil! and others leave a field out of the records in which it is empty."""
+    """Go's omitempty, jbuilder's ignore_nil! and others omit a field from the records in which it is empty."""
     empty = without(name, 254)
     with_values = [*empty[:-number], *websites(254, privacy=1, favorite=True)[-number:]]
     assert shelf.take(with_values).manifest.fields.partial == [name]

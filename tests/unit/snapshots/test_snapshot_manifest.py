@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Manifests of snapshots (``snapshots/manifest.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -23,7 +25,7 @@ WHAT_CHANGED = ("removed", "privacy_changed", "changed", "added")
 
 
 def stored(snapshot: Snapshot) -> Any:
-    """Return a manifest as it is stored, once it is as the schema says."""
+    """Return a manifest as it is stored, after its validation by the schema."""
     manifest = json.loads(snapshot.partition.about.fs.cat_file(snapshot.partition.manifest.path))
     jsonschema.validate(manifest, SCHEMA, format_checker=jsonschema.FormatChecker())
     return manifest

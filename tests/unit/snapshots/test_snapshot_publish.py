@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Publication of snapshots: interruptions, retries, and overlapping runs (``snapshots/publish.py``)."""
+
 from __future__ import annotations
 
 import errno
@@ -46,14 +48,14 @@ def test_rerun_replaces_the_snapshot_and_removes_the_old_files(shelf: Shelf) -> 
 
 
 class DiesError(BaseException):
-    """The process is gone: nothing catches this, nothing cleans up."""
+    """The process ends at once: no code catches this exception, and no code cleans up."""
 
 
 @contextmanager
 def dying(step: int, *, after: bool = False) -> Iterator[list[str]]:
-    """Make the writing step of that number die, before or after it is done.
+    """End the process at the writing step of that number, before or after the step is done.
 
-    Yields the steps that began.
+    Yields the steps that started.
     """
     begun: list[str] = []
 
@@ -83,11 +85,12 @@ def test_death_at_any_step_leaves_the_old_or_the_new_snapshot(shelf: Shelf, step
     shelf.take(30)
     with dying(step, after=after) as begun:
         shelf.take(31, HOUR)
-    # The draft, the changes, the data, the manifest, the marker, and what is left of the first snapshot.
+    # The draft, the changes, the data, the manifest, the marker, and the rest of the first snapshot.
     assert begun == ["put_bytes", "put_file", "put_file", "replace_stored", "put_bytes", "remove"][:step]
     is_new = step > 4 or (step == 4 and after)
     assert shelf.count() == (31 if is_new else 30)
-    # The retry heals it; what the dead run left goes once it is too old to belong to a run that is still writing.
+    # The retry repairs it. The files of the dead run are removed once they are too old to belong to a run that still
+    # writes.
     healed = shelf.take(32, 2 * HOUR)
     assert shelf.count() == 32
     assert held(healed) == own(healed)
@@ -115,7 +118,7 @@ def test_next_night_removes_orphaned_files_of_another_run(shelf: Shelf) -> None:
     with dying(3):
         shelf.take(31, writer="a run")
     other = shelf.take(31, MINUTE, writer="another run")
-    assert len(names(other.partition.data)) == 2  # the first may still be writing
+    assert len(names(other.partition.data)) == 2  # the first run might still be writing
     shelf.fs.pipe_file((other.partition.about / "_since-2026-11-19.jsonl").path, b"x")
     shelf.take(31, NIGHT, writer="the next run")
     assert held(other) == sorted(["_since-2026-11-19.jsonl", *own(other)])
@@ -133,7 +136,7 @@ def test_files_of_a_run_that_might_still_write_are_kept(shelf: Shelf) -> None:
 def test_reading_of_hours_does_not_make_its_files_look_orphaned(shelf: Shelf) -> None:
     taken = shelf.take(3, clock=lambda: NOON + 3 * HOUR)
     assert (taken.manifest.observed_at, taken.manifest.finished_at) == (NOON, NOON + 3 * HOUR)
-    shelf.fs.pipe_file(taken.partition.manifest.path, b"{")  # so that the file is nobody's
+    shelf.fs.pipe_file(taken.partition.manifest.path, b"{")  # so that no run owns the file
     assert taken.files[0].name in held(shelf.take(3, NOON + 3 * HOUR + MINUTE))
 
 
@@ -143,7 +146,7 @@ def test_unproven_or_rejected_list_changes_nothing(shelf: Shelf) -> None:
 
     class Unproven(list[Any]):
         def __len__(self) -> int:
-            return 31  # the total that is named
+            return 31  # the total in the error message
 
     def refuse(observed_at: datetime) -> bool:
         raise GuardError(f"not at {observed_at:%H:%M}")
@@ -159,7 +162,7 @@ def test_unproven_or_rejected_list_changes_nothing(shelf: Shelf) -> None:
 def test_only_files_of_the_winner_of_two_overlapping_runs_remain(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, known: str
 ) -> None:
-    """B replaces the manifest of A, and has read it before, or the one that A replaced."""
+    """Run B replaces the manifest of A, and has read it before, or has read the manifest that A replaced."""
     manifest = shelf.take(3).partition.manifest
     read_before = [read_bytes(manifest)] if known == "the one before" else []
     of_b: list[Snapshot] = []
@@ -212,7 +215,7 @@ def putting(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], *, first: 
 
 
 def test_run_restores_its_file_if_another_run_removed_it(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A try that was given up is still alive, and publishes while its retry takes it for dead."""
+    """An abandoned try is still alive, and publishes while its retry considers it dead."""
     folder = shelf.series.data / "dt=2026-11-20"
 
     def remove() -> None:

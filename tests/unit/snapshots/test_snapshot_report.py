@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""HTML report of a snapshot (``snapshots/html_report.py``)."""
+
 from __future__ import annotations
 
 import base64
@@ -23,7 +25,7 @@ def page(snapshot: Snapshot) -> str:
 
 
 class Loads(HTMLParser):
-    """Collects everything that a browser would fetch."""
+    """Collects every address that a browser would fetch."""
 
     def __init__(self) -> None:
         super().__init__()

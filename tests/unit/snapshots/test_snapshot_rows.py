@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Rows of a snapshot: columns, types, secrets, and hashes (``snapshots/rows.py``)."""
+
 from __future__ import annotations
 
 import hashlib
@@ -46,7 +48,7 @@ NO_LISTS: list[Any] = [0, 0.0, False, {}, 1, [7]]
     [
         ({"domain": ["a.example"], "privacy": True, "favorite": "maybe"}, {}),
         *(({"exclude_ips": value}, {}) for value in NO_LISTS),
-        ({"privacy": 9}, {"privacy": 9}),  # one that does not exist yet
+        ({"privacy": 9}, {"privacy": 9}),  # a snapshot that does not exist yet
         ({"domain": "a\ud800.example", "exclude_params": "\ud800"}, {"domain": "a?.example", "exclude_params": "?"}),
     ],
 )
@@ -89,10 +91,10 @@ def test_given_secret_is_masked_in_every_column(shown: str, exclude_ips_as: str)
     assert json.loads(row["record"]).get("more") == ([{"deep": "***"}] if exclude_ips_as == "keep" else None)
 
 
-#: Whoever may read a snapshot learns no address that ``exclude_ips_as`` keeps out.
+#: A reader of a snapshot sees no address that ``exclude_ips_as`` omits.
 WITH_ADDRESSES: Record = {
     "id": 1,
-    "domain": "192.0.2.99",  # a website may be an address
+    "domain": "192.0.2.99",  # a website can be an address
     "exclude_ips": "192.0.2.1\n2001:DB8::1",
     "exclude_params": "utm_source",
     "last_seen_from": "192.0.2.2",

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Day of a snapshot, and when it is late (``snapshots/run_day.py``)."""
+
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
@@ -56,7 +58,7 @@ def test_text_that_is_not_a_date_is_rejected(text: str) -> None:
 
 def test_list_is_late_after_the_end_of_its_day() -> None:
     day = choose_day("UTC", on(15), partition_date="2026-11-20")
-    minute = timedelta(minutes=1)  # a clock may be a few minutes behind
+    minute = timedelta(minutes=1)  # a clock might be a few minutes behind
     assert [day.is_late(on(20) + late) for late in (-4 * minute, 0 * minute, 1439 * minute)] == [False] * 3
     assert day.is_late(on(21))
     with pytest.raises(GuardError, match=r"^2026-11-20 has not started: the clock says 2026-11-19 23:54 UTC"):

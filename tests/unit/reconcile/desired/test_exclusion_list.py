@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Exclusion lists: the payload by mode and current value (``reconcile/desired/exclusion_list.py``)."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -16,12 +18,12 @@ from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsErr
 from airflow_provider_analytics.reconcile.plan.changes import plan_changes, reconcile
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 
-# Without the unspecified ones, also mapped: Pythons write that one in different ways.
+# Without unspecified addresses, also mapped ones: Python versions write them in different ways.
 ADDRESSES = st.ip_addresses().filter(lambda address: int(address) not in (0, 0xFFFF << 32)).map(str)
 
 
 def planned(mode: str, shown: object, *entries: str) -> Plan:
-    """Return the plan of a list for a website that shows this list."""
+    """Return the plan of a list for a website with this current list."""
     record = {"id": 1, "domain": "a.example", "exclude_ips": shown}
     return plan_changes(ExclusionList("exclude_ips", mode, EntryList.of(entries)).resolve([record]), [record])
 
@@ -38,9 +40,9 @@ HERE = "# Ann\n1.1.1.1 # home\n2.2.2.2"
         ("replace", "2.2.2.2 1.1.1.1", "", HERE),
         ("replace", "", "", ""),  # drops comments too
         ("managed", "9.9.9.9", "2.2.2.2", "# Ann\n1.1.1.1 # home\n9.9.9.9"),
-        ("managed", "1.1.1.1", "", HERE),  # what was typed by hand is not owned
+        ("managed", "1.1.1.1", "", HERE),  # an entry typed by hand is not owned
         ("managed", "2.2.2.2", "2.2.2.2", HERE),
-        ("managed", "", "8.8.8.8", HERE),  # gone already
+        ("managed", "", "8.8.8.8", HERE),  # it is already gone
         ("managed", "8.8.8.8", "8.8.8.8", f"{HERE}\n8.8.8.8"),  # added again
     ],
 )
@@ -83,12 +85,12 @@ def test_list_reaches_its_desired_value_and_remains_unchanged(
             )
         ),
         *(("managed", empty, []) for empty in (None, " \r\n", [], [""], "\ufeff")),
-        # What people write is kept.
+        # Lines of people are kept.
         *(
             ("merge", text, [text])
             for text in ("10.0.0.1 # Ann", "# office", "10.0.*.*", "10.0.0.1-10.0.0.9", "2001:db8:*")
         ),
-        # What is not shown, or is no entry, is replaced only.
+        # Values in an unknown form are only replaced.
         *(("replace", shown, []) for shown in (7, {"a": 1}, "10.0.0.1,10.0.0.2")),
     ],
     ids=str,

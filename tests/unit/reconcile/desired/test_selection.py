@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Selectors of websites, and chunks (``reconcile/desired/selection.py``)."""
+
 from __future__ import annotations
 
 import re
@@ -39,7 +41,7 @@ def test_selectors_match_ids_domains_and_patterns(selector: str | int, ids: set[
 
 @pytest.mark.parametrize("selector", ["*.example.com", "*", "gone.example.com"])
 def test_pattern_that_might_match_a_website_without_a_domain_is_rejected(selector: str) -> None:
-    """With except_websites, a website that was to be spared would be changed."""
+    """With except_websites, a website that was to be excluded would be changed."""
     with pytest.raises(ValueError, match=f"website 6 has no domain.*{re.escape(repr(selector))}"):
         select([*WEBSITES, {"id": 6}], [selector])
     assert select([*WEBSITES, {"id": 6}], ["example.org", "6", "7"]) == ({"3", "6"}, ["7"])
@@ -70,7 +72,7 @@ def test_website_belongs_to_a_single_stable_chunk(ids: list[int | str], chunks: 
     divided = chunk_websites([{"id": website_id, "domain": "a.example"} for website_id in ids], chunks)
     assert len(divided) == chunks
     assert sorted(item for chunk in divided for item in chunk) == sorted(map(str, ids))
-    # Whatever other websites there are.
+    # Other websites have no effect.
     some = chunk_websites(ids[::2], chunks)
     assert all(set(chunk) <= set(whole) for chunk, whole in zip(some, divided, strict=True))
 

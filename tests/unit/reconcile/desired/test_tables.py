@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Tables of managed lists: owned, removed, and recent entries (``reconcile/desired/tables.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -90,7 +92,7 @@ def test_entries_of_another_list_are_kept_for_30_days_after_its_last_run(
     ("before", "now", "is_doubted"),
     [
         ("3.3.3.3", "", True),
-        ("1.1.1.1", "", False),  # the row shows it: it can be removed
+        ("1.1.1.1", "", False),  # the row contains it: it can be removed
         ("3.3.3.3", "3.3.3.3", False),
         ("", "3.3.3.3", False),
     ],
@@ -98,7 +100,7 @@ def test_entries_of_another_list_are_kept_for_30_days_after_its_last_run(
 def test_list_row_without_a_removed_entry_is_read_again(before: str, now: str, is_doubted: bool) -> None:
     lists = after(ips(everywhere=before), ips(everywhere=now))
     assert lists.doubts(A) is is_doubted
-    # Once is enough: a website that does not have it is not read in every run.
+    # Once is enough: a website without the entry is not read in every run.
     assert not after(ips(everywhere=before), ips(everywhere=now), ips(everywhere=now)).doubts(A)
 
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Websites file: parsing, problems, plans, and exports (``reconcile/desired/websites_file.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -181,7 +183,7 @@ def test_plan_changes_only_named_fields_that_differ() -> None:
     (change,) = plan(text, RECORD).changes
     assert change.website == "www.example.com (id 1)"
     assert change.settings == {"privacy": "public", "favorite": True, "exclude_ips": ["::ffff:203.0.113.7"]}
-    # A field that no record has may be omitted because it is empty: only other values are sent.
+    # A field that no record has might be omitted because it is empty: only other values are sent.
     (change,) = plan(text, {"id": 1, "domain": "www.example.com"}).changes
     assert change.settings == {"favorite": True, "exclude_ips": ["203.0.113.7"]}
 
@@ -212,7 +214,7 @@ def test_duplicates_on_the_server_and_records_without_a_domain_are_rejected() ->
     text = "websites:\n  www.example.com: {privacy: private}\n"
     several = "websites.yaml:2: several websites have the domain www.example.com: ids 1, 2"
     assert problems(plan, text, RECORD, {**RECORD, "id": 2, "domain": "WWW.Example.com"})[0].startswith(several)
-    # A record without a domain may be any website that would be created; it hinders nothing else.
+    # A record without a domain might be any website that would be created; it prevents nothing else.
     assert plan(text, RECORD, {"id": 7}, prune=True).changes == ()
     with pytest.raises(ValueError, match=r"website 7 has no domain: it may be www\.example\.com"):
         plan(text, {"id": 7})
@@ -338,7 +340,7 @@ def test_export_names_the_settings_that_it_omits() -> None:
     unusable = "exclude_params omitted, 'a,b' has several entries or is cut off"
     assert f"www.example.com: {unusable}" in head[3]
     assert len(left_out) == 2
-    # What the file could not say is not deleted.
+    # Settings that the file cannot express are not deleted.
     pruned = plan(text, {**RECORD, "privacy": 2}, odd, prune=True)
     assert pruned.count("delete") == 0
     assert "Not in the file, but protected (1): `http://broken (id 2): its domain is not" in to_markdown(pruned)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be applied after an approval: all of it or nothing, and nothing else."""
+"""Approvals: an approved plan is applied completely or not at all (``reconcile/plan/approval.py``)."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def test_remainder_of_an_approved_plan_may_be_applied(planned: tuple[Change, ...
         ((), [], "no longer planned: update 1.example"),  # the websites are gone
         ((*WHOLE, listing(3, "", "1.1.1.1")), ALL, "not approved: update 3.example"),
         ((listing(1, "", "6.6.6.6"), ADD_2, NEW, GONE), ALL, "not approved: .*exclude_ips add 6.6.6.6"),
-        # It was typed, and the file replaces.
+        # A person typed the entry, and the file replaces the list.
         ((listing(1, "8.8.8.8", "1.1.1.1"),), ALL, "not approved: .*exclude_ips remove 8.8.8.8"),
         ((setting("n.example", "5", privacy="public"),), [MADE], "not approved: .*privacy public"),
         ((gone("n.example", "5"),), [MADE], "not approved: delete n.example"),  # created, then deleted
-        # The domain has another id now, and the id another domain.
+        # The domain has another id now, and the id has another domain.
         ((gone("g.example", "10"),), [{**DOOMED, "id": 10}], "not approved: delete g.example"),
         (
             (ADD_1, ADD_2, NEW, gone("important.example", "9")),

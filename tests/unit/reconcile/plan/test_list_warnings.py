@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings about the entries of a managed list: ``reconcile/plan/list_warnings.py``."""
+"""Warnings about the entries of a managed list (``reconcile/plan/list_warnings.py``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Plans: digest, guards, and the text for an approval (``reconcile/plan/plan.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -48,7 +50,7 @@ def checked(changes: Iterable[Change], records: list[dict[str, Any]], limit: flo
 
 
 def gone(number: int) -> list[Change]:
-    """Return so many deletes."""
+    """Return this number of deletes."""
     return [Change("delete", f"{item}.example", str(item), ()) for item in range(number)]
 
 
@@ -103,7 +105,7 @@ def test_guard_trips_on_a_large_loss(there: int, removed: int, fraction: float, 
         (addresses(2), ("203.0.113.1", "203.0.113.2"), None),
         (("# a", *addresses(1)), addresses(5), None),
         ((*["# a"] * 20, *addresses(3)), addresses(2), "10 of 30 exclude_ips entries would be lost (33%, allowed 30%)"),
-        # A list on one line hides how much is lost, so it counts as its words.
+        # The number of lost entries of a list on a single line is unknown, so its words count.
         (("192.0.2.1 192.0.2.2 192.0.2.3 192.0.2.4",), ("192.0.2.9",), "30 of 40 exclude_ips entries would be lost"),
     ],
 )
@@ -185,7 +187,7 @@ def test_approval_text_starts_with_every_effect_for_any_length_of_the_plan() -> 
     assert effects[1].startswith("- exclude_ips: add `203.0.113.7` on 300 websites: `0000.example (id 0)`, ")
     assert effects[1].endswith(" and 280 more")
     assert effects[2] == "- email: `False` → `True` on 2 websites: `e0.example (id 80)`, `e1.example (id 81)`"
-    # Where nothing is equal, every effect is named nevertheless.
+    # If all values differ, every effect is named nevertheless.
     own = [update(number, (), (f"10.0.{number // 200}.{number % 200}",)) for number in range(500)]
     text = to_markdown(Plan((*own, *deletes, opening(1))))
     assert "\n- exclude_ips, 451 more effects: add `10.0." in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards of plans and lists at their limits: ``reconcile/plan/plan_guards.py``."""
+"""Guards of plans and lists at their limits (``reconcile/plan/plan_guards.py``)."""
 
 from __future__ import annotations
 
