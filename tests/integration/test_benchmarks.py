@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark runs: each piece of work once, and the DAGs that the samples are compared with are their equals."""
+"""Benchmarks: each runs once, and the compared HTTP DAGs equal the samples (``tests/benchmarks``)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_benchmark_runs(tmp_path: Path) -> None:
 
 
 def dags(folder: Path) -> Iterator[tuple[Any, ...]]:
-    """Yield what the DAGs of a folder have in common with their equals."""
+    """Yield the common properties of the DAGs of a folder and the compared DAGs."""
     from airflow.models import DagBag
 
     bag = DagBag(folder)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Break the code on purpose, once for each promise of docs/guarantees.md: a test of the promise must notice it.
+"""Breaks of the code, at least one for each promise of docs/guarantees.md: a test of the promise must notice each.
 
-So a test that is made shorter, or goes, cannot take the only catch with it unseen.
+This way, a shortened or removed test cannot remove the only protection of a promise unnoticed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Break(NamedTuple):
     :param promise: heading of the promise.
     :param module: module below the package.
     :param old: text of its source, which occurs once.
-    :param new: text in its place.
-    :param test: path of a file of tests, and part of the name of the test that fails.
+    :param new: replacement of the text.
+    :param test: path of a test file, and part of the name of the test that fails.
     """
 
     promise: str
@@ -253,7 +253,7 @@ def test_break_of_a_promise_is_noticed(broken: Break) -> None:
 
 @pytest.mark.repository
 def test_every_break_still_matches_the_code() -> None:
-    """So that whoever changes the code sees it at once, and not with the slow tests."""
+    """A developer who changes the code sees a mismatch at once, without the slow tests."""
     sources = {item: (ROOT / PACKAGE / f"{item.module.replace('.', '/')}.py").read_text("utf-8") for item in BREAKS}
     missing = [
         f"{element.module}: {element.old}" for element, source in sources.items() if source.count(element.old) != 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of requests per operation is what is sent, and a create takes seven at most."""
+"""docs/reference/performance.md: the table of requests per operation, and at most seven requests for a create."""
 
 from __future__ import annotations
 

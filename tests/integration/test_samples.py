@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sample DAGs as a person meets them in the list and in the form that triggers them, and as an attacker does.
+"""Sample DAGs: descriptions, Params, and events, for users and against attackers (``dags``).
 
-Whoever may trigger a DAG, or send an asset event, chooses no folder, no file, no address and no connection.
+A person who can trigger a DAG or send an asset event cannot choose a folder, a file, an address, or a connection.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_sample_has_a_description_of_a_single_line(samples: dict[str, Any]) -> N
 
 
 def test_sample_can_be_triggered_with_its_defaults(samples: dict[str, Any]) -> None:
-    """The form of Airflow 3 does not send a text that is required and empty."""
+    """The form of Airflow 3 does not submit a required text that is empty."""
     for dag_id, dag in samples.items():
         if dag_id != "apply_websites":  # only the log of the plan has the digest
             assert not {name for name, value in dag.params.items() if value is None or value == ""}, dag_id
@@ -64,13 +64,13 @@ def test_make_ui_sets_every_variable_that_a_sample_needs() -> None:
 
 
 def test_params_cannot_choose_a_folder_a_file_or_a_connection(samples: dict[str, Any]) -> None:
-    """They are constants of the file: who may trigger a DAG chooses among what its author allows."""
+    """They are constants of the file: a person who triggers a DAG chooses only from the author's values."""
     allowed = {"override_guards", "approved_digest", "domain", "dry_run", "only", "privacy", "prune"}
     assert {name for dag in samples.values() for name in dag.params} == allowed
 
 
 def test_guards_of_each_sample_are_a_multi_select_drop_down_with_their_names(samples: dict[str, Any]) -> None:
-    """Airflow shows an array as a drop-down if its Param has examples."""
+    """Airflow displays an array as a drop-down if its Param has examples."""
     found = [dag.params.get_param("override_guards") for dag in samples.values() if "override_guards" in dag.params]
     assert len(found) >= 6
     for param in found:
@@ -84,7 +84,7 @@ def test_guards_of_each_sample_are_a_multi_select_drop_down_with_their_names(sam
 def test_asset_event_cannot_choose_the_files_that_are_read(
     analytics_sandbox: SandboxServer, tmp_path: Path, forged: str
 ) -> None:
-    """Who may send an asset event could have had rows of another folder loaded, and an address of the network asked."""
+    """A sender of asset events could have loaded other folders, and sent requests to an address of the network."""
     own, other = str(tmp_path / "own"), str(tmp_path / "other")
     analytics_sandbox.add_website("own.example")
     SnapshotWebsitesOperator(task_id="take", base_path=own).execute({})
@@ -95,7 +95,7 @@ def test_asset_event_cannot_choose_the_files_that_are_read(
     with RawServer([http(200, "[]")]) as inside:
         extra |= {forged: f"{inside.url}/admin"} if forged != "path" else {}
         events = {"asset": [SimpleNamespace(extra=extra)]}
-        with suppress(ValueError):  # a day that is none
+        with suppress(ValueError):  # not a day
             check(triggering_asset_events=events)
         assert inside.requests == []
     assert not inspect.signature(load).parameters

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The acceptance run over real sockets: its findings, its limits, and the removal of everything that it created."""
+"""Acceptance run: findings, request limits, and removal of its websites, over real sockets (``acceptance``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from airflow_provider_analytics.sandbox.requests import Operation, RecordedReque
 
 Run = Callable[..., tuple[int, str, str]]
 
-#: As the presets, but with shorter times.
+#: The options of the presets, but with shorter times.
 QUICK_PRESETS: dict[str, dict[str, Any]] = {
     **{name: {"preset": name} for name in PRESETS},
     "throttle": {"throttle": {"attempts": 60, "minutes": 0.02}},
@@ -62,7 +62,7 @@ def verified(settings: Settings, **arguments: Any) -> AcceptanceRun:
 
 
 def marks(run: AcceptanceRun) -> dict[str, str]:
-    """Return the statements that are not seen as documented."""
+    """Return the statements without a documented mark."""
     return {finding.name: finding.mark for finding in run.findings.values() if finding.mark != "ok"}
 
 
@@ -300,7 +300,7 @@ def test_next_run_removes_the_website_after_a_kill_before_each_request(
         try:
             run = verified(settings_of(analytics_sandbox), created=CreatedWebsites(record))
         except LeftoverError:
-            # The run was killed between the create and its response: the website could be anybody's.
+            # The run was killed between the create and its response: the website might belong to any user.
             unknown += 1
             record.unlink()
             analytics_sandbox.store.delete(analytics_sandbox.websites()[-1]["id"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers that look like a success and are none: for each operation a typed error, never a result."""
+"""Responses that look like a success: a typed error for each operation, never a result (``api/dialect.py``)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EMPTY_LIST = http(200, list_body({}, []))
 
 
 def outcome(operation: str, *replies: bytes | Reply, **settings: Any) -> tuple[Any, RawServer]:
-    """Return the error or the result of an operation whose answers are these."""
+    """Return the error or the result of an operation with these responses."""
     with served(replies, **{"max_retries": 0, **settings}) as (client, server):
         try:
             return do(client, operation), server
@@ -84,7 +84,7 @@ BAD_BODIES: dict[str, bytes] = {
 def test_invalid_response_is_not_a_success(operation: str, name: str) -> None:
     error, _ = outcome(operation, BAD_BODIES[name])
     if error is None and operation in WRITES:
-        return  # it says nothing of the record: what is stored is read afterwards
+        return  # it has no record, so the stored record is read afterwards
     assert isinstance(error, UnexpectedResponseError), error
     assert f"{PREFIX}/" in str(error)
     assert error.method == OPERATIONS[operation].method
@@ -108,7 +108,7 @@ SHAPES: dict[str, Any] = {
 @pytest.mark.parametrize(("operation", "body"), [(name, body) for name, bodies in SHAPES.items() for body in bodies])
 def test_json_of_another_structure_is_not_a_success(operation: str, body: Any) -> None:
     found, _ = outcome(operation, http(200, body))
-    # A write that says nothing of the record is followed by a read.
+    # A write without a record in its response is followed by a read.
     assert isinstance(found, UnexpectedResponseError) or (operation in ("create", "update") and found is None), found
 
 
@@ -148,7 +148,7 @@ def test_body_shorter_than_its_content_length_is_not_a_success(operation: str, m
 
 
 def without_length(body: bytes, *headers: str) -> Reply:
-    """Return a response of HTTP/1.0, as some proxies send it: the end of the connection ends the body."""
+    """Return a response of HTTP/1.0, like some proxies: the end of the connection ends the body."""
     head = "\r\n".join(("HTTP/1.0 200 OK", "Content-Type: application/json", *headers))
     return Reply(head.encode() + b"\r\n\r\n" + body, then="close")
 
@@ -159,7 +159,7 @@ def test_truncated_body_without_a_length_is_not_a_success(operation: str, is_zip
     body = json.dumps(GOOD[operation]).encode()
     whole = gzip.compress(body) if is_zipped else body
     headers = ["Content-Encoding: gzip"] if is_zipped else []
-    # Behind the JSON, gzip has eight bytes more.
+    # After the JSON, gzip has eight more bytes.
     for place in range(0, len(whole) - 9, 3):
         refused(operation, without_length(whole[:place], *headers))
 
@@ -195,7 +195,7 @@ def test_truncated_chunked_body_is_not_a_success(operation: str) -> None:
     body = json.dumps(GOOD[operation]).encode()
     found, _ = outcome(operation, chunked(body[:5], body[5:]))
     assert not isinstance(found, Exception), found
-    # The JSON is whole in each of these: only the end of the chunks is missing.
+    # The JSON is complete in each of these: only the end of the chunks is missing.
     for end in (b"", b"5", b"5\r\nab", b"zz\r\n"):
         refused(operation, Reply(chunked(body, end=end), then="close"), kind=AnalyticsConnectionError)
 
@@ -248,7 +248,7 @@ def test_response_after_an_interim_response_belongs_to_its_request() -> None:
 def test_numbers_outside_of_json_count_as_missing(value: str) -> None:
     body = {"data": [{"id": value or "x"}], "total": value, "current_page": value}
     with served(http(200, body)) as (client, _):
-        # Without a total: both directions, and the page parameter has no effect. One website proves itself.
+        # Without a total: both directions, and the page parameter has no effect. A single website proves itself.
         assert [row["id"] for row in client.list_websites()] == [value or "x"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The complete list against every shape and fault: see ``fault_matrix.py`` for what a case is and when it holds."""
+"""Complete lists and writes for every structure and fault (``tests/support/fault_matrix.py`` defines the cases)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_each_group_of_faults_has_no_wrong_outcome(group: str) -> None:
     assert not failures
     assert counts["tried"] == len(_GROUPS[group]) >= 500
     if group.startswith("moving"):
-        # Neither every reading is refused, nor does the list stand still in all of them.
+        # Some readings are accepted, and in some of them the list changes.
         assert counts["taken"] > counts["tried"] * _GROUPS[group][0][0].taken
 
 
@@ -80,7 +80,7 @@ def scripted(pages: Iterable[Page], query: dict[str, str]) -> Listing:
 
 
 BY_DOMAIN, FAVORITES = {"sort_by": "domain", "sort": "asc"}, {"favorite": "true"}
-#: Query, pages, the check that fails, whether the list moved, and a part of the message.
+#: Query, pages, the failing check, whether the list changed, and a part of the message.
 REFUSED: dict[str, tuple[dict[str, str], list[Page], str, bool, str]] = {
     # 1 to 19 and 22 by domain. After page 1, 22 and one or two of its websites are deleted, so that as many move up,
     # and the next websites get ids from 20 on.
@@ -130,17 +130,17 @@ def test_list_that_might_lack_a_website_is_rejected(case: str) -> None:
     with pytest.raises(IncompleteListError, match=message or None) as caught:
         got.extend(listing)
     assert (caught.value.check, caught.value.moved) == (check, moved)
-    # Nothing is yielded behind the point where the proof fails, and no proof is given.
+    # Rows after the failed check are not returned, and there is no proof.
     assert listing.proof is None
     assert len(got) <= sum(len(page.rows) for page in pages)
 
 
-#: Query, pages, the ids that are read, and the method of the proof.
+#: Query, pages, the returned ids, and the method of the proof.
 READ: dict[str, tuple[dict[str, str], list[Page], set[int], str]] = {
     "a website was created after the page": (
         {}, [Page(rows(5, 3, 1), 3, 1), Page(rows(1, 3, 5, 6), 4, 1)], {1, 3, 5}, "one page",
     ),
-    # A total alone does not prove favorites that the rows do not show.
+    # A total alone does not prove favorites that the rows omit.
     "hidden favorites": (
         FAVORITES,
         [
@@ -199,7 +199,7 @@ def test_changed_list_is_read_again_at_most_four_times(sizes: tuple[int, ...]) -
 
 
 def test_memory_grows_by_ids_only() -> None:
-    """From 1,000 to 25,000 websites of some 2 KB each: bounded per id, far below a row."""
+    """From 1,000 to 25,000 websites of about 2 KB each: limited per id, far below a row."""
 
     def serve(query: dict[str, str], size: int) -> Page:
         first = size - (int(query.get("page", "1")) - 1) * 100

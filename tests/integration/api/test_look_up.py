@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which website a domain is: look-ups, creates and deletes where services write domains in their own way."""
+"""Lookup of websites by domain, for creates, updates, and deletes (``api/client.py``)."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ def test_row_without_a_domain_matters_only_if_the_domain_is_not_found(
 def test_lookup_reads_the_whole_list_if_the_search_finds_nothing(
     client: AnalyticsClient, analytics_sandbox: SandboxServer, options: dict[str, Any]
 ) -> None:
-    """No search that finds a known website can be trusted to find every other one.
+    """A search that finds a known website might not find other websites.
 
-    It may be case-sensitive, know only one spelling of an internationalised domain, or lack a website in its index.
+    It might be case-sensitive, know only one spelling of an internationalized domain, or lack a website in its index.
     """
     analytics_sandbox.seed(120)
     if "fault" in options:
@@ -149,7 +149,7 @@ def test_create_is_not_repeated_if_the_service_spells_the_domain_differently(
 
 @pytest.fixture
 def raced(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another task creates the website between the look-up and the create."""
+    """Another task creates the website between the lookup and the create."""
     create = AnalyticsClient.send_create
 
     def late(self: AnalyticsClient, domain: str, settings: Any) -> dict[str, Any] | None:
@@ -174,7 +174,7 @@ def test_simultaneous_creates_of_a_domain_do_not_both_succeed(
         create_task().execute({})
 
 
-# What an answer does not show
+# Fields that a response omits
 
 
 @pytest.mark.parametrize("answers", [{}, {"empty_answers": ["delete"]}, {"delete_status": 204}], ids=str)
@@ -186,7 +186,7 @@ def test_delete_fails_if_the_website_remains(analytics_sandbox: SandboxServer, a
 
 
 def test_update_by_domain_fails_if_the_id_belongs_to_another_domain(analytics_sandbox: SandboxServer) -> None:
-    """The website was deleted after the look-up, and its id given again."""
+    """The website was deleted after the lookup, and its id was reassigned."""
     analytics_sandbox.add_website("a.example")
     other = {"id": 1, "domain": "innocent.example", "privacy": 1}
     analytics_sandbox.fault("update", body={"data": other})
@@ -205,11 +205,11 @@ def test_field_that_is_never_returned_is_logged_once(
     assert told == ["The service does not return password: not verified."]
 
 
-# Services that take a moment
+# Services with a delay
 
 
 def lists_of_a_look_up(sandbox: SandboxServer) -> int:
-    """Return how many pages of the list a look-up in an empty service reads."""
+    """Return the number of list pages that a lookup in an empty service reads."""
     with client_of(sandbox.url, api_key=sandbox.api_key) as client:
         client.look_up("none.example")
     read = [request.operation for request in sandbox.requests].count("list")
@@ -222,11 +222,11 @@ def lists_of_a_look_up(sandbox: SandboxServer) -> int:
 def test_error_after_a_create_says_that_the_website_exists_and_is_not_retried(
     analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch, operation: Any, status: int
 ) -> None:
-    """A retry would take it as one that was there before, or would create another one if the list is late."""
+    """A retry would take it for an existing website, or would create another one if the list is late."""
     fields = json.loads(analytics_sandbox.connection_json()) | {"extra": {"max_retries": 0}}
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(fields))
     skip = lists_of_a_look_up(analytics_sandbox) if operation == "list" else 0
-    analytics_sandbox.configure(list_hides=["privacy"])  # so that the new website is shown by itself, too
+    analytics_sandbox.configure(list_hides=["privacy"])  # the new website can also be read singly
     analytics_sandbox.fault(operation, status=status, times=None, skip=skip)
     create = create_task("a.example")
     with pytest.raises(AirflowFailException, match=r"(?s)^Created website a\.example, but: .*Not retried"):
@@ -242,7 +242,7 @@ def test_delete_succeeds_if_it_cannot_be_verified(analytics_sandbox: SandboxServ
 
 
 def test_search_with_an_outdated_index_finds_no_deleted_website(analytics_sandbox: SandboxServer) -> None:
-    """A deleted website in the index, and a new one of its domain: the delete found the deleted one, and was green."""
+    """The index has a deleted website and a new one with the same domain: the delete found the first and succeeded."""
     analytics_sandbox.add_website("a.example")
     index = list_body({}, [{"id": 1, "domain": "a.example", "privacy": 0}])
     analytics_sandbox.fault("list", body=index, times=2)
@@ -273,7 +273,7 @@ def test_search_that_matches_every_website_is_not_read_completely(
     assert len(searches) <= 6
 
 
-# Replicas: some reads return what was stored before other writes
+# Replicas: some reads return the state before other writes
 
 
 DOMAIN = "shop.example.com"
@@ -284,9 +284,9 @@ def website(**values: int) -> dict[str, Any]:
 
 
 class Replicated:
-    """A faithful service with a unique rule for domains on its primary.
+    """A correct service with a unique rule for domains on its primary.
 
-    :param stale: for each read in order, whether it returns the earlier state; all later ones return what is stored.
+    :param stale: for each read in order, whether it returns the earlier state; later reads return the current state.
     """
 
     def __init__(self, *websites: dict[str, Any], stale: tuple[bool, ...] = ()) -> None:
@@ -295,7 +295,7 @@ class Replicated:
         self.stale = list(stale)
         self.writes: list[str] = []
         self.before_write: Callable[[], None] = lambda: None
-        #: Method to the answer to it, in place of a write.
+        #: Method to its response, in place of a write.
         self.answers: dict[str, bytes] = {}
 
     def __call__(self, request: Request) -> bytes:
@@ -345,7 +345,7 @@ def test_create_does_not_wait_if_another_value_is_rejected() -> None:
 
 
 def test_delete_with_status_404_succeeds_only_if_the_website_is_gone() -> None:
-    """A moment before, another client deleted it; or the service only says so."""
+    """Another client deleted it a moment before, or the service only claims so."""
     service = Replicated(website(), stale=(True, True))
     service.stored.clear()
     with pytest.raises(NotFoundError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that some services return and others do not: halves of characters, and prefix lengths of single addresses."""
+"""Odd values of some services: lone surrogates, and prefix lengths of single addresses (``api/dialect.py``)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists whose ids have no order: complete while others create websites, and each domain is created once."""
+"""Ids without an order: complete lists and unique creates while others create websites (``api/listing.py``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _scrambled(n: int) -> str:
 
 
 def uuid7(n: int) -> str:
-    """Return an id whose time is that of a clock of one of three servers, which differ."""
+    """Return an id with the time of one of three servers, whose clocks differ."""
     milliseconds = 1_795_000_000_000 + n - 200 * (n % 3)
     return str(uuid.UUID(f"{milliseconds:012x}7{_scrambled(n)[:3]}8{_scrambled(n)[3:18]}"))
 

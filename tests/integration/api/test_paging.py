@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete lists: pages selected as the service says, favorites as the rows agree, and no deleted websites."""
+"""Complete lists: pages, favorites, and deleted websites (``api/listing.py``, ``api/client.py``)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_list_is_read_completely(
         assert {int(website["id"]) for website in client.list_websites(**query)} == set(range(1, websites + 1))
 
 
-#: Where a service behind a proxy believes that it is.
+#: Address of the service in its links, behind a proxy.
 ADDRESSES = {
     "the same": None,
     "another scheme": f"https://127.0.0.1{PATH}",
@@ -77,7 +77,7 @@ ADDRESSES = {
 def test_list_of_several_pages_is_complete_for_each_paginator(
     analytics_sandbox: FakeService, kind: str, name: str, metadata: str, address: str
 ) -> None:
-    """Laravel's three paginators, as they are and as resource collections."""
+    """Laravel's three paginators, directly and as resource collections."""
     analytics_sandbox.seed(250)
     analytics_sandbox.configure(paginator=kind, page_parameter=name, metadata=metadata)
     between = Distortion(analytics_sandbox)
@@ -181,7 +181,7 @@ def test_offset_in_the_links_is_followed() -> None:
 
 
 def pages_of(size: int, **special: Callable[[Request], bytes | Reply]) -> Callable[[Request], bytes | Reply]:
-    """Return a service with so many websites; ``page3`` responds in place of page 3."""
+    """Return a service with this number of websites; ``page3`` responds in place of page 3."""
 
     def respond(request: Request) -> bytes | Reply:
         answer = special.get(f"page{request.query.get('page', 1)}")
@@ -244,7 +244,7 @@ def test_progress_of_a_long_list_is_logged(
 
 @pytest.mark.parametrize("parallel", [1, 2, 4, 16])
 def test_pages_are_requested_in_parallel_up_to_the_limit_and_returned_in_order(parallel: int) -> None:
-    """No page that can be read ahead goes before so many requests wait at the same time."""
+    """As many requests wait at the same time as the limit allows, before a page is read."""
     last = 4 * parallel + 1
     size = last * 100 - 50
     together, lock = threading.Barrier(parallel), threading.Lock()
@@ -306,7 +306,7 @@ def test_reading_stops_requests_and_threads_when_it_ends_early(end: str) -> None
             _join_readers()
         finally:
             gc.enable()
-        # Two pages were taken, and as many are ahead as two for each of four threads.
+        # Two pages were consumed, and two more for each of four threads are read ahead.
         assert len(server.requests) <= 10
 
 
@@ -331,7 +331,7 @@ def test_waiting_page_is_abandoned_if_another_page_fails() -> None:
 
 
 def _join_readers() -> None:
-    """Wait for the threads that read ahead: each ends with the request that it has begun."""
+    """Wait for the reading threads: each ends with its current request."""
     for thread in threading.enumerate():
         if thread.name.startswith("analytics-list"):
             thread.join(30)
@@ -363,7 +363,7 @@ def test_list_of_favorites_is_correct_or_rejected(
     expected = set(first) if wanted else set(range(1, sum(sizes) + 1)) - set(first)
     shown = {"list_hides": ["favorite"]} if shown_as == "hidden" else {"favorite_as": shown_as}
     analytics_sandbox.configure(**shown, **FILTERS[filtered])
-    # Without the filter, no website contradicts it if all are favorites, or none is.
+    # Without the filter, no website contradicts it if all or none are favorites.
     is_right = filtered == "honoured" or sizes == (0, 0)
     if shown_as != "hidden":
         is_right |= filtered == "ignored" and len(expected) == sum(sizes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A limit that the service does not announce: all threads slow down together, nobody fails, and the rate recovers."""
+"""Rate limits: the client waits as the service asks, and slows down (``api/rate_limiter.py``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import MAX_REJECTED_SECONDS, REJECTED_SECONDS
 from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
 
-#: As nginx 1.22 sends it, without server_tokens.
+#: The response of nginx 1.22 without server_tokens.
 PAGE = (
     b"<html>\r\n<head><title>503 Service Temporarily Unavailable</title></head>\r\n<body>\r\n"
     b"<center><h1>503 Service Temporarily Unavailable</h1></center>\r\n<hr><center>nginx</center>\r\n"
@@ -34,11 +34,11 @@ THREADS = 8
 
 
 class Service:
-    """Websites behind nginx: ``limit_req`` counts requests in a bucket that leaks at a rate, and refuses what is above.
+    """Websites behind nginx: ``limit_req`` counts requests in a bucket that leaks at a rate, and rejects the excess.
 
     :param rate: requests per second; None for no limit.
-    :param burst: requests that the bucket holds.
-    :param status: status of a refusal.
+    :param burst: capacity of the bucket in requests.
+    :param status: status of a rejected request.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ def test_all_threads_slow_down_together(burst: int, status: int, caplog: pytest.
         list(pool.map(change, range(1, websites + 1)))
     assert Counter(method for method, _ in service.accepted)["PATCH"] == websites
     assert len(warnings_of(caplog)) == 1
-    # An update follows its show, before the shows of other websites.
+    # An update follows its read, before the reads of other websites.
     places = {request: place for place, request in enumerate(service.accepted)}
     between = [places["PATCH", str(number)] - places["GET", str(number)] - 1 for number in range(1, websites + 1)]
     assert sum(between) / websites < THREADS / 2
@@ -196,7 +196,7 @@ def test_create_is_retried_after_429_and_503_of_nginx_and_not_after_another_503(
         assert server.sent == ["POST /api/v1/websites"]
 
 
-#: Responses of gateways that may have passed the request on, which then may arrive later.
+#: Responses of gateways that might have passed the request on, which then might arrive later.
 UNCLEAR_RESPONSES: dict[str, bytes] = {
     "HAProxy": http(503, b"<html><body><h1>503 Service Unavailable</h1>\nNo server is available.", kind="text/html"),
     "Envoy": http(503, b"upstream connect error or disconnect/reset before headers", kind="text/plain"),
@@ -227,7 +227,7 @@ def test_create_is_ambiguous_after_a_response_of_a_gateway(response: str) -> Non
 
 NOW = 1_795_000_000
 DATE = ("Date", email.utils.formatdate(NOW, usegmt=True))
-#: Headers of a refusal, and the seconds that they announce; None: nothing.
+#: Headers of a rejected request, and the announced seconds; None: nothing.
 RESETS: list[tuple[list[tuple[str, str]], float | None]] = [
     ([("X-RateLimit-Reset", "20")], 20),
     ([("X-RateLimit-Reset", str(NOW + 20)), DATE], 20),
@@ -264,7 +264,7 @@ def test_reset_time_is_compared_with_the_local_clock_without_a_date_header() -> 
 @pytest.mark.parametrize("header", ["Retry-After", "RateLimit-Reset"])
 @pytest.mark.parametrize("operation", ["list", "update", "create"])
 def test_request_waits_while_other_tasks_use_up_each_minute(header: str, operation: str) -> None:
-    """Two other tasks with the same key take all requests of ten minutes."""
+    """Two other tasks with the same key use all requests of ten minutes."""
     time = Time()
     free_at = time.now + 600
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that a service rejects, as frameworks report them; and writes that it accepts and applies later."""
+"""Rejected values, as frameworks report them, and writes that are applied later (``api/dialect.py``)."""
 
 from __future__ import annotations
 

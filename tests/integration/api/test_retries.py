@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is sent again, when, and after how long; and that a create is never applied twice."""
+"""Retries: requests, waits, and creates that are never applied twice (``api/transport.py``)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REPEATABLE = (*READS, "update", "delete")
 
 CUT = http(200, b'{"data"', length=500)
 BROKEN, FAILED = AnalyticsConnectionError, AnalyticsApiError
-#: What may happen to any request, and the error of it.
+#: Faults of any request, and their errors.
 FAULTS: dict[str, tuple[bytes | Reply, type[AnalyticsError]]] = {
     "closed without an answer": (Reply(then="close"), BROKEN),
     "reset without an answer": (Reply(then="reset"), BROKEN),
@@ -58,9 +58,10 @@ FAULTS: dict[str, tuple[bytes | Reply, type[AnalyticsError]]] = {
 }
 #: Faults that last until the client times out.
 STALLING = ("no answer in time", "a body that stops")
-#: Refusals of a rate limit, which are repeated for a time of their own: see test_rate_limits.py.
+#: Responses of a rate limit, which have their own time limit for retries: see test_rate_limits.py.
 REFUSALS = ("429", "503", "503 with Retry-After")
-#: After these a create may have been applied. 503 is one of them, as a proxy may send it after it has passed the
+#: After these, a create might have been applied. 503 is among them, because a proxy might send it after it has passed
+#: the
 #: request on.
 UNCLEAR = tuple(name for name in FAULTS if name != "429")
 
@@ -70,7 +71,7 @@ def good(operation: str) -> bytes:
 
 
 def timeout_for(fault: str, stalling: float = 0.5) -> float:
-    """Return a timeout in which even a busy machine responds; shorter for a fault that is waited for."""
+    """Return a timeout in which even a busy machine responds; shorter for a fault that the client waits for."""
     return stalling if fault in STALLING else 30
 
 
@@ -79,7 +80,7 @@ def timeout_for(fault: str, stalling: float = 0.5) -> float:
 def test_request_succeeds_after_two_faults(operation: str, fault: str) -> None:
     reply, _ = FAULTS[fault]
     requests = 2 + OPERATIONS[operation].requests
-    # A timeout of 0.05 s spares most of the waiting. Where the good response took longer, a longer one decides.
+    # A timeout of 0.05 s avoids most of the waiting. If the good response took longer, a longer timeout decides.
     for stalling in (0.05, 0.5, 5):
         time = Time()
         replies: list[bytes | Reply] = [reply, reply, good(operation)]
@@ -141,7 +142,7 @@ def test_client_waits_as_long_as_retry_after(operation: str, status: int) -> Non
 
 
 def waited_after(value: str) -> list[float]:
-    """Return the waits of a request that is refused once, with this ``Retry-After``."""
+    """Return the waits of a request that is rejected once, with this ``Retry-After``."""
     time = Time()
     with served([http(429, headers=[("Retry-After", value)]), RECORD], time) as (client, _):
         client.get_account()
@@ -192,7 +193,7 @@ def test_refused_connection_is_retried_then_reported(operation: str) -> None:
 
 
 class Service:
-    """Stores what is posted, then lets the answer be lost in one way."""
+    """Stores each post, then loses the response in one of several ways."""
 
     def __init__(self, reply: bytes | Reply, stores: bool) -> None:
         self.stored: list[str] = []
@@ -210,7 +211,7 @@ class Service:
 @pytest.mark.parametrize("fault", UNCLEAR)
 @pytest.mark.parametrize("stored", [True, False])
 def test_create_with_a_lost_response_is_never_retried_and_never_succeeds(fault: str, stored: bool) -> None:
-    """Another task may have created what a look-up finds now."""
+    """Another task might have created the website that a lookup finds now."""
     service = Service(FAULTS[fault][0], stores=stored)
     with served(service, timeout=timeout_for(fault)) as (client, server):
         with pytest.raises(AmbiguousWriteError) as caught:
@@ -237,7 +238,7 @@ def test_failed_lookup_never_leads_to_a_create(fault: str) -> None:
 
 
 def test_create_lost_by_a_proxy_is_not_retried() -> None:
-    """urllib3 reports a proxy that breaks off after the request like one that was never reached."""
+    """urllib3 reports a proxy that disconnects after the request like an unreachable proxy."""
     service = Service(Reply(then="close"), stores=True)
     with RawServer(service) as proxy:
         client = client_of("http://stats.example.test", allow_insecure_http=True, proxies={"http": proxy.url})
@@ -262,7 +263,7 @@ def test_create_is_unsent_if_the_proxy_rejects_the_tunnel() -> None:
     [*((name, True) for name in ("no answer in time", "500", "503", "cut in the body")), ("429", False)],
 )
 def test_delete_succeeds_if_its_retry_finds_nothing(first: str, succeeds: bool) -> None:
-    """404 is success only where an earlier attempt may have deleted the website."""
+    """404 is a success only if an earlier attempt might have deleted the website."""
     replies = [FAULTS[first][0], http(404, {"message": "no such website"})]
     with served(replies, timeout=timeout_for(first)) as (client, server):
         if succeeds:
@@ -295,7 +296,7 @@ def test_retry_is_logged_with_attempt_wait_and_reason(caplog: pytest.LogCaptureF
 
 
 def test_retried_update_is_computed_from_a_new_read() -> None:
-    """Between the two attempts, someone else adds a line."""
+    """Between the two attempts, another user adds a line."""
     lists = ["192.0.2.1", "192.0.2.1\n192.0.2.2"]
     before, later = (http(200, {"data": {**WEBSITE, "exclude_ips": lines}}) for lines in lists)
     seen: list[str] = []
@@ -324,7 +325,7 @@ def test_update_with_a_lost_response_is_compared_with_the_record_before_it() -> 
 
 @pytest.mark.parametrize("before", [["show"], ["show", "update"], ["create"], ["list", "create"]], ids=str)
 def test_create_uses_a_new_connection(before: list[str]) -> None:
-    """The service may be about to close an idle connection, and a create is not sent again."""
+    """The service might be about to close an idle connection, and a create is not sent again."""
     with served([RECORD]) as (client, server):
         for operation in before:
             with suppress(AnalyticsError):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API key and website passwords leave the client in one header and one form field, and nowhere else.
+"""Secrets on the wire: the API key and page passwords are sent in one header and one form field (``api/redaction.py``).
 
-No part of them is in a log or an error, in whatever form the service, a proxy or a person writes them.
+Logs and errors contain no part of them, in any form that the service, a proxy, or a person uses.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.readable import Redactor, readable
 
 PASSWORD = "pä ss\"w'o\\r/d&<+>%41\U0001f511"
-#: Longer than what is shown of a header, so that each cut is within it.
+#: Longer than the visible part of a header, so that each cut is within it.
 LONG_KEY = "sk_live_" + "".join(f"{number:03}x" for number in range(60))
 SHOWN_IN_A_NAME = "returns a secret in an id or in a domain"
 
 
 def everything_about(error: BaseException) -> str:
-    """Return all that could show a secret: text, representation, arguments, pickle, traceback, attributes."""
+    """Return everything that could contain a secret: text, representation, arguments, pickle, traceback, attributes."""
     pickled = pickle.dumps(error)
     shown = [str(error), repr(error), str(pickle.loads(pickled)), str(vars(error)), repr(pickled)]
     earlier = [everything_about(before) for before in getattr(error, "earlier", ())]
@@ -123,7 +123,7 @@ def test_id_or_domain_with_any_form_of_a_secret_is_an_error(form: str, secret: s
 
 
 def test_ids_and_domains_may_contain_a_short_header_that_is_not_a_secret() -> None:
-    # The only website of a tenant could otherwise not be read at all.
+    # Otherwise, the only website of a tenant could not be read.
     record = {"id": 7, "domain": "www.acme-corp.example"}
     with served(http(200, record), headers={"X-Tenant": "acme-corp", "Host": "www.acme-corp.example"}) as (client, _):
         assert client.for_output(client.get_website(7)) == record
@@ -177,7 +177,7 @@ def test_text_without_a_secret_is_unchanged() -> None:
     assert redact("this is an inner secret, inner") == "this is ***, ***"
 
 
-# What is sent
+# Sent requests
 
 
 def test_neither_netrc_nor_a_cookie_changes_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service sends texts that would forge a log or a plan, hang a run, or take all its memory."""
+"""Untrusted responses: they cannot forge logs or plans, or exhaust time and memory (``readable.py``, ``api``)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from airflow_provider_analytics.operators.websites_as_code import ExportWebsites
 from airflow_provider_analytics.readable import Redactor, code_span, readable
 from airflow_provider_analytics.snapshots import take
 
-#: What nothing may show as it is: line breaks, escape codes, marks that turn a line, characters without a glyph.
+#: Characters that must never be printed: line breaks, escape codes, direction marks, characters without a glyph.
 FORGED = "a\nERROR forged\r\x1b[31m\u202egpj\u200b\u2066\xad\x00\u2028b"
 
 
 def shows_as_it_is(text: str) -> list[str]:
-    """Return the characters that would change what a log, a terminal or a page shows."""
+    """Return the characters that would change the display of a log, a terminal, or a page."""
     return sorted({item for item in text if item != "\n" and not item.isprintable()})
 
 
@@ -168,7 +168,7 @@ def test_slack_text_of_a_sample_has_no_mentions_and_no_links() -> None:
 
 
 def outside_of_code(text: str) -> str:
-    """Return what is left of Markdown without its code spans, as CommonMark delimits them."""
+    """Return the Markdown without its code spans, as CommonMark delimits them."""
     left, at = "", 0
     while (begin := text.find("`", at)) >= 0:
         left += text[at:begin]
@@ -185,7 +185,7 @@ def outside_of_code(text: str) -> str:
     return left + text[at:]
 
 
-#: What raised, or took long, in one library or another.
+#: Texts that raised an error, or took long, in some library.
 HOSTILE = {
     "a number of 5,000 digits": f"&#{'9' * 5000};",
     "nested": "&amp;" * 3000,
@@ -218,7 +218,7 @@ def test_readable_accepts_any_text(text: str | bytes, is_part: bool) -> None:
         secrets.finds(text)
 
 
-# No database can store half of a pair.
+# No database can store a lone surrogate.
 @pytest.mark.parametrize("hostile", [name for name in HOSTILE if name != "half of a pair"])
 def test_snapshot_succeeds_with_any_text_in_a_record(
     hostile: str, serving: Serving, execute: Execute, tmp_path: Path
@@ -247,7 +247,7 @@ def compressed(body: bytes, tail: bytes) -> bytes:
 
 
 def peak_of(call: Callable[[], object]) -> int:
-    """Return the most memory in bytes that a call takes."""
+    """Return the peak memory of a call in bytes."""
     tracemalloc.start()
     try:
         call()
@@ -283,7 +283,7 @@ def test_body_of_very_many_values_is_rejected_without_much_memory(unit: bytes, s
     body = b'{"data": [' + unit * 3_000_000 + b"0]}"
     answer = http(status, gzip.compress(body, 1), headers=[("Content-Encoding", "gzip")])
     message = "more than 2,000,000 values" if status == 200 else "service failed"
-    # The body itself, twice while it grows; nothing of what it holds.
+    # The body itself, twice while it grows, without its content.
     assert peak_of(lambda: error_of(answer, lambda client: client.page({}), match=message)) < 4 * len(body) + 10_000_000
 
 
@@ -297,7 +297,7 @@ def test_record_of_a_single_website_has_lower_limits_than_a_list(unit: bytes, nu
 
 
 def large_page(request: Request, rows: int, size: int) -> bytes:
-    """Return a page of a list of 1,700 websites, of so many large records from the second page on."""
+    """Return a page of a list of 1,700 websites, with this number of large records from the second page on."""
     number = int(request.query.get("page", 1))
     ids = range(1700 - (number - 1) * 100, 1700 - number * 100, -1)
     if request.query["sort"] == "asc":
@@ -320,7 +320,7 @@ def test_large_pages_are_read_in_sequence() -> None:
         websites: list[int] = []
         peak = peak_of(lambda: websites.extend(row["id"] for row in client.iter_websites()))
     assert websites == list(range(1700, 0, -1))
-    # A page takes 10 MB; 16 were under way at once.
+    # A page takes 10 MB; 16 were read at once.
     assert peak < 60_000_000
 
 
@@ -334,7 +334,7 @@ def test_small_pages_are_read_in_parallel() -> None:
 
 
 def endless(request: Request) -> bytes:
-    """Answer as a service whose list never ends."""
+    """Respond like a service with an endless list."""
     first = int(request.query.get("page", 1)) * 100
     rows = [{"id": f"a{first + at}", "domain": f"{first + at}.example", "note": "x" * 1000} for at in range(100)]
     return http(200, {"data": rows})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates, and proxies from the settings and the environment."""
+"""Certificates, and proxies of the settings and the environment (``api/transport.py``, ``api/settings.py``)."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_proxy_of_the_settings_or_the_environment_is_used(
 
 
 def test_proxy_of_the_environment_gets_no_loopback_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own loopback address is another machine, and the key would go there in clear."""
+    """Its own loopback address is another machine, and the key would be sent in clear text."""
     with RawServer([RECORD]) as proxy, RawServer([RECORD]) as server:
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.setenv("ALL_PROXY", proxy.url)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands validate, plan, and explain, as a pipeline runs them."""
+"""The commands validate, plan, and explain, as a pipeline runs them (``commands``)."""
 
 from __future__ import annotations
 
@@ -137,12 +137,12 @@ def test_explain_names_a_folder_without_lists(tmp_path: Path, capsys: Capture) -
     assert f"state_path='{tmp_path}/missing' has no lists" in capsys.readouterr().err
 
 
-#: Names that GitHub would take for commands at the beginning of a line.
+#: Names that GitHub would interpret as commands at the start of a line.
 COMMANDS = ["::add-mask::e", " ::stop-commands::x", "\t::error::x", "##[add-mask]e", "x ##[error]y"]
 
 
 def commands_in(text: str) -> list[str]:
-    """Return the lines that GitHub takes for workflow commands."""
+    """Return the lines that GitHub interprets as workflow commands."""
     return [line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/comparison.md: each row of its first table, by HttpOperator, by a script and by this package."""
+"""docs/comparison.md: each row of its first table, with HttpOperator, a script, and this package."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def key_of(service: SandboxServer) -> dict[str, str]:
 
 
 def by_operator(execute: Execute, service: SandboxServer, method: str, path: str = LIST, **more: Any) -> Any:
-    """Return the text of an answer, or the texts of all pages."""
+    """Return the text of a response, or the texts of all pages."""
     return execute(HttpOperator, method=method, endpoint=path, headers=key_of(service), **more)
 
 
@@ -74,7 +74,7 @@ def list_by_package(execute: Execute, service: SandboxServer) -> list[str]:
 @pytest.mark.parametrize(
     ("websites", "options", "fault", "expected"),
     [
-        # Between the first page and the second, a website of the first one goes: all others move up.
+        # Between the first page and the second, a website of the first page is deleted: all others move up.
         (250, {}, {"drift": {"delete": [250]}}, ["248", "248", "249"]),
         (20, {"total_offset": 10}, {}, ["20", "20", "IncompleteListError"]),
         (3, {}, {"body": "<h1>Back", "times": None}, ["JSONDecodeError", "JSONDecodeError.*line 1", "Back"]),
@@ -113,7 +113,7 @@ def test_web_page_instead_of_json_is_a_failure_only_with_this_package(service: S
 def test_create_with_a_lost_response_is_duplicated_only_by_http_operators(
     service: SandboxServer, execute: Execute
 ) -> None:
-    service.configure(allow_duplicates=True)  # otherwise it would be up to the service
+    service.configure(allow_duplicates=True)  # otherwise the service would decide
     form = {"domain": "new.example", "privacy": "1"}
 
     def script() -> None:
@@ -123,7 +123,7 @@ def test_create_with_a_lost_response_is_duplicated_only_by_http_operators(
         for website in service.websites():
             service.remove_website(website["id"])
         service.fault("create", status=502, commit=True)
-        for _ in range(2):  # what retries=1 does
+        for _ in range(2):  # like retries=1
             try:
                 create()
             except lost:

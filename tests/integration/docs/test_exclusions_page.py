@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/exclusions.md: its return value, its command, and why an address stays on the websites."""
+"""docs/exclusions.md: its return value, its command, and the reasons of an address."""
 
 from __future__ import annotations
 

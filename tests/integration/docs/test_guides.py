@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The how-to guides: the DAGs of their code blocks are run, with other places for their files."""
+"""The how-to guides: the DAGs of their code blocks run, with other places for their files."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOp
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Blocks = Callable[[str, str], list[str]]
-#: Of a day that is far away, so that no scheduler of these tests thinks that it is over.
+#: A far-away day, so that no scheduler of these tests considers it past.
 MIDNIGHT = datetime(2031, 3, 1, 23, tzinfo=UTC)  # 00:00 of the next day in Berlin
 
 
 @pytest.fixture
 def module_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
-    """Import a code block as Airflow imports a DAG file, with its places replaced by such of this test."""
+    """Import a code block as Airflow imports a DAG file, with places of this test."""
 
     def load(code: str, **places: str) -> Any:
         for there, here in {
@@ -117,7 +117,7 @@ def test_guide_to_a_failure_mail(
 
 @needs_deadlines
 def test_deadline_alert_is_sent(airflow_database: None, blocks: Blocks, module_of: Any, inbox: Inbox) -> None:
-    """What the scheduler and then the triggerer do: the deadline passes, and its callback is awaited."""
+    """The steps of the scheduler and the triggerer: the deadline passes, and its callback is awaited."""
     from airflow.models.deadline import Deadline
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.triggers.callback import CallbackTrigger

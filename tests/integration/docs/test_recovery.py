@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/troubleshooting.md: situations of Recovery and of the longer entries, and what the page says to do then."""
+"""docs/troubleshooting.md: the situations of Recovery and the longer entries, with the documented steps."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_recovery_after_half_of_the_websites_were_deleted(
     for website in analytics_sandbox.websites()[:10]:
         analytics_sandbox.remove_website(website["id"])
     kept = analytics_sandbox.websites()[0]
-    analytics_sandbox.change_website(kept["id"], email=1)  # what was changed since stays
+    analytics_sandbox.change_website(kept["id"], email=1)  # later changes remain
     done = recipe("Half of the websites were deleted")
     assert (done["plan"]["creates"], done["plan"]["updates"]) == (10, 0)
     assert (done["apply"]["applied"], done["apply"]["verified"]) == (10, True)
@@ -105,7 +105,7 @@ def test_recovery_of_a_single_website(analytics_sandbox: SandboxServer, take: Ca
     before = settings(analytics_sandbox)["shop.example.com"]
     for website in (item, other):
         analytics_sandbox.change_website(website["id"], privacy=0, exclude_params="")
-    # An entry that was added after the snapshot is removed; a comment is sent only with an entry that is missing.
+    # An entry that was added after the snapshot is removed; a comment is sent only with a missing entry.
     analytics_sandbox.change_website(item["id"], exclude_ips="203.0.113.7 # moved\n198.51.100.9")
     done = recipe("One website as it was last week")
     assert (done["export"]["websites_exported"], done["apply"]["applied"]) == (1, 1)
@@ -128,7 +128,7 @@ def test_recovery_after_a_wrong_list_was_synced(
     before = settings(analytics_sandbox)
     execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.66"], mode="replace", override_guards=["entries_lost"])
     for website in analytics_sandbox.websites():
-        analytics_sandbox.change_website(website["id"], email=1)  # what was changed since stays
+        analytics_sandbox.change_website(website["id"], email=1)  # later changes remain
     recipe("A wrong list was synced")
     with (tmp_path / "lists.yaml").open("a") as file:
         file.writelines(advice("A wrong list was synced", "yaml"))
@@ -240,7 +240,7 @@ def test_recovery_after_a_create_with_an_unknown_outcome(
         hook.find_website("shop.example.com")
     look_up = len(analytics_sandbox.requests)
     analytics_sandbox.fault("create", status=502, commit=stored)
-    # The look-up after the create fails as well: if it found the website, nothing would be unknown.
+    # The lookup after the create fails as well: if it found the website, the outcome would be known.
     analytics_sandbox.fault("list", skip=look_up, status=502, times=None)
     with pytest.raises(AmbiguousWriteError, match=r"Website 'shop\.example\.com' may or may not"):
         execute(CreateWebsiteOperator, domain="shop.example.com", privacy="private")

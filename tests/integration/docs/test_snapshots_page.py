@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/snapshots.md: its code, its layout and its return value."""
+"""docs/snapshots.md: its code, its layout, and its return value."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/websites_in_git.md, the whole way: its workflows in a real repository, its DAG, and a sandbox.
+"""docs/websites_in_git.md: its workflows in a real repository, its DAG, and a sandbox.
 
-Whoever proposes a change runs no code beside the key of the pipeline that plans it.
+The author of a change runs no code beside the key of the pipeline that plans it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 pytestmark = pytest.mark.slow  # starts processes that import Airflow
 
-#: What stands in for the hosts: each program writes what it was called with, and answers with the stored digest.
+#: Replacements of the hosts' programs: each records its call, and responds with the stored digest.
 PROGRAM = """\
 #!{python}
 import json, os, shutil, sys
@@ -47,11 +47,12 @@ elif "/statuses?name=" in text:
 if name == "pip-of-the-test":
     (state / "environment of pip").write_text("\\n".join(os.environ))
 """
-#: An installation: the programs that run it, and its arguments.
+#: An installation: its programs, and their arguments.
 INSTALL = re.compile(r'("[^"]+/bin/pip"|/\S+/bin/pip|pip\b)(?= (?:--\S+ )*install)')
-#: What only the step that needs it gets.
+#: Variables that only the step that needs them gets.
 KEY = "AIRFLOW_CONN_ANALYTICS_DEFAULT"
-#: Modules that Python, pip, Airflow or this package imports. ``-m`` and ``-c`` take them from the current folder first.
+#: Modules that Python, pip, Airflow, or this package imports. ``-m`` and ``-c`` load them from the current folder
+#: first.
 MODULES = (
     "airflow", "airflow_provider_analytics", "ensurepip", "json", "logging", "msgspec", "pip", "pydantic", "requests",
     "runpy", "sitecustomize", "subprocess", "types", "usercustomize", "venv", "yaml",
@@ -90,7 +91,8 @@ class Repository:
         self.git("init", "--quiet", "--initial-branch=main")
         self.git("commit", "--quiet", "--allow-empty", "--message=begin")
         self.git("switch", "--quiet", "--create", "change")
-        # What the author of a change may leave: modules, and links with the names of files that a job may write.
+        # Files that the author of a change might leave: modules, and links with the names of files that a job might
+        # write.
         for name in MODULES:
             (folder / f"{name}.py").write_text(HOSTILE)
         packages = folder / ".venv" / "lib" / "python3" / "site-packages"
@@ -128,7 +130,7 @@ class Repository:
 
 
 def script_of(host: str, job: str, blocks: list[str], state: Path) -> str:
-    """Return what a job runs, with a stand-in for pip. Each step of GitHub begins in the checkout."""
+    """Return the script of a job, with a replacement of pip. Each step of GitHub starts in the checkout."""
     workflow = yaml.safe_load(blocks[["github", "gitlab"].index(host)])
     if host == "github":
         steps = [step for step in workflow["jobs"][job]["steps"] if "run" in step]
@@ -144,7 +146,7 @@ def script_of(host: str, job: str, blocks: list[str], state: Path) -> str:
 
 
 def jobs_before(host: str, job: str) -> list[str]:
-    """Return a job with those that it needs."""
+    """Return a job with the jobs that it needs."""
     return [job] if host == "github" else ["install", job]
 
 
@@ -156,7 +158,7 @@ def repository(tmp_path: Path, analytics_sandbox: SandboxServer) -> Repository:
 
 @pytest.fixture
 def applied(run_dag: RunDag, blocks: Callable[[str, str], list[str]]) -> Callable[[Repository], DagOutcome]:
-    """Run the DAG of the page with what the workflow has sent to Airflow."""
+    """Run the DAG of the page with the data that the workflow has sent to Airflow."""
 
     def run(repository: Repository) -> DagOutcome:
         [code] = [block for block in blocks("websites_in_git", "python") if "DAG(" in block]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hook against a real server: the six operations, the Test button, and where a connection may come from."""
+"""The hook against a real server: operations, the Test button, and sources of connections (``hooks/analytics.py``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hook(analytics_sandbox: SandboxServer) -> Iterator[AnalyticsHook]:
 
 @pytest.fixture
 def connect(monkeypatch: pytest.MonkeyPatch, analytics_sandbox: SandboxServer) -> Callable[..., AnalyticsHook]:
-    """Give a hook whose connection differs from the sandbox's in the fields given."""
+    """Create a hook whose connection differs from the sandbox's in the given fields."""
 
     def make(**changes: Any) -> AnalyticsHook:
         fields = json.loads(analytics_sandbox.connection_json())
@@ -74,7 +74,7 @@ def test_connection_test_reads_the_account_and_a_page_and_the_hook_reopens(
     assert hook.get_account()["id"] == 1
 
 
-#: Number of websites, options, and what a test says of the first page.
+#: Number of websites, options, and the report of the connection test about the first page.
 FIRST_PAGES: list[tuple[int, dict[str, Any], str]] = [
     (142, {"links": "header", "page_parameter": "p"}, "142 websites; pages by `p`; exclusion lists are shown"),
     (1, {}, "1 website; all on one page; exclusion lists are shown"),
@@ -115,7 +115,7 @@ def test_connection_test_reports_a_slow_service(
     connect: Callable[..., AnalyticsHook], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_analytics.probe.reading.MAX_SECONDS_OF_A_TEST", 0.2)
-    # Each byte arrives in time, so that only the limit of the whole test ends it.
+    # Each byte arrives in time, so only the limit of the whole test ends it.
     with RawServer(Reply(http(200, b"{", length=100_000), then="drip")) as server:
         message = f"The service did not respond within 0 s: {server.url}"
         assert connect(host=server.url).test_connection() == (False, message)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another user of the machine that a worker runs on: reads what is readable, and puts links where files will be."""
+"""Other users of a worker's machine: they cannot read files, or redirect writes with links (``storage.py``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider_analytics.storage import SharedFile
 
 @pytest.fixture(autouse=True)
 def umask() -> Iterator[None]:
-    """The umask of most systems: others may read."""
+    """The umask of most systems: other users may read."""
     before = os.umask(0o022)
     yield
     os.umask(before)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input is refused before anything is sent, and not retried."""
+"""Bad input: it is rejected before any request, and not retried (``operators``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_provider_analytics.operators.websites import (
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, ExportWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-#: Arguments, and parts of the message. Most are refused when the DAG is parsed, the others by the task.
+#: Arguments, and parts of the message. Most are rejected when the DAG is parsed, the others by the task.
 Rows = list[tuple[dict[str, Any], list[str]]]
 NEW, ONE = {"domain": "a.example"}, {"website_id": 1}
 ANOTHER_SECRET = {"privacy": "password", "password_from": "connection:analytics_default"}
@@ -75,7 +75,7 @@ ROWS: dict[Any, Rows] = {
     UpdateWebsiteOperator: UPDATES,
     DeleteWebsiteOperator: DELETES,
     GetWebsiteOperator: [({}, ["website_id and domain are missing"]), ({"website_id": ".."}, ["website_id='..'"])],
-    # Without state_path, a list only grows; without base_path, an export is that of today.
+    # Without state_path, a list only grows; without base_path, an export contains the current websites.
     SyncExcludedIpsOperator: [
         ({"exclude_ips": ["192.0.2.1"], "state_path": " "}, ["state_path=' ' is not allowed"]),
         ({"exclude_ips": "/etc/passwd"}, ["allowed: entries; a file is given by exclude_ips_path"]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/operators.md: each operator by itself, as ``execute({})``, and in a run, as ``dag.test()``."""
+"""docs/operators.md: each operator alone, as ``execute({})``, and in a run, as ``dag.test()``."""
 
 from __future__ import annotations
 
@@ -104,5 +104,5 @@ def test_snapshot_rejects_an_incomplete_context(tmp_path: Path, analytics_sandbo
 def test_snapshot_without_a_run_is_filed_under_today(tmp_path: Path) -> None:
     today = datetime.now(UTC).date()
     alone = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(tmp_path)).execute({})
-    # Midnight may have passed during the test.
+    # Midnight might have passed during the test.
     assert alone["snapshot_date"] in {today.isoformat(), datetime.now(UTC).date().isoformat()}

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Exclusion list operators: modes, guards, selectors, and requests (``operators/exclusions.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -16,7 +18,7 @@ from reconciling import Night
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 
-#: Refused in the run, or when the DAG is parsed.
+#: Rejected in the run, or when the DAG is parsed.
 REFUSED = (AirflowFailException, ValueError)
 
 
@@ -32,7 +34,7 @@ def test_merge_keeps_existing_entries_and_sends_only_differences(night: Night) -
     ]
     assert [result[name] for name in ("websites_compared", "updates", "applied", "unchanged")] == [3, 2, 2, 1]
     assert [result[name] for name in ("entries_added", "entries_removed", "verified")] == [3, 0, True]
-    # Each website is shown before it is changed, and again afterwards: the list would take as many requests.
+    # Each website is read before its change, and again afterwards: the list would take as many requests.
     assert night.operations == {"list": 2, "show": 6, "update": 2}
     night.sandbox.clear_requests()
     again = night.sync("203.0.113.8", "::ffff:203.0.113.7")
@@ -56,7 +58,7 @@ def test_guard_trips_before_any_change_is_sent(night: Night) -> None:
 
 
 def test_entry_that_a_stale_list_omits_is_removed(night: Night, distortion: Distortion) -> None:
-    """The rows of the list are those of before the first run, as from a cache; a website itself is shown as it is."""
+    """The list returns the rows from before the first run, as from a cache; a single website is returned correctly."""
     night.add(4, exclude_ips="10.0.0.1")
 
     def stale(method: str, path: str, record: Website) -> None:
@@ -153,7 +155,7 @@ def test_website_can_be_restored_to_its_own_list(night: Night) -> None:
     night.add(3, exclude_ips="10.0.0.1")
     night.managed("203.0.113.7")
     night.sandbox.change_website(2, exclude_ips="10.0.0.1\n203.0.113.7\n10.0.0.2")
-    # Excluded, it keeps what the list has added; released, it gets its own list back.
+    # While it is excluded, it keeps the entries of the list; afterwards, it gets its own list again.
     protected = {"except_websites": ["2.example"]}
     night.managed("203.0.113.8", **protected)
     assert night.lists()[1] == "10.0.0.1\n203.0.113.7\n10.0.0.2"
@@ -192,7 +194,7 @@ def test_approved_plan_of_a_list_is_applied_completely_or_not_at_all(night: Nigh
     with pytest.raises(AirflowFailException, match="other settings: mode was 'merge', here it is 'replace'"):
         night.managed("1.1.1.1", "2.2.2.2", **{**approved, "mode": "replace"})
     assert night.updated == set()
-    # Somebody types one of the entries, and another one: the rest of the plan is still that which was approved.
+    # A person types one of the entries, and another one: the rest of the plan is still the approved plan.
     night.sandbox.change_website(1, exclude_ips="10.0.0.1\n1.1.1.1\n10.0.0.9")
     distortion.failing = {("PATCH", "/websites/3"): 500}
     with pytest.raises(BulkError):
@@ -215,7 +217,7 @@ def test_audit_trail_is_correct_if_the_key_is_revoked_during_the_run(night: Nigh
 def test_errors_do_not_contain_a_key_that_the_service_returns_in_its_records(
     night: Night, distortion: Distortion
 ) -> None:
-    """As entries: a guard, a selector and a failure would name them."""
+    """The key is an entry, so a guard, a selector, and a failure would print it."""
     key = night.sandbox.api_key
     for number in range(12):
         night.add(f"{number}.example.com", exclude_ips=f"10.0.1.{number} # {key}\n10.0.0.{number}")
@@ -232,7 +234,7 @@ def test_errors_do_not_contain_a_key_that_the_service_returns_in_its_records(
 
 
 def test_website_with_several_entries_in_a_line_fails_alone(night: Night) -> None:
-    """A colleague typed two addresses into one line of one website."""
+    """A person typed two addresses into the same line of a website."""
     night.add(5)
     night.sandbox.change_website(3, exclude_ips="198.51.100.1, 198.51.100.2")
     with pytest.raises(BulkError, match=r"1 website failed, 4 succeeded.*: 3\.example \(id 3\)"):
@@ -250,7 +252,7 @@ def domains(night: Night) -> list[Any]:
 
 
 def selected(night: Night, *websites: Any, **arguments: Any) -> tuple[int, Counter[str | None]]:
-    """Return how many websites a dry run selects, and its requests."""
+    """Return the number of websites that a dry run selects, and its requests."""
     night.sandbox.clear_requests()
     result = night.sync(PART, websites=list(websites), dry_run=True, **arguments)
     assert result["updates"] == result["websites_compared"]
@@ -260,7 +262,7 @@ def selected(night: Night, *websites: Any, **arguments: Any) -> tuple[int, Count
 @pytest.mark.usefixtures("domains")
 def test_few_ids_are_read_singly_and_many_from_the_list(night: Night) -> None:
     assert selected(night, 1) == (1, {"show": 1})
-    # The first page of the list tells how long it is.
+    # The first page of the list contains the number of websites.
     assert selected(night, 1, 2) == (2, {"list": 1, "show": 2})
     assert selected(night, *range(1, 11)) == (10, {"list": 1, "show": 10})
     # The other pages are 11 more requests.
@@ -268,13 +270,14 @@ def test_few_ids_are_read_singly_and_many_from_the_list(night: Night) -> None:
     assert selected(night, *range(1, 501)) == (500, {"list": 12})
     assert selected(night, "*") == (940, {"list": 12})
     assert selected(night, 1, 2, except_websites=[2]) == (1, {"list": 1, "show": 2})
-    # What is not there is looked for in the list, as one "not found" may be wrong; for nothing, nothing is read.
+    # Missing websites are searched in the list, because a single "not found" might be wrong; for no website, nothing is
+    # read.
     unmatched: dict[str, Any] = {"override_guards": ["no_match"]}
     assert selected(night, 1, 4711, **unmatched) == (1, {"account": 1, "list": 1, "show": 3})
     assert selected(night, **unmatched) == (0, {})
     night.sandbox.fault("show", target="/2$", status=422)
     assert selected(night, 1, 2)[0] == 2
-    # A wrong base URL is not taken for websites that are gone.
+    # A wrong base URL does not count as deleted websites.
     for operation in ("show", "account"):
         night.sandbox.fault(operation, status=404, times=None)
     with pytest.raises(AnalyticsError, match="404"):
@@ -285,9 +288,9 @@ def test_domains_are_looked_up(night: Night, domains: list[Any]) -> None:
     night.sandbox.configure(allow_duplicates=True)
     night.add("twice.example twice.example")
     assert selected(night, domains[0].upper()) == (1, {"list": 2, "show": 1})
-    # The first page of the list, two searches of two requests, and a show of each.
+    # The first page of the list, two searches of two requests, and a read of each website.
     assert selected(night, *domains[:2], 17) == (3, {"list": 5, "show": 3})
-    # All websites of a domain are selected; which these are, only the list can tell.
+    # All websites of a domain are selected, and only the list contains all of them.
     assert selected(night, domains[0], "twice.example", 17)[0] == 4
 
 
@@ -295,7 +298,7 @@ def test_domains_are_looked_up(night: Night, domains: list[Any]) -> None:
 def test_chunk_is_synced_with_the_fewest_requests_and_its_own_list(night: Night) -> None:
     result = night.managed(PART, websites=[1, 2, 3])
     assert (result["applied"], result["verified"]) == (3, True)
-    # Shown to plan, right before the update, and to check; two that are changed alone are checked twice.
+    # Read for the plan, right before the update, and to verify; two websites that are changed alone are verified twice.
     assert night.operations == {"account": 1, "list": 1, "show": 11, "update": 3}
     night.managed("198.18.7.2", websites=[1, 2, 3])
     assert ["198.18.7.2" in (item or "") for item in night.lists()] == [True] * 3 + [False] * 937
@@ -306,7 +309,7 @@ def test_chunk_is_synced_with_the_fewest_requests_and_its_own_list(night: Night)
 def test_change_with_a_lost_response_is_found_on_the_website(
     night: Night, distortion: Distortion, monkeypatch: pytest.MonkeyPatch, then: int | None
 ) -> None:
-    """The update is applied, its response is lost, and the next attempt is refused."""
+    """The update is applied, its response is lost, and the next attempt is rejected."""
     night.add(1)
     connection = json.loads(os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"])
     extra = {"max_retries": 1 if then else 0, "timeout": 5}
@@ -328,6 +331,6 @@ def test_change_with_a_lost_response_is_found_on_the_website(
     assert (result["applied"], result["verified"]) == (1, True)
     assert spoilt == [500, *([then] if then else [])]
     assert [line["action"] for line in night.trail()] == ["update"]
-    # It is known as added, so that the list can take it away again.
+    # The table has it as added, so the list can remove it later.
     night.managed("192.0.2.2")
     assert night.lists() == ["192.0.2.2"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host names, owners and last days in managed lists, through the operators, over a socket."""
+"""Host names, owners, and expiration dates in managed lists, over a socket (``reconcile/desired/list_lines.py``)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VPN = "vpn.example.com"
 
 
 class Scenario:
-    """The time, and the answers of the resolver."""
+    """The time, and the responses of the resolver."""
 
     def __init__(self) -> None:
         self.now = TODAY
@@ -104,7 +104,7 @@ def test_addresses_of_an_unresolvable_name_remain_for_a_week(night: Night, scena
     with pytest.raises(AnalyticsError, match="its last answer, of 2026-11-23, is older than 7 days"):
         sync("9.9.9.9", VPN)
     assert not night.updated
-    # Found elsewhere, the new address replaces the old one, which a person typed in the meantime, too.
+    # The new address also replaces the old address that a person typed in the meantime.
     night.sandbox.change_website(1, exclude_ips="1.1.1.1\n9.9.9.9\n192.0.2.7")
     scenario.answers[VPN] = ["1.1.1.2"]
     sync("9.9.9.9", VPN)
@@ -192,13 +192,13 @@ def test_entries_are_removed_everywhere_after_their_expiration_date_with_a_reaso
 ) -> None:
     night.add("a.example", exclude_ips="192.0.2.1")
     night.add("b.example")
-    # A forgotten comma does not keep an entry for ever.
+    # A forgotten comma does not keep an entry forever.
     text = "8.8.8.8\n1.1.1.1  # Berlin, owner=it@example.com until=2026-11-24\n192.0.2.1 # UNTIL = 2026-11-24"
     assert sync(text)["expiring"] == [
         {"entry": "1.1.1.1", "until": "2026-11-24", "owner": "it@example.com", "reason": "Berlin"},
         {"entry": "192.0.2.1", "until": "2026-11-24"},
     ]
-    scenario.pass_days()  # its last day
+    scenario.pass_days()  # its expiration date
     assert sync(text)["updates"] == 0
     scenario.pass_days()
     caplog.set_level("INFO")
@@ -235,7 +235,7 @@ def test_websites_file_has_owners_and_expiration_dates(night: Night, scenario: S
     night.apply(**night.state)
     scenario.pass_days()
     result = night.apply(**night.state, run_id="again")
-    # It also stands in the list of b.example, without a last day.
+    # It is also in the list of b.example, without an expiration date.
     assert lists(night) == [["8.8.8.8"], ["8.8.8.8", "1.1.1.1"]]
     assert [item["entry"] for item in result["expired"]] == ["1.1.1.1"]
     [line] = night.trail("*-again-*")
@@ -260,7 +260,7 @@ def test_hanging_resolver_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_are_looked_up_by_the_resolver_of_the_system(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``localhost`` has the addresses of the machine it is looked up on; both families are taken."""
+    """``localhost`` has the addresses of its own machine; both families are used."""
     night.add(1)
     night.managed("localhost", resolve_names=True)
     expected = sorted(host_names.look_up("localhost"))
@@ -281,7 +281,7 @@ def test_explain_reports_the_reason_of_an_address(
     sync("8.8.8.0/24", f"{VPN} # Berlin, owner=it@x, until=2027-01-31", networks="as_is", list_name="offices")
 
     def why(*arguments: str) -> list[list[str]]:
-        """Return the cells of the table, with the exit status before them."""
+        """Return the cells of the table, preceded by the exit status."""
         capsys.readouterr()
         status = main(["explain", *arguments, "--state-path", str(night.folder)])
         lines = capsys.readouterr().out.splitlines()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that the package does not understand are kept, exported and restored."""
+"""Unknown lines in exclusion lists: they are kept, exported, and restored (``reconcile/desired/exclusion_list.py``)."""
 
 from __future__ import annotations
 

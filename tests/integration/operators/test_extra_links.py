@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extra links of tasks, as Airflow's web interface shows them after a run."""
+"""Extra links of tasks in Airflow's web interface (``operators/links.py``)."""
 
 from __future__ import annotations
 

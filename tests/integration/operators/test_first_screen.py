@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the task log shows of an error: the reason, below few frames, whether the task is retried or not."""
+"""Errors in the task log: the reason is visible below few frames, with and without a retry (``operators/base.py``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOpera
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 PACKAGE = str(Path(airflow_provider_analytics.__file__).parent)
-#: A frame is two or three lines of a screen of about 50.
+#: A frame has two or three lines of a screen of about 50.
 MAX_FRAMES = 3
 SNAPSHOT = {"base_path": "/folder"}
 SYNC = {"exclude_ips": "203.0.113.7"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Airflow makes of each error: the final state of the task and the number of its last try."""
+"""Retries by Airflow: the final state and the last try of a task for each error (``operators/base.py``)."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_only_temporary_failures_are_retried(
 
 @pytest.mark.parametrize(
     ("fault", "if_exists", "state"),
-    # Whether the website of an earlier try is an old one or its own, nobody can tell: fail says so.
+    # Nobody knows if the website existed before or is from an earlier try, so ``fail`` reports it.
     [
         ({"drop": True}, "fail", "failed"),
         ({"drop": True}, "update", "success"),

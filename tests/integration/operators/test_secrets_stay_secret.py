@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets of the connection and passwords of websites are used, and shown nowhere; all other data are unchanged."""
+"""Secrets: keys and page passwords are in no result, log, or file, and other data are unchanged (``operators``)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_short_headers_do_not_change_records(
         {"id": number, "domain": f"www.acme-{number}.example.com", "visits": 2, "note": "2 of acme"}
         for number in (22, 12, 2)
     ]
-    # Headers that a proxy in front may require, and that are no secrets.
+    # Headers that a proxy might require, and that are not secrets.
     with serving(*websites, headers={"X-Tenant": "acme", "X-Api-Version": "2", "X-Region": "www"}):
         taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
         assert execute(GetWebsiteOperator, website_id=2) == websites[2]
@@ -57,7 +57,7 @@ def test_short_headers_do_not_change_records(
     assert "Read website www.acme-2.example.com (id 2)" in logged()
 
 
-#: What a service may tell of secrets, and what is left of it.
+#: Secrets in responses of a service, and the remaining text.
 SECRET = {"password": "x", "api_token": "x", "private_key": "x", "authorization": "x", "apiKey": "x", "Api-Token": 7}
 KEPT = {"visits": 5, "password_protected": True, "expires_at": "2026-01-01", "has_password": False}
 TOLD = {"share": {"secret": "x", "url": f"https://stats.example.com/?key={KEY}"}, "keys": [KEY, {"secret": 1, "id": 7}]}
@@ -109,7 +109,7 @@ def test_short_page_password_does_not_change_records(
 def test_password_with_a_line_break_or_surrounding_blanks_is_rejected_before_anything_is_sent(
     password: str, reference: str, sandbox: SandboxServer, execute: Execute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A service trims it. The trimmed text is not masked where the service quotes it.
+    # A service trims it. The trimmed text is not masked in messages of the service.
     sandbox.configure(extra_fields={"note": "opened with p4ge-s3cret"})
     monkeypatch.setenv("AIRFLOW_VAR_PAGE_PASSWORD", password)
     monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": password}))
@@ -147,7 +147,7 @@ def test_task_masks_its_page_password_even_if_it_is_not_sent(
 def test_export_of_a_snapshot_contains_no_secret_of_the_connection(
     serving: Serving, execute: Execute, tmp_path: Path
 ) -> None:
-    # Written without this connection: it did not know the secret.
+    # Written without this connection, which did not know the secret.
     base, token = str(tmp_path / "base"), TOKEN
     with serving({"id": 1, "domain": "a.example", "exclude_params": f"x\n{token}"}):
         day = execute(SnapshotWebsitesOperator, base_path=base)["snapshot_date"]
@@ -233,7 +233,7 @@ with DAG("secrets", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezo
 """
 
 
-#: What a person types, in one process.
+#: Commands that a person types, in a single process.
 COMMANDS = """
 import contextlib, sys
 from airflow.__main__ import main
@@ -248,7 +248,7 @@ for arguments in (["db", "migrate"], ["dags", "test", "secrets"]):
 @pytest.mark.slow
 @needs_tracebacks_without_values
 def test_airflow_dags_test_prints_no_secret(sandbox: SandboxServer, tmp_path: Path) -> None:
-    """``airflow dags test`` masks nothing; and what the run leaves behind is searched byte by byte."""
+    """``airflow dags test`` masks nothing; and the files of the run are searched byte by byte."""
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "secrets.py").write_text(DAG_FILE)
     for website_id, status in ((77, 422), (78, 500), (79, 401)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two lists of one state folder run at the same minute: one runs whole before any request of the other one."""
+"""Simultaneous lists: a list runs completely before any request of the other list (``operators/state.py``)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ REQUESTS = range(20)
 def before_request(
     service: FakeService, number: int, run: Callable[[], object], *, of: Sequence[str] = ()
 ) -> Iterator[None]:
-    """Let a run begin and end before the request with this number, from 0, or at the end if there are fewer.
+    """Start and end a run before the request with this number, from 0, or at the end if there are fewer requests.
 
-    :param of: count these operations only.
+    :param of: count only these operations.
     """
     counted, ran = itertools.count(), []
 
@@ -78,7 +78,8 @@ def test_list_keeps_a_recently_removed_entry_that_another_list_adds(
 ) -> None:
     nights.sync("vpn", V, B)
     nights.sync("vpn", V)
-    # Not between a show and its update: this overwrites the other list's lines, whose run reads them a second later.
+    # Not between a read and its update: this overwrites the lines of the other list, whose run reads them a second
+    # later.
     with before_request(analytics_sandbox, number, lambda: nights.sync("office", A, B), of=["account", "list"]):
         nights.sync("vpn", V, C)
     assert nights.everywhere() == {A, B, C, V}
@@ -95,7 +96,7 @@ def test_run_fails_if_a_later_run_of_the_list_overtook_it(
         overtook.append(True)
         nights.sync("office", A, C)
 
-    # It may end before the later run begins.
+    # It might end before the later run starts.
     with before_request(analytics_sandbox, number, later), contextlib.suppress(StoppedError, AirflowSkipException):
         nights.sync("office", A, B)
         assert not overtook, "a later run ended before, and what it did may be undone"
@@ -107,7 +108,7 @@ def test_run_fails_if_a_later_run_of_the_list_overtook_it(
 def test_address_that_moves_while_the_other_list_is_applied_remains(
     analytics_sandbox: FakeService, nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The list that removes it is noted before the other one begins, and ends before the other one notes what left."""
+    """The removing list is recorded before the other list starts, and ends before the other records its removals."""
     nights.sync("office", A, B)
     nights.sync("vpn", V)
     has_read, ended, write = threading.Event(), threading.Event(), ListFile.write
@@ -138,7 +139,7 @@ def test_address_that_moves_while_the_other_list_is_applied_remains(
 def test_entries_are_added_again_after_a_late_update_of_another_list(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other list computed its update before the update of this one, and the service applies it last."""
+    """The other list computed its update before the update of this list, and the service applies it last."""
     waits = (0.01, 0.02, 0.03, 0.04)
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", waits)
     late: list[float] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists that share a state folder, through the operators: what each owns, keeps and refuses."""
+"""Lists that share a state folder: owned, kept, and rejected entries (``operators/state.py``)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_address_in_another_list_remains_and_log_and_explain_name_that_list(
     assert header.startswith("ENTRY")
     assert [row.split("  ")[1].strip() for row in sorted(rows)] == ["office (exclude_ips)", "vpn (exclude_ips)"]
     assert ["left the list on 2026-11-23" in row for row in sorted(rows)] == [True, False]
-    # As soon as no list has it, it goes.
+    # When no list has it, it is removed.
     nights.sync("vpn", "198.51.100.9")
     assert nights.everywhere() == {OTHER, "198.51.100.9"}
 
@@ -64,7 +64,7 @@ def test_empty_list_needs_accept_and_the_removal_of_half_the_entries_does_not(ni
     nights.sync("office", *(f"192.0.2.{number}" for number in range(12)))
     nights.sync("office", override_guards=["empty_list"])
     assert nights.everywhere() == set()
-    # The night after, nothing is left to lose.
+    # In the next night, no further entry can be lost.
     assert nights.sync("office")["guard_message"] is None
 
 
@@ -130,7 +130,7 @@ def test_forty_mapped_chunks_share_one_list(nights: Nights) -> None:
 
 
 def test_scheduler_clock_decides_the_order_of_runs(nights: Nights) -> None:
-    """Clocks of workers differ, and a try may begin long after its run."""
+    """Clocks of workers differ, and a try might start long after its run."""
     began = nights.now
     nights.sync("office", OFFICES[0], run_began=began + timedelta(minutes=1))
     nights.now -= timedelta(minutes=10)
@@ -147,7 +147,7 @@ def test_website_removed_from_a_file_is_available_to_other_lists(nights: Nights)
     nights.apply("file", {key: [SHARED] for key in SHOP})
     nights.sync("office", OTHER)
     assert nights.lists() == {CORP: {OTHER}, **{key: {SHARED, OTHER} for key in SHOP}}
-    # A file that has no lists any more keeps nothing.
+    # A file without lists keeps no entries.
     nights.apply("file", {}, config={"websites": {"1.example": {"privacy": "private"}}})
     nights.sync("office", OTHER)
     assert nights.everywhere() == {OTHER}
@@ -175,7 +175,7 @@ def test_field_that_a_file_no_longer_manages_is_guarded_and_unchanged(nights: Ni
     with pytest.raises(AirflowFailException, match="12 of 12 entries left the list 'file'"):
         file({})
     file({"exclude_ips": "replace"}, "192.0.2.1", override_guards=["entries_lost"])
-    # Another list may remove what the file does not manage any more.
+    # Another list may remove entries that the file no longer manages.
     nights.sync("office", "192.0.2.1", "192.0.2.99")
     nights.sync("office", "192.0.2.99")
     assert nights.everywhere() == {"192.0.2.99"}
@@ -230,7 +230,7 @@ def test_note_without_a_hash_counts_as_a_line_of_a_person(nights: Nights, note: 
 
 
 def test_guard_error_repeats_the_accepted_guards(nights: Nights) -> None:
-    """Following one message after the other would alternate for ever."""
+    """Following the messages one by one would alternate forever."""
     offices = [f"203.0.113.{number}" for number in range(12)]
     nights.sync("office", *offices)
     wrong: dict[str, Any] = {"except_websites": ["*.typo.example"]}
@@ -254,7 +254,7 @@ def test_log_names_a_commented_address_that_remains(nights: Nights, task_log: Ca
 
 
 def test_later_run_of_another_task_or_of_the_future_is_an_error_and_not_a_skip(nights: Nights) -> None:
-    """Otherwise, this list would be skipped every night, without a word to anybody."""
+    """Otherwise, this list would be skipped every night without a message."""
     began = nights.now
     nights.sync("office", SHARED, task_id="vpn", run_began=began + timedelta(minutes=1))
     with pytest.raises(AirflowFailException, match=r"(?s)later run of the list 'office' has started.*own list_name"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of the task that waits for an approval: ``operators/task_groups.py``."""
+"""Task groups: arguments of the task that waits for an approval (``operators/task_groups.py``)."""
 
 from __future__ import annotations
 

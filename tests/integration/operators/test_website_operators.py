@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each operator's every branch."""
+"""Operators of a single website, with every branch (``operators/websites.py``)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_create_returns_the_existing_website_of_the_domain(
     assert ("was left unchanged. Settings that differ or are not returned: privacy, exclude_ips." in task_log()) == (
         if_exists == "skip"
     )
-    assert {request.method for request in sandbox.requests} == {"GET"}  # what is so already is not sent
+    assert {request.method for request in sandbox.requests} == {"GET"}  # settings in effect are not sent
 
 
 def test_create_does_not_trust_a_search_that_finds_nothing(sandbox: SandboxServer) -> None:

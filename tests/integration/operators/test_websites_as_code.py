@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Websites as code: plan, apply, drift, and export (``operators/websites_as_code.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -15,7 +17,7 @@ from airflow_provider_analytics.operators.websites_as_code import ExportWebsites
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-#: Refused in the run, or when the DAG is parsed.
+#: Rejected in the run, or when the DAG is parsed.
 REFUSED = (AirflowFailException, ValueError)
 
 FILE = """\
@@ -50,7 +52,7 @@ def test_plan_after_apply_is_empty(
     approved = {**night.state, "approved_digest": answer}
     applied = night.apply(**approved)
     states = {**plan["states"], "applied": 2}
-    # What a password is, no record shows.
+    # Records do not contain the password.
     done = {"dry_run": False, "applied": 2, "states": states, "unverified": ["password"], "markdown": None}
     assert applied == {**plan, **done}
     new = night.sandbox.websites()[-1]
@@ -83,7 +85,7 @@ def test_apply_accepts_only_the_approved_plan(night: Night, monkeypatch: pytest.
             night.apply(**night.state, approved_digest=digest)
         assert [website["privacy"] for website in another.websites()] == [0]
     night.write("websites: {1.example: {privacy: private, email: true}}")
-    # An empty template must not apply what nobody approved.
+    # An empty template must not apply an unapproved plan.
     for expected in (digest, "None", "", None, "0" * 64):
         with pytest.raises(AirflowFailException, match=r"not approved|no longer planned|not the approved one"):
             night.apply(**night.state, approved_digest=expected)
@@ -106,7 +108,7 @@ def test_pruning_is_optional_and_guarded_and_its_override_is_part_of_the_approva
     accepted = night.plan(**prune, override_guards="many_deleted")
     assert (accepted["guard_message"], accepted["override_guards"]) == (None, ["many_deleted"])
     assert "**Guards that were overridden:** many_deleted" in accepted["markdown"]
-    # The accepted guard is a part of what was approved.
+    # The accepted guard is part of the approval.
     night.sandbox.remove_website(11)
     with pytest.raises(AirflowFailException, match="9 of 10 websites would be deleted"):
         night.apply(**prune, approved_digest=plan["digest"])
@@ -212,11 +214,11 @@ def test_deletion_contains_the_deleted_record(night: Night, distortion: Distorti
     distortion.hidden_in_lists = {"exclude_ips", "favorite"}
     prune: dict[str, Any] = {**night.state, "prune": True}
     plan = night.plan(**prune)
-    # Shown, because the rows of the list lack fields; the website that is kept is not.
+    # Read singly, because the rows of the list lack fields; the remaining website is not read.
     assert night.operations == {"account": 1, "list": 2, "show": 1}
     (written,) = night.folder.glob(f"*/plans/{plan['digest']}.json")
     assert json.loads(written.read_text())["changes"][0]["fields"]["exclude_ips"] == [["1.1.1.1", "2.2.2.2"], None]
-    night.sandbox.change_website(2, email=1)  # after the approval: what is deleted is what it was last
+    night.sandbox.change_website(2, email=1)  # after the approval: the deleted record is the last one
     approved = {**prune, "approved_digest": plan["digest"]}
     night.apply(**approved)
     assert night.lists("domain") == ["kept.example"]
@@ -237,7 +239,7 @@ def test_guard_counts_the_lists_of_all_compared_websites_even_if_list_rows_omit_
 
 
 def test_approved_change_is_not_sent_if_the_website_changed_meanwhile(night: Night, distortion: Distortion) -> None:
-    """The file replaces the list: with it, the entry typed by hand would go, which nobody approved."""
+    """The file replaces the list: an entry typed by hand would be removed without an approval."""
     night.write(
         "modes: {exclude_ips: replace}\ndefaults: {exclude_ips: [192.0.2.1]}\nwebsites: {1.example: , 2.example: }"
     )

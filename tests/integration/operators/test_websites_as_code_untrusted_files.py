@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever may edit the files of websites: the worker reads nothing else, and runs out of neither memory nor time."""
+"""Untrusted websites files: the worker reads no other files, and keeps its memory and time (``reconcile/desired``)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def aliases(levels: int) -> str:
 
 
 def layers(entries: int, websites: int) -> str:
-    """A list of all websites, to which each adds an entry of its own."""
+    """A list of all websites, to which each adds its own entry."""
     listed = ", ".join(f"10.0.{number // 256}.{number % 256}" for number in range(entries))
     own = "".join(f"  w{number}.example: {{also_exclude_ips: [192.0.2.1]}}\n" for number in range(websites))
     return f"defaults: {{exclude_ips: [{listed}]}}\nwebsites:\n{own}"
@@ -132,7 +132,7 @@ def wrong_names(number: int) -> Any:
     ],
 )
 def test_parse_time_grows_linearly_with_the_length(read: Callable[[int], Any]) -> None:
-    """A comment of 16,000 blanks took 12.8 s, and a group that was named again and again 86 s."""
+    """A comment of 16,000 blanks took 12.8 s, and a group that was named repeatedly took 86 s."""
 
     def seconds(number: int) -> float:
         started = time.process_time()
@@ -149,7 +149,7 @@ def test_parse_time_grows_linearly_with_the_length(read: Callable[[int], Any]) -
 def test_directives_are_rejected_before_the_file_is_parsed(
     line: str, line_break: str, read: Callable[[str], Any]
 ) -> None:
-    """1.6 MB of them took 20 s, in which no timeout could stop the task."""
+    """1.6 MB of directives took 20 s, in which no timeout could stop the task."""
     directives = line_break.join(["# a comment", *(line.format(f"a{number}") for number in range(40_000))])
     started = time.process_time()
     with pytest.raises(ValueError, match=r"(websites\.yaml|config):[12]: the directive %(TAG|OTHER) is not allowed"):
@@ -215,7 +215,7 @@ def test_link_within_the_folder_is_followed(folder: Path) -> None:
 
 
 def test_missing_file_of_the_folder_is_an_error_and_not_a_deletion(folder: Path, night: Night) -> None:
-    """A colleague renames the target of a link: the websites of that file must not be deleted."""
+    """A person renames the target of a link: the websites of that file must not be deleted."""
     night.add(20)
     (folder / "b.yaml").symlink_to("renamed.yaml")
     assert main(["validate", str(folder)]) == 1

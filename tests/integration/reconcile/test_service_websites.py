@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Websites that are read with the list, or one by one: ``reconcile/service_websites.py``."""
+"""Websites of the service, read with the list or singly (``reconcile/service_websites.py``)."""
 
 from __future__ import annotations
 

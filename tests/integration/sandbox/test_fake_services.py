@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test of the package plays each option of ``tests/support/fake_services.py``."""
+"""Options of the fake services (``tests/support/fake_services.py``): each is used by a test of the package."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line, as a process of its own."""
+"""Command line of the sandbox, as a separate process (``sandbox/__main__.py``)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every field of a fault, as a client on a real socket meets it."""
+"""Faults of the sandbox: every field, seen by a client on a real socket (``sandbox/faults.py``)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def stored(sandbox: SandboxServer) -> list[str]:
     [
         ([{"operation": "list", "status": 503, "skip": 1, "times": 2}], ["/websites"] * 5, [200, 503, 503, 200, 200]),
         ([{"status": 503, "times": None}], ["/websites", "/account", "/nothing"] * 2, [503] * 6),
-        # The oldest one that matches wins.
+        # The oldest matching fault is applied.
         (
             [{"operation": "list", "status": 429, "times": 2}, {"operation": "show", "status": 404}, {"status": 500}],
             ["/websites"] * 4 + ["/websites/1"],
             [429, 429, 500, 200, 404],
         ),
-        # Requests that meet another fault count as skipped.
+        # Requests that get another fault count as skipped.
         ([{"status": 429}, {"status": 500, "skip": 2}], ["/account"] * 4, [429, 200, 500, 200]),
         (
             [{"operation": "list", "status": 500, "target": r"page=3\b"}],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/testing.md, docs/reference/sandbox.md: their examples run, and the tables name every field."""
+"""docs/testing.md and docs/reference/sandbox.md: the examples run, and the tables name every field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDE, DOCUMENT = ((DOCS / name).read_text(encoding="utf-8") for name in ("testing.md", "reference/sandbox.md"))
-#: The tests of both pages, but for those that need files of DAGs, which tests/system/test_quickstart.py runs.
+#: The tests of both pages, except for tests with DAG files, which tests/system/test_quickstart.py runs.
 PYTHON = [
     code
     for code in re.findall(r"```python\n(.*?)```", GUIDE + DOCUMENT, re.DOTALL)
@@ -35,7 +35,7 @@ def section(title: str) -> str:
 
 
 def first_cells(title: str) -> set[str]:
-    """The names in the first column of a section's table."""
+    """Return the names in the first column of a section's table."""
     cells = re.findall(r"^\| (`[^|]*`) \|", section(title), re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`([^`(]*)[^`]*`", cell)}
 

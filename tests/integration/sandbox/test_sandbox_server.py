@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server as an object, and over HTTP from this machine: start and stop, recorded requests, control endpoints."""
+"""Sandbox server: start and stop, recorded requests, and control endpoints (``sandbox/server.py``)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_servers_are_independent_and_close_all_sockets(tmp_path: Path) -> None:
             get(item)
     with pytest.raises(OSError, match="No such file"):
         SandboxServer(ssl_certfile=tmp_path / "none.pem").start()
-    gc.collect()  # a connection or socket left open would warn here
+    gc.collect()  # an open connection or socket would warn here
 
 
 def test_links_and_control_endpoints_work_below_a_sub_path() -> None:
@@ -181,7 +181,7 @@ def test_requests_are_logged_without_secrets(control: Call, call: Call, analytic
     ("client", "status"), [("127.9.9.9", 200), ("::1", 200), ("192.0.2.1", 403), ("2001:db8::1", 403)]
 )
 def test_control_endpoints_answer_only_loopback_clients(client: str, status: int) -> None:
-    """A test may reach no other address, so the address of the client is made up."""
+    """Tests have no other address than loopback, so the client address is invented."""
     sent: list[Message] = []
 
     async def receive() -> Message:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sandbox refuses and returns beyond the contract tests, to the key as Laravel 13.26 and nginx do."""
+"""Sandbox: validation, pages, errors, and limits, exactly as Laravel 13.26 and nginx (``sandbox/service.py``)."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_list_with_a_length_aware_paginator(call: Call, list_url: str) -> None:
     meta = {"current_page": 2, "from": 11, "last_page": 4, "links": numbered, "path": list_url, "per_page": 10}
     assert [website["id"] for website in body["data"]] == list(range(11, 21))
     assert shape(body) == shape({"data": [], "links": links, "meta": {**meta, "to": 20, "total": 35}})
-    for page in ("0", "-1", "x", "", "1.5", "9" * 30):  # no number: the first page
+    for page in ("0", "-1", "x", "", "1.5", "9" * 30):  # not a number: the first page
         assert call("GET", f"/websites?page={page}").json()["meta"]["current_page"] == 1
     empty = call("GET", "/websites?search=nothing").json()["meta"]
     assert [empty[name] for name in ("current_page", "last_page", "from", "to", "total")] == [1, 1, None, None, 0]
@@ -178,11 +178,11 @@ def test_errors_of_several_fields_are_summarized(call: Call, sandbox: SandboxSer
     assert message == "The privacy field must be an integer. (and 1 more error)"
 
 
-# Limits. The clock of the sandbox is the test's own.
+# Limits, with a clock of the test
 
 
 class Clock:
-    """Replaces the times of the sandbox."""
+    """Replaces the clock of the sandbox."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0

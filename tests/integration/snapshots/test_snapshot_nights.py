@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three nights, two comparisons, a report, and the answer of DuckDB: the sample DAG and the SQL of the docs."""
+"""Three nights with comparisons, a report, and DuckDB: the sample DAGs and the SQL of docs/loading.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOAD = "load_snapshot_into_duckdb"
 
 
 def run_night(run_dag: RunDag, base: Path, days: int, state: str = "success", **params: Any) -> Any:
-    """Run the nightly DAG as it is, but for the report, at two minutes past a midnight after today."""
+    """Run the nightly DAG unchanged, except for the report, at two minutes past a midnight after today."""
     dag = sample_dag("nightly_website_snapshot", base)
     dag.get_task("snapshot").html_report = True
     for task in dag.tasks:
@@ -73,7 +73,7 @@ def test_duckdb_loads_three_nights(run_dag: RunDag, analytics_sandbox: SandboxSe
 
 
 def asked(database: Path | str, sql: str) -> list[tuple[Any, ...]]:
-    import duckdb  # not at the top: it complains at exit of what the collector had to forget
+    import duckdb  # not at the top: it warns at exit about objects that the collector forgot
 
     with duckdb.connect(str(database), read_only=database != ":memory:") as connection:
         return connection.execute(sql).fetchall()
@@ -95,7 +95,7 @@ def test_documented_sql_runs(sql: str, compression: str | None, tmp_path: Path) 
 
 
 def loaded(database: Path, *sources: Path) -> list[int]:
-    """Run the task that loads, and return the loaded days of the month."""
+    """Run the loading task, and return the loaded days of the month."""
     module = sample(LOAD)
     vars(module).update(SOURCES=list(map(str, sources)), DATABASE=str(database))
     found: list[str] = module.load_snapshot_into_duckdb().get_task("load").python_callable()
@@ -137,7 +137,7 @@ def test_damaged_day_is_skipped_until_it_is_repaired(tmp_path: Path, capsys: pyt
 
 
 def test_replaced_snapshot_is_loaded_again_and_two_sources_share_a_database(tmp_path: Path) -> None:
-    database = tmp_path / "not" / "there" / "yet.duckdb"  # as where all snapshots go to another storage
+    database = tmp_path / "not" / "there" / "yet.duckdb"  # as if all snapshots moved to another storage
     sources = [tmp_path / "one", tmp_path / "two"]
     for source in sources:
         Shelf(str(source)).take(3)

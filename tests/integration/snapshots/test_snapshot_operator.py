@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators of snapshots in real DAG runs against the sandbox."""
+"""Snapshot operators in real DAG runs against the sandbox (``operators/snapshots.py``)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_run_publishes_a_complete_snapshot(run_dag: RunDag, analytics_sandbox: S
     assert {(row["snapshot_date"], row["observed_at"]) for row in rows} == {(str(today), rows[0]["observed_at"])}
     assert (returned["path"], returned["is_first"]) == (f"file://{tmp_path}/websites/dt={today}", True)
     assert (returned["count"], returned["digest"]) == (250, snapshot.digest)
-    # The account, three pages of a hundred, the oldest, and the newest again.
+    # The account, three pages of a hundred, the oldest websites, and the newest again.
     assert (snapshot.manifest.requests, held(snapshot)) == (6, own(snapshot))
 
 
@@ -106,7 +106,7 @@ def test_given_day_takes_precedence_and_is_a_template(
         ),
         {"analytics_conn_id": "nobody_made_this"},
         {"operator": CompareSnapshotsOperator, "on_change": "{{ 'shout' }}"},
-        {"operator": PruneSnapshotsOperator},  # keeps none
+        {"operator": PruneSnapshotsOperator},  # keeps no snapshot
     ],
     ids=str,
 )
@@ -206,6 +206,6 @@ def test_old_snapshots_are_removed(run: Callable[..., TaskOutcome], tmp_path: Pa
         "damaged": {},
         "orphaned_files": [],
         "unknown": [],
-        "files": 7,  # the first snapshot is compared with none
+        "files": 7,  # the first snapshot has no comparison
     }
     assert len(list(tmp_path.glob("websites/*/*"))) == left

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots on a server that speaks S3, over real sockets."""
+"""Snapshots on an S3 server over real sockets (``storage.py``, ``hooks/object_storage.py``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
 from airflow_provider_analytics.storage import StoragePath
 
-# What speaks S3, on both sides, takes seconds to load.
+# The S3 libraries of both sides take seconds to load.
 pytestmark = pytest.mark.slow
 
 

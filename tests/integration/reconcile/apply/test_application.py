@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Application of a plan: failures, parallel requests, progress, and metrics (``reconcile/apply/application.py``)."""
+
 from __future__ import annotations
 
 import itertools
@@ -83,7 +85,7 @@ def test_service_that_becomes_unavailable_gets_no_request_per_website(night: Nig
     distortion.before = lambda method, path: 502 if path != "/websites" and next(requests) > 10 else None
     with pytest.raises(BulkError) as caught:
         night.sync(NEW, parallel_requests=1)
-    # Besides those that count: those that were changed before, with two requests each.
+    # Besides the counted websites: the canaries, with two requests each.
     assert GIVE_UP_AFTER < 100 - len(caught.value.not_tried) <= GIVE_UP_AFTER + 5
 
 
@@ -106,7 +108,7 @@ def test_delete_checks_the_domain_again(night: Night, distortion: Distortion) ->
 
 @pytest.mark.parametrize("action", ["create", "update", "delete"])
 def test_change_is_unclear_while_its_request_is_running(night: Night, action: Any) -> None:
-    """If the process gives up waiting for it, nobody sets the result any more."""
+    """If the process stops waiting for it, its result is never set."""
     night.add(1)
     change = Change("update", "1.example", "1", (FieldChange("exclude_ips", (), (NEW,)),))
     created = Change("create", "2.example", None, (FieldChange("privacy", None, "private"),))
@@ -129,7 +131,7 @@ def test_progress_is_logged_every_ten_seconds(night: Night, monkeypatch: pytest.
     monkeypatch.setattr(workers_module.log, "info", lambda message, *values: lines.append(message % values))
     monkeypatch.setattr(workers_module, "time", SimpleNamespace(monotonic=lambda: float(len(night.sandbox.requests))))
     night.add(40)
-    night.sandbox.fault("update", skip=20, status=422)  # later than the canaries, which are drawn at random
+    night.sandbox.fault("update", skip=20, status=422)  # later than the canaries, which are chosen at random
     with pytest.raises(AirflowFailException):
         night.sync(NEW, parallel_requests=1)
     changing = [line for line in lines if line.startswith("Changing: ")]
@@ -146,14 +148,14 @@ def test_parallel_requests_are_limited(night: Night, distortion: Distortion) -> 
     most = [0]
 
     def before(method: str, path: str) -> None:
-        if len(night.updated) < 3:  # the websites that are changed before the others
+        if len(night.updated) < 3:  # the canaries
             return
         with lock:
             under_way.append(1)
             most[0] = max(most[0], len(under_way))
             if most[0] == 3:
                 all_there.set()
-        all_there.wait(20)  # passes only if three are under way at once
+        all_there.wait(20)  # passes only if three requests run at once
         with lock:
             under_way.pop()
 
@@ -193,7 +195,7 @@ def test_changes_count_as_applied_or_failed_and_bad_arguments_as_neither(
     with pytest.raises(ValueError, match="domain"):
         hook.create_website("https://a.example")
     assert (told["changes_applied"], told["changes_failed"]) == (3, 1)
-    # Those of a list, once each.
+    # The requests of a list, once each.
     night.add(12)
     night.sandbox.fault("update", times=3, status=422)
     with pytest.raises(AirflowFailException, match="3 websites failed, 9 succeeded"):

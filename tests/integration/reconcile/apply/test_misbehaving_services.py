@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each way to write, against services that do not store what was sent, or change other values.
+"""Services that do not store sent values, or change other values, with each way to write (``reconcile/apply``).
 
-No way succeeds with a website that is not as expected, and a service that changes unsent values damages at most two.
+A task never succeeds with an unexpected website, and a service that changes unsent values damages at most two websites.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEW = "203.0.113.7"
 SETTINGS: Website = {"privacy": 1, "email": 1, "exclude_bots": 0, "exclude_params": "utm", "exclude_ips": OWN}
 EVERY_SERVICE = "The service changes "
 
-#: Services by their options. A create is right nevertheless, except where it is named.
+#: Services by their options. Their creates are correct, unless noted.
 SERVICES: dict[str, dict[str, Any]] = {
     "echoes and does not store": {"echoes": ["create", "update"], "ignored_fields": ["exclude_ips"]},
     "ignores the list": {"ignored_fields": ["exclude_ips"]},
@@ -91,12 +91,12 @@ def websites(night: Night) -> list[Website]:
 
 
 def as_expected(website: Website, before: Website) -> bool:
-    """Whether a website is as it was, but for the new entry at the end of its list."""
+    """Whether a website is unchanged, except for the new entry at the end of its list."""
     return website == {**before, "exclude_ips": f"{OWN}\n{NEW}"}
 
 
 def damaged(night: Night, websites: list[Website]) -> list[Website]:
-    """Return the websites that are neither as they were nor as expected."""
+    """Return the websites that are neither unchanged nor as expected."""
     pairs = zip(night.sandbox.websites(), websites, strict=True)
     return [now for now, before in pairs if now != before and not as_expected(now, before)]
 
@@ -117,7 +117,7 @@ def test_write_fails_if_the_service_does_something_else(
     if way in OF_MANY:
         assert len(damaged(night, websites)) <= 2
         assert len(night.updated) <= 2
-        # Airflow may retry if both websites were restored.
+        # Airflow might retry if both websites were restored.
         assert damaged(night, websites) == [] or isinstance(caught.value, AirflowFailException)
 
 
@@ -140,7 +140,7 @@ def test_both_canaries_are_restored_if_the_service_is_the_cause(
     with pytest.raises((NotAppliedError, AirflowFailException)) as caught:
         WAYS[way](night)
     is_not_stored = name in ("ignores the list", "cuts lists")
-    # A retry would do the same to the next two websites, if the service rewrites the list that is sent.
+    # A retry would damage the next two websites, if the service rewrites the sent list.
     is_permanent = is_not_stored or name == "keeps only new lines"
     assert isinstance(caught.value, AirflowFailException) is is_permanent
     assert [website for website in night.sandbox.websites() if website not in websites] == []
@@ -268,7 +268,7 @@ def test_website_with_a_duplicate_domain_is_never_deleted(night: Night, search: 
 
 
 def test_favorite_of_a_created_website_is_set_again_or_the_task_fails(night: Night) -> None:
-    """The update that marks a new website as favourite fails: it is done again, or the task is red."""
+    """The update that marks a new website as a favorite fails: it is repeated, or the task fails."""
     night.sandbox.configure(reads_behind=2)
     config = {"websites": {f"{name}.example": {"privacy": "private", "favorite": True} for name in "abc"}}
     result = night.apply(config=config)
@@ -293,7 +293,7 @@ def test_single_response_with_status_404_is_not_trusted(night: Night, operation:
 
 
 def test_run_stops_early_if_the_service_damages_different_kinds_of_websites(night: Night) -> None:
-    """Two are changed in the same way, three each in its own."""
+    """Two are changed in the same way, and three in different ways."""
     night.add(5, favorite=True, exclude_bots=1, email=0)
     night.sandbox.configure(updates="reset others")
     email: list[Website] = [{"email": True}] * 2
@@ -349,7 +349,7 @@ def test_unsent_changes_of_different_fields_stop_the_run_after_two_websites(nigh
 
 
 def test_comment_lost_in_an_early_round_is_reported(night: Night) -> None:
-    """The service drops the line of one website only: the entry was added again without its comment, all green."""
+    """The service drops the line of a single website: the task added the entry without its comment and succeeded."""
     for number in range(1, 9):
         night.add(f"{number}.example", exclude_ips=f"{NEW} # Ann\n192.0.2.{number}")
     updates: list[int] = []

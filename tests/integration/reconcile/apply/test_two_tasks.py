@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ordinary nights: two tasks at once, people who edit, and services that show writes late, or refuse them."""
+"""Ordinary nights: simultaneous tasks, editing people, and late services (``reconcile/apply/experiment.py``)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def apply_a_file(night: Night) -> None:
 
 
 def apply_defaults(night: Night) -> None:
-    """Every website loses what it had: by the colleague, not by the service."""
+    """A user, and not the service, removes all values of every website."""
     settings = {"email": False, "exclude_params": []}
     night.apply(config={"websites": dict.fromkeys(DOMAINS, settings)}, parallel_requests=2)
 
@@ -60,7 +60,7 @@ def edit(night: Night) -> None:
 def test_simultaneous_tasks_succeed(
     night: Night, distortion: Distortion, colleague: Callable[[Night], None], step: int, behind: int
 ) -> None:
-    """The colleague works between two requests of the task, which begins with the most telling website."""
+    """The other user works between two requests of the task, which starts with the first canary."""
     night.add(20, email=1, exclude_params="utm\nref # ads", exclude_ips="10.0.0.1 # Ann\n10.0.0.2")
     night.sandbox.configure(reads_behind=behind)
     requests = itertools.count(1)
@@ -89,7 +89,7 @@ def test_simultaneous_tasks_succeed(
 def test_service_that_drops_www_is_reported_at_once(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (600,))
     night.sandbox.configure(domain_as="without www", allow_duplicates=True)
-    # The next night creates nothing more.
+    # The next night creates no further website.
     there = r"www\.([a-d])\.example does not exist, but \1\.example \(id 1\) does"
     for told in (r"write domain='[a-d]\.example'", there):
         with pytest.raises(AirflowFailException, match=told):
@@ -124,7 +124,7 @@ def test_create_that_did_not_arrive_is_named(night: Night) -> None:
 
 
 def after_the_update(distortion: Distortion, night: Night, **settings: Any) -> None:
-    """Let a person edit the first website again and again, once it was updated."""
+    """Make a person edit the first website repeatedly after its update."""
     updated = False
 
     def edit(method: str, path: str) -> None:
@@ -163,7 +163,7 @@ def test_error_names_unsent_changes_of_websites_that_did_not_fail(night: Night, 
 
 
 def test_edit_of_the_only_website_of_a_plan_fails_with_the_values_before(night: Night, distortion: Distortion) -> None:
-    """No other website shows whether the service or a person is the cause."""
+    """Without another website, the cause might be the service or a person."""
     night.add(3, exclude_ips="192.0.2.1 # Ann")
     after_the_update(distortion, night, exclude_ips=f"192.0.2.1\n{NEW}")
     with pytest.raises(AirflowFailException, match=r"lacks 192.0.2.1 # Ann\. Values before: .*192.0.2.1 # Ann"):
@@ -171,7 +171,7 @@ def test_edit_of_the_only_website_of_a_plan_fails_with_the_values_before(night: 
 
 
 def test_create_with_an_unknown_outcome_is_left_to_the_next_run(night: Night) -> None:
-    """Only nginx's own page proves that a create with status 503 was not stored: another one can arrive later."""
+    """Only nginx's own page proves that a create with status 503 was not stored: another one might arrive later."""
     night.sandbox.fault("create", skip=4, times=6, status=503, body="<html>Busy</html>")
     with pytest.raises(BulkError, match=r"6 websites failed, 14 succeeded.*may or may not have been created"):
         night.apply(config=private())
@@ -202,7 +202,7 @@ def test_own_entry_is_sent_again_if_a_person_removes_it_after_the_update(
 
 
 def test_person_who_clears_the_list_of_a_website_does_not_stop_the_run(night: Night) -> None:
-    """The website that goes first loses all that it could lose. The second one keeps its lines."""
+    """The first canary loses all of its values. The second one keeps its lines."""
     night.add(20, exclude_ips="192.0.2.1\n192.0.2.2")
     cleaned: list[int] = []
 
@@ -266,7 +266,7 @@ FILE = {"websites": {f"{number}.example": {"exclude_ips": ["192.0.2.1"]} for num
 def test_entry_typed_by_hand_at_any_step_remains(
     night: Night, distortion: Distortion, run: Callable[[Night], Any], step: int
 ) -> None:
-    """But in the moment of the update of that very website, before which nothing shows what came after its fetch."""
+    """Except at the moment of the update of that very website, whose last read cannot contain a later change."""
     night.add(3, exclude_ips="10.0.0.1")
     requests = itertools.count(1)
     kept: set[str] = set()
@@ -331,7 +331,7 @@ def test_unsent_settings_of_a_new_website_may_change(night: Night, distortion: D
 
 
 def test_maintenance_page_during_a_create_leaves_it_unclear(night: Night, distortion: Distortion) -> None:
-    """No later read shows whether the website was created: nobody has deleted it."""
+    """No later read proves the create, because nobody has deleted the website."""
     began = False
 
     def maintain(request: Request) -> tuple[int, Any]:
@@ -346,7 +346,7 @@ def test_maintenance_page_during_a_create_leaves_it_unclear(night: Night, distor
 
 @pytest.mark.parametrize("kind", ["sync", "apply"])
 def test_website_deleted_after_its_update_fails_only_a_websites_file(night: Night, kind: str) -> None:
-    """The website is gone when it is read back: a list does not need it any more, but a file does."""
+    """The website is gone when it is read back: a list no longer needs it, but a file does."""
     night.add(6)
 
     def delete(request: RecordedRequest) -> None:
