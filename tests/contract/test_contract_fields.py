@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts 2, 3 and the rules of part 4: the fields, on the wire and in the sandbox."""
+"""Parts 2 and 3 and the rules of part 4 of the interface: fields on the wire and in the sandbox (``api/fields.py``)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ WAYS = pytest.mark.parametrize("way", ["create", "update"])
 
 
 def last_body(sandbox: SandboxServer) -> bytes:
-    """Return the body of the last request that was no read."""
+    """Return the body of the last write request."""
     return next(request.body for request in reversed(sandbox.requests) if request.method != "GET")
 
 
 def last_form(sandbox: SandboxServer) -> list[tuple[str, str]]:
-    """Return the form of the last write, decoded by another than this package's code."""
+    """Return the form of the last write, decoded without this package's code."""
     return parse_qsl(last_body(sandbox).decode("ascii"), keep_blank_values=True, strict_parsing=True)
 
 
 def write(client: AnalyticsClient, sandbox: SandboxServer, way: str, **settings: Any) -> dict[str, Any]:
-    """Create or update a website with these settings, and return how the sandbox stores it."""
+    """Create or update a website with these settings, and return its stored record."""
     if way == "create":
         website = client.create_website("new.example", **settings).record
     else:
@@ -40,7 +40,7 @@ def write(client: AnalyticsClient, sandbox: SandboxServer, way: str, **settings:
 
 
 def _others(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return other values than these for the same fields: an update to what is already there is not sent."""
+    """Return other values for the same fields: an update to the current value is not sent."""
     lists = dict.fromkeys(("exclude_ips", "exclude_params"), ("203.0.113.99", "other"))
     flags = dict.fromkeys(("privacy", "email", "exclude_bots", "favorite"), (0, 1))
     return {
@@ -121,7 +121,7 @@ NO_LINES: list[Any] = [
     7,
     *([item] for item in ("a\nb", "", 7, "a\u2028b", "a b")),
 ]
-#: Field to the message, and values that are refused.
+#: Field to the message, and rejected values.
 REFUSED: dict[str, tuple[str, list[Any]]] = {
     "domain": ("domain=", ["", " ", "http://a.example", "a.example/x", "a b.example", "a.example\n", None, 7, "a..b"]),
     "privacy": (r"privacy=.*0 \(public\), 1 \(private\), 2 \(password\)", [3, -1, True, "", "secret", 1.0, [1]]),
@@ -178,7 +178,7 @@ def test_password_has_no_effect_without_privacy_2(
     assert sandbox.stored_password(stored["id"]) == "new"
 
 
-#: All settings, as they are given, and as the sandbox stores them.
+#: All settings as arguments, and as the sandbox stores them.
 SETTINGS: dict[str, Any] = {
     "privacy": 1, "password": "p", "email": True, "exclude_bots": False, "exclude_params": ["a"],
     "exclude_ips": ["192.0.2.1"], "favorite": True,

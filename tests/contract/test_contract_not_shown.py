@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the interface does not show, and what this package does there."""
+"""Gaps of the interface, and their treatment by this package (``api/dialect.py``)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts 1, 4, 5, 8 and 9: the operations as they stand on the wire."""
+"""Parts 1, 4, 5, 8, and 9 of the interface: the requests of the operations (``api/dialect.py``, ``api/client.py``)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def query_of(sandbox: SandboxServer, name: str) -> list[str]:
 
 @proves("list-optional", "per-page-default", "sort-by", "sort")
 def test_default_list_parameters_are_omitted(client: AnalyticsClient, sandbox: SandboxServer) -> None:
-    """Order and page size are sent as what they are by default, the rest is left out."""
+    """The default order and page size are sent, and other parameters are omitted."""
     sandbox.seed(3)
     client.list_websites(search=None, search_by=None, favorite=None, sort_by=None, sort=None, per_page=None)
     assert sandbox.requests[0].query == [("per_page", "100"), ("sort_by", "id"), ("sort", "desc")]
@@ -134,7 +134,7 @@ def test_list_is_sorted_by_key_and_direction(
     sandbox.seed(20)
     found = [website[sort_by] for website in client.list_websites(sort_by=sort_by, sort=sort)]
     assert found == sorted(found, reverse=sort == "desc")
-    # The other requests ask for the newest websites, and for the other end of the list.
+    # The other requests read the newest websites, and the other end of the list.
     sent = [dict(request.query) for request in sandbox.requests]
     assert {"per_page": "100", "sort_by": sort_by, "sort": sort} in sent
 

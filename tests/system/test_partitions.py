@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which consumers a snapshot starts: each pair of producer and consumer, run by a real scheduler."""
+"""Consumers that a snapshot starts: each pair of producer and consumer in a real scheduler (``assets.py``)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person sees of this package on the screens of Airflow, without scrolling."""
+"""Screens of Airflow: the parts of this package that a person sees without scrolling (``hooks``, ``operators``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, t
 pytestmark = [pytest.mark.browser, needs_known_screens]
 
 WEBSITES = 250
-#: Nights before the one that Airflow runs.
+#: Nights before Airflow's night.
 NIGHTS = 14
 TODAY = datetime.now(UTC).date()
 YESTERDAY = TODAY - timedelta(days=1)
@@ -57,7 +57,7 @@ with DAG(
             html_report=True,
         )
 """
-#: Connection to what the log of its night has to show at once; its task has the same name.
+#: Connection to the text that the log of its night must contain at the top; its task has the same name.
 TOLD = {
     "analytics_default": [
         f"Published 264 websites as {TODAY}, since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.",
@@ -82,7 +82,7 @@ TOLD = {
         "connection 'failing'.",
     ],
 }
-#: Connection to the colour of its test, and what is said.
+#: Connection to the color of its test, and its message.
 TESTED = {
     "analytics_default": ("green", "accepts the API key: "),
     "wrong_key": ("red", "API key rejected (401 Unauthorized). Correct the API key of the connection."),
@@ -94,14 +94,14 @@ TESTED = {
 
 @dataclass(frozen=True)
 class Stage:
-    """An Airflow, the connections that are in its database, and a run of all nights."""
+    """An Airflow, the connections in its database, and a run of all nights."""
 
     airflow: AirflowProcesses
     connections: dict[str, dict[str, Any]]
     run_id: str
 
     def wait_for(self, night: str) -> None:
-        """Wait until a task has ended as it should, or waits for its next try."""
+        """Wait until a task has ended as expected, or waits for its next try."""
 
         def ended() -> str | None:
             tasks = self.airflow.api.run("nights", self.run_id).tasks
@@ -114,7 +114,7 @@ class Stage:
 
 
 def take_nights(sandbox: SandboxServer, base_path: Path, nights: int) -> None:
-    """Take the snapshots of the nights before today; each night some websites come."""
+    """Take the snapshots of the nights before today; each night adds some websites."""
     with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
         source = ListSource(url=client.base_url, account_id=account_id(client.get_account()))
         origin = Origin(make_listing=client.iter_websites, source=source, stats=client.stats)
@@ -167,7 +167,7 @@ def staged(checkout: Path, in_pictures: Callable[[str], Path]) -> Iterator[Stage
         nights = DAG.format(nights=list(TOLD), base_path=base_path.as_uri(), day=TODAY)
         (dags / "nights.py").write_text(nights)
         settings = {
-            # A browser opens connections before it needs them, and one of them would keep the only worker of Airflow 2.
+            # A browser opens connections in advance, and one of them would block the only worker of Airflow 2.
             "AIRFLOW__WEBSERVER__WORKER_CLASS": "gthread",
             "GUNICORN_CMD_ARGS": "--threads=8",
         }
@@ -189,7 +189,7 @@ def ways(staged: Stage, screen: Screen) -> Screens:
 def test_connection_form_is_saved_and_reopened(staged: Stage, screen: Screen, ways: Screens) -> None:
     ways.new_connection("stats", staged.connections["analytics_default"])
     screen.sees("Base URL http://127.0.0.1", "API key", "Port")
-    # Of the fields that every connection has, those that have no meaning here.
+    # Of the common fields of connections, those without a meaning here.
     assert not {"Login", "Schema"} & set(screen.in_sight().split(" "))
     screen.picture("connection")
     ways.extras()

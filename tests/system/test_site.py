@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation site: built strictly by ``make docs``; its links, reference and llms.txt."""
+"""Documentation site of ``make docs``: links, reference, and llms.txt."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def site(checkout: Path, environment: dict[str, str]) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[str, str]:
-    """The text of the pages, by their address below that of the site."""
+    """The text of the pages, by their path on the site."""
     files = [path for path in site.rglob("*.html") if path.name != "404.html"]
     return {str(path.relative_to(site)).removesuffix("index.html"): path.read_text("utf-8") for path in files}
 
@@ -44,7 +44,7 @@ def test_docs_site_loads_no_third_party_resources(pages: dict[str, str]) -> None
 
 
 def test_every_link_to_the_repository_has_its_file() -> None:
-    """Also those of README.md, which the package page shows, where no link is relative."""
+    """This includes the links of README.md, which the package page displays, so none is relative."""
     address = re.compile(rf"{re.escape(REPOSITORY)}/(?:blob|tree|raw)/main/([^)#\s\"]+)")
     texts = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + [
         *(ROOT / "docs").rglob("*.md")

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Wheel and source distribution: their files."""
+
 from __future__ import annotations
 
 import subprocess
