@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The measured works, each in a separate process: ``python works.py NAME ARGUMENTS_AS_JSON``.
 
-A work prepares itself and then yields the measured function, which is called once for each line of the input. It
-prints a line of JSON: seconds of CPU and of elapsed time, kilobytes of additional memory at the peak, and the result of the
+A work prepares itself and then yields the measured function, which is called once for each line of the input. It prints
+a line of JSON: seconds of CPU and of elapsed time, kilobytes of additional memory at the peak, and the result of the
 function.
 """
 

@@ -285,8 +285,8 @@ def _task(dag_id: str, run_id: str, task_id: str) -> tuple[str, int]:
 class AirflowProcesses:
     """A real Airflow, as a context manager: on exit all its processes have ended.
 
-    By default it has a scheduler, a triggerer, and a web server (and the DAG processor of Airflow 3), on SQLite with the
-    LocalExecutor. ``settings`` change that; :meth:`start` adds processes, such as workers.
+    By default it has a scheduler, a triggerer, and a web server (and the DAG processor of Airflow 3), on SQLite with
+    the LocalExecutor. ``settings`` change that; :meth:`start` adds processes, such as workers.
 
     :param home: an empty directory, Airflow's home; logs of the processes are in its ``processes`` folder.
     :param dags: the folder of DAGs.

@@ -55,7 +55,7 @@ def recipe(advice: Advice, run_block: Run) -> Run:
 
 @pytest.fixture
 def command(advice: Advice, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
-    """Run the command of this package below a heading, and return what it prints."""
+    """Run the command of this package below a heading, and return its output."""
 
     def run(heading: str) -> str:
         [text] = advice(heading, "console")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: RUF001 - these characters are what is tested
+# ruff: noqa: RUF001 - the tests need these characters
 """Comparison and validation of domains (``api/domains.py``)."""
 
 from __future__ import annotations
