@@ -231,13 +231,13 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
     "sandbox/seeds.py, generate_websites": (RECORDED, lambda: differ(list(generate_websites(200, seed=1)))),
     "tests/fuzzer/scenario.py, FIELDS or LISTS": (RECORDED - {"domain"}, lambda: set(scenario.FIELDS)),
     "tests/fuzzer/scenario.py, DEFAULTS": (RECORDED - {"domain"}, lambda: set(scenario.DEFAULTS)),
-    "tests/fuzzer/soak.py, Draw.website": (
+    "tests/fuzzer/soak.py, ScenarioGenerator.website": (
         RECORDED - {"domain"},
-        lambda: differ([soak.Draw(seed).website() for seed in range(50)]),
+        lambda: differ([soak.ScenarioGenerator(seed).website() for seed in range(50)]),
     ),
-    "tests/fuzzer/soak.py, Draw.settings": (
+    "tests/fuzzer/soak.py, ScenarioGenerator.settings": (
         RECORDED - {"domain"},
-        lambda: differ([soak.Draw(seed).settings(update=True) for seed in range(50)]),
+        lambda: differ([soak.ScenarioGenerator(seed).settings(update=True) for seed in range(50)]),
     ),
 }
 #: Places where additional names are harmless.
