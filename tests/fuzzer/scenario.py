@@ -473,7 +473,7 @@ class Scenario:
     def _run(self, tasks: Sequence[Step], step: Step) -> list[Outcome]:
         """Run a task, or two at the same time, and record the websites afterwards.
 
-        ``meanwhile`` of the step has the events at the arrival of request number ``at`` of the first task. ``turns`` has
+        ``meanwhile`` of the step has events at the arrival of request number ``at`` of the first task. ``turns`` has
         pairs: when that request arrives, the second task sends ``count`` requests before the first one continues.
         After the end of the first task, the second one runs freely.
         """
