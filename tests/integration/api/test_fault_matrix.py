@@ -27,7 +27,7 @@ _GROUPS = fault_matrix.groups(complete="FAULT_MATRIX" in os.environ)
         for name, cases in _GROUPS.items()
     ],
 )
-def test_each_group_of_faults_has_no_wrong_outcome(group: str) -> None:
+def test_fault_group_has_no_wrong_outcome(group: str) -> None:
     counts, failures = fault_matrix.run(_GROUPS[group])
     assert not failures
     assert counts["tried"] == len(_GROUPS[group]) >= 500

@@ -389,8 +389,20 @@ def test_body_with_the_maximum_number_of_values_is_read() -> None:
     assert dialect.page(dialect.Answer("GET", "/", 200, {}, json.dumps(rows).encode(), Redactor())).rows == rows
 
 
+@pytest.mark.parametrize("excess", [0, 1])
+def test_body_is_rejected_above_two_million_values(excess: int) -> None:
+    start, end = b'[{"id":1,"domain":"a.example","note":[', b"0]}]"
+    body = start + b"0," * (2_000_000 + excess - dialect.count_values(start + end)) + end
+    answer = dialect.Answer("GET", "/", 200, {}, body, Redactor())
+    if excess:
+        with pytest.raises(AnalyticsError, match=r"more than 2,000,000 values"):
+            dialect.page(answer)
+    else:
+        assert [row["id"] for row in dialect.page(answer).rows] == [1]
+
+
 @pytest.mark.parametrize("name", ["id", "domain", "privacy", "message"])
-def test_error_message_stays_short_if_a_value_has_megabytes(name: str, serving: Serving, execute: Execute) -> None:
+def test_error_message_is_short_if_a_value_has_megabytes(name: str, serving: Serving, execute: Execute) -> None:
     long: Any = "x" * 3_000_000
     with serving({"id": 1, "domain": "a.example", name: long}, {"id": 2, "domain": "b.example", name: long}) as url:
         with client_of(url, max_retries=0) as client:

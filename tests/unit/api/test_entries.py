@@ -38,6 +38,16 @@ def test_addresses_are_canonical(given_: str, canonical: str) -> None:
     assert parse(Addresses(), "exclude_ips", [given_]) == (canonical,)
 
 
+@pytest.mark.parametrize(
+    ("number", "ending"), [(10, "line 10: "), (11, " and 1 more; allowed: "), (12, " and 2 more; ")]
+)
+def test_error_lists_at_most_ten_unusable_entries(number: int, ending: str) -> None:
+    with pytest.raises(ValueError, match=f"has {number} unusable entries: ") as raised:
+        parse(Addresses(), "exclude_ips", "\n".join(["nonsense"] * number))
+    assert str(raised.value).count("nonsense") == 10
+    assert ending in str(raised.value)
+
+
 def test_text_may_have_comments_and_repetitions_and_every_unusable_entry_is_named() -> None:
     text = "# offices\r\n203.0.113.7\r\n\r\n203.0.113.8 # Lyon\n::ffff:203.0.113.7\n"
     assert parse(Addresses(), "exclude_ips", text) == ("203.0.113.7", "203.0.113.8")

@@ -114,7 +114,7 @@ ODD: list[Record] = [
 
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("odd", ODD, ids=ascii)
-def test_any_records_are_published_read_back_equal_and_compared(local: Shelf, odd: Record, file_format: str) -> None:
+def test_records_are_published_read_back_equal_and_compared(local: Shelf, odd: Record, file_format: str) -> None:
     records = [{"id": 3} | odd, *websites(2)]
     expected = list(Shelf(local.base, "plain").take(records).rows())
     found = list(local.take(records, format=file_format, html_report=True).rows())
