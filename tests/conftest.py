@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every test stands on: a fresh Airflow home, no network but loopback, and DAG runs in this process."""
+"""Setup of every test: a new Airflow home, no network except loopback, and DAG runs in this process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ os.environ["SQLALCHEMY_SILENCE_UBER_WARNING"] = "1"
 
 
 def _forbid_far_hosts(event: str, args: tuple[Any, ...]) -> None:
-    # An audit hook sees every Python socket, those of asyncio included, without replacing any of them.
+    # An audit hook sees every Python socket, including sockets of asyncio, without replacing any of them.
     if event not in ("socket.connect", "socket.sendto") or args[0].family == socket.AF_UNIX:
         return
     host = str(args[1][0])
@@ -57,20 +57,20 @@ def _forbid_far_hosts(event: str, args: tuple[Any, ...]) -> None:
         pytest.fail(f"A test tried to reach {host!r}: only this machine may be reached.")
 
 
-#: Whether ``make acceptance`` runs the tests: on a real server, whose host and time are its own.
+#: Whether ``make acceptance`` runs the tests on a real server, which has its own host and time.
 ON_REAL_SERVER = "ACCEPTANCE_CONN" in os.environ
 if not ON_REAL_SERVER:
     sys.addaudithook(_forbid_far_hosts)
 
-# Airflow is hundreds of thousands of objects that stay. Looking through them for garbage again and again takes a
-# quarter of the time of the tests, unless the collector is told to forget them as soon as they are there.
+# Airflow is hundreds of thousands of permanent objects. Checking them for garbage repeatedly takes a
+# quarter of the time of the tests, unless the collector is configured to ignore them.
 gc.disable()
 gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(scope="session")
 def _analytics_sandbox_server() -> Iterator[FakeService]:
-    """Run the server of the fixture ``analytics_sandbox``, which in these tests can play other services, too."""
+    """Run the server of the fixture ``analytics_sandbox``, which can also be other services in these tests."""
     from fake_services import FakeService
 
     with FakeService() as server:
@@ -79,7 +79,7 @@ def _analytics_sandbox_server() -> Iterator[FakeService]:
 
 @pytest.fixture(autouse=True)
 def forget_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test hide the secrets of an earlier one, such as a password "example": what had them may still live."""
+    """Forget the secrets of an earlier test, such as a password "example": its objects might still exist."""
     from airflow_provider_analytics import readable
 
     monkeypatch.setattr(readable, "_redactors", WeakValueDictionary(readable._redactors))
@@ -87,7 +87,7 @@ def forget_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test wait for a service, and let each read pages in parallel, as from a slow service."""
+    """Make no test wait for a service, and make each read pages in parallel, as from a slow service."""
     if ON_REAL_SERVER:
         return
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,))
@@ -101,7 +101,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what `make test` does, and name the sample DAGs that a test runs in the report of the run."""
+    """Omit the tests that `make test` omits, and name the sample DAGs that a test runs in the report of the run."""
     if part := config.getoption("part"):
         chosen, rest = thinning.divided(items)
         items[:], left_out = (chosen, rest) if part == "chosen" else (rest, chosen)
@@ -121,8 +121,8 @@ def pytest_runtestloop() -> None:
     _forget_what_stays()
 
 
-# How long an example takes says something of the machine only. In CI a change is judged by the same examples each
-# time; at a desk new ones are tried.
+# The duration of an example depends only on the machine. In CI, a change is tested with the same examples each
+# time; on a developer's machine, new ones are tried.
 hypothesis.settings.register_profile(
     "suite",
     deadline=None,
@@ -134,10 +134,10 @@ hypothesis.settings.load_profile("suite")
 
 @pytest.fixture(scope="session")
 def airflow_database() -> None:
-    """Make the metadata database of this session's Airflow home, for the tests that ask for it.
+    """Create the metadata database of this session's Airflow home, for the tests that need it.
 
-    The first run of a DAG in a process takes seconds whatever it does, as Airflow 3 builds its API for it: it is made
-    here, so that no test is charged for it.
+    The first run of a DAG in a process takes seconds, because Airflow 3 builds its API for it: it is built here, so
+    that its time does not count for a test.
     """
     import airflow_versions
     from airflow.providers.common.compat.sdk import DAG, BaseOperator
@@ -158,9 +158,9 @@ def airflow_database() -> None:
 
 @pytest.fixture
 def run_dag(airflow_database: None) -> RunDag:
-    """Run a DAG for real, in this process: ``outcome = run_dag(dag, conf={...}, logical_date=...)``.
+    """Run a DAG completely in this process: ``outcome = run_dag(dag, conf={...}, logical_date=...)``.
 
-    Tasks that fail are retried as often as their ``retries`` say: give them ``retry_delay=timedelta(0)``.
+    Failing tasks are retried as often as their ``retries`` say: give them ``retry_delay=timedelta(0)``.
     A task that must not be retried ends in state ``failed`` with try number 1.
     """
     import airflow_versions
@@ -210,7 +210,7 @@ def execute() -> Execute:
 
 @pytest.fixture
 def logged(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
-    """Return all that was logged and printed so far: Airflow 2 uses logging, Airflow 3 prints."""
+    """Return the logged and printed texts so far: Airflow 2 uses logging, Airflow 3 prints."""
     caplog.set_level("DEBUG")
     said: list[str] = []
 
@@ -223,9 +223,9 @@ def logged(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) 
 
 @pytest.fixture
 def serving(monkeypatch: pytest.MonkeyPatch) -> Serving:
-    """Run a service with records, to which the default connection leads: ``with serving(record, headers={...}):``.
+    """Run a service with records for the default connection: ``with serving(record, headers={...}):``.
 
-    A write is answered with the record of the path.
+    The response to a write is the record of the path.
     """
     from raw_server import RawServer, answer_read
     from wire_client import KEY

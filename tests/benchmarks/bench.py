@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure this package side by side with what else does the work: ``make bench``.
+"""Compare the performance of this package with other programs for the same work: ``make bench``.
 
-Printed are ratios, never bare times: ours and theirs take turns (A B A B) in one run, and of the ratios of the pairs
-the median is given, with the smallest and the largest. ``build/benchmarks`` gets all measurements as JSON; with
+It prints ratios, never absolute times: both sides take turns (A B A B) in the same run, and the median of the ratios of
+the pairs is printed, with the smallest and the largest. ``build/benchmarks`` gets all measurements as JSON; with
 ``--document`` the tables of docs/reference/performance.md and docs/internals/performance.md are written, and the
 line in docs/comparison.md.
 """
@@ -30,10 +30,10 @@ from typing import Any
 from canned import canned
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-#: Where pages of the site link to documents that are not part of it.
+#: Base URL of links on the site to documents outside of it.
 REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-analytics/blob/main"
 WORKS = Path(__file__).with_name("works.py")
-#: Milliseconds until the canned server answers, in the comparisons on the clock.
+#: Delay of the canned server's responses in milliseconds, in comparisons of elapsed time.
 LATENCY = 20
 
 Work = tuple[str, dict[str, Any]]
@@ -41,10 +41,10 @@ Work = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is done.
+    """The amount of work.
 
     :param repeats: measurements of each comparison.
-    :param gets: websites that are read one by one.
+    :param gets: number of websites that are read singly.
     :param pages: pages of a list.
     :param growth: numbers of websites.
     """
@@ -57,7 +57,7 @@ class Sizes:
 
 FULL = Sizes(7, 2_000, 1_000, (10_000, 100_000))
 QUICK = Sizes(3, 200, 100, (1_000, 10_000))
-#: For the test that runs everything once.
+#: For the test that runs every benchmark once.
 TINY = Sizes(1, 2, 3, (100, 300))
 
 
@@ -65,13 +65,13 @@ TINY = Sizes(1, 2, 3, (100, 300))
 class Result:
     """A row of the table.
 
-    :param work: what is done.
-    :param against: what it is compared with.
-    :param ratios: ours to theirs, or theirs to ours where ``faster``; one per pair of measurements.
-    :param goal: largest ratio, or the smallest where ``faster``; None: no goal, for information.
-    :param faster: whether the ratio says how many times less ours takes.
+    :param work: the work.
+    :param against: the compared program.
+    :param ratios: ours to theirs, or theirs to ours with ``faster``; one per pair of measurements.
+    :param goal: largest ratio, or the smallest with ``faster``; None: no goal, for information.
+    :param faster: whether the ratio is how many times less ours takes.
     :param low: smallest ratio of a goal with two ends.
-    :param unit: of a figure that is no ratio, such as a number of requests.
+    :param unit: of a number that is not a ratio, such as a number of requests.
     """
 
     work: str
@@ -101,7 +101,7 @@ class Result:
 class Bench:
     """Runs the works and keeps the results.
 
-    :param sizes: how much is done.
+    :param sizes: the amount of work.
     """
 
     def __init__(self, sizes: Sizes) -> None:
@@ -111,7 +111,7 @@ class Bench:
 
     def run(self) -> None:
         """Take all measurements."""
-        # As an installation does.
+        # As in an installation.
         compileall.compile_dir(CHECKOUT / "airflow_provider_analytics", quiet=1)
         with canned(self.sizes.pages * 100) as url:
             self._websites(url)
@@ -135,7 +135,7 @@ class Bench:
         pages = self.sizes.pages
         session, ours = self.turns("list", ("session_list", {"url": url, "pages": pages}), ("hook_list", {"url": url}))
         self.add("a page of the complete list, CPU", "Session and json, no proof", _ratios(ours, session), 0.75)
-        # A list of which the last page is not full, as nearly all are.
+        # A list whose last page is not full, as almost all are.
         with canned(pages * 100 - 49) as full:
             orders = ({"url": full}, {"url": full, "sort": "asc"})
             newest, other = self.turns("requests", *(("hook_list", order) for order in orders))
@@ -162,7 +162,7 @@ class Bench:
         cpu = [math.log(ratio) / math.log(many / few) for ratio in _ratios(large, small)]
         work = f"growth of a snapshot, {few:,} to {many:,} websites: exponent of CPU"
         self.add(work, "", cpu, 1.05, low=0.95)
-        # The oldest websites and the head prove the list.
+        # The oldest websites and the first page prove the list.
         extra = [float(turn["returned"] - many // 100) for turn in large]
         self.add("the same, full last page: requests besides n", "", extra, 2, unit=" more than n")
 
@@ -175,7 +175,7 @@ class Bench:
         )
         work = f"complete list, {pages:,} pages, {LATENCY} ms latency, wall, 8 in flight"
         self.add(work, "one page after the other", _ratios(element, eight, "wall"), 7.5, faster=True)
-        # Eight in flight are at most eight times faster; HttpOperator opens a connection for each page besides.
+        # Eight parallel requests are at most eight times faster; HttpOperator also opens a connection for each page.
         self.add(work, "`HttpOperator` with a pagination function", _ratios(http, eight, "wall"), 8, faster=True)
 
     def add(self, work: str, against: str, ratios: list[float], goal: float | None, **more: Any) -> None:
@@ -185,7 +185,7 @@ class Bench:
         sys.stdout.flush()
 
     def turns(self, name: str, *works: Work) -> list[list[dict[str, Any]]]:
-        """Measure works in turns, each in a process of its own; the first turn warms up and does not count."""
+        """Measure works in turns, each in a separate process; the first turn warms up and does not count."""
         with ExitStack() as stack:
             processes = [stack.enter_context(process(work)) for work in works]
             turns = [[measure() for measure in processes] for _ in range(self.sizes.repeats + 1)][1:]
@@ -208,7 +208,7 @@ def once(work: Work) -> dict[str, Any]:
 
 @contextmanager
 def process(work: Work) -> Iterator[Callable[[], dict[str, Any]]]:
-    """Start the process of a work, and yield what measures it once."""
+    """Start the process of a work, and yield the function that measures it once."""
     name, arguments = work
     with tempfile.TemporaryDirectory() as home:
         dropped = ("AIRFLOW_", "PYTHONDONTWRITEBYTECODE")
@@ -255,7 +255,7 @@ def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-# What is written
+# Output
 
 
 def table(results: list[Result]) -> list[str]:
@@ -265,7 +265,7 @@ def table(results: list[Result]) -> list[str]:
 
 
 def scale(measured: Mapping[str, Any], websites: int) -> list[str]:
-    """Return the table of what ten million websites take, by arithmetic from what a snapshot was measured to take."""
+    """Return the table of the needs of ten million websites, computed from the measured needs of a snapshot."""
     many = 10_000_000
     cpu = statistics.median(item["cpu"] for item in measured["growth"][-1])
     grown = statistics.median(item["memory"] for item in measured["growth"][-1]) / 1024
@@ -286,7 +286,7 @@ def _seconds(measured: float, times: float) -> Iterator[str]:
 
 
 def machine(pairs: int) -> str:
-    """Return what was measured on."""
+    """Return the machine and the versions of the measurements."""
     import airflow
 
     parts = f"{os.cpu_count()} cores", f"Python {platform.python_version()}", f"Airflow {airflow.__version__}"
@@ -294,7 +294,7 @@ def machine(pairs: int) -> str:
 
 
 def fill(document: Path, name: str, lines: list[str]) -> None:
-    """Replace what stands between the markers of a block in a document."""
+    """Replace the text between the markers of a block in a document."""
     marked = re.compile(rf"(<!-- begin {name}, written by `make bench` -->\n).*?(<!-- end {name} -->)", re.DOTALL)
     text = document.read_text(encoding="utf-8")
     assert marked.search(text), f"{document} has no block {name}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server of answers that are rendered beforehand, in a process of its own: it is never what is measured.
+"""A server with prerendered responses, in a separate process, so that it is not part of the measurements.
 
-``python tests/benchmarks/canned.py WEBSITES LATENCY_MS`` prints its port, and answers until its standard input ends.
-It lists websites newest first or oldest first, in pages, and shows each of them. Every answer is kept once it was made.
+``python tests/benchmarks/canned.py WEBSITES LATENCY_MS`` prints its port, and responds until its standard input ends.
+It lists websites newest first or oldest first, in pages, and returns each of them. Every response is cached.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pieces of work that are measured, each in a process of its own: ``python works.py NAME ARGUMENTS_AS_JSON``.
+"""The measured works, each in a separate process: ``python works.py NAME ARGUMENTS_AS_JSON``.
 
-A work makes itself ready and then yields the callable that is measured, once for each line that is read. Printed is a
-line of JSON: seconds of CPU and on the clock, kilobytes of memory that were added at the peak, and what the callable
-returned.
+A work prepares itself and then yields the measured function, which is called once for each line of the input. It prints
+a line of JSON: seconds of CPU and of elapsed time, kilobytes of additional memory at the peak, and the result of the
+function.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def pyreqwest_gets(url: str, number: int) -> Iterator[Work]:
 
 
 def session_list(url: str, pages: int) -> Iterator[Work]:
-    """One page after the other, without any proof."""
+    """Page by page, without any proof."""
     with plain_session(url) as session:
         yield lambda: sum(1 for _ in rows_of(session, url, pages))
 
@@ -161,7 +161,7 @@ def our_snapshot(url: str) -> Iterator[Work]:
 
 
 def dag_bag(folder: str) -> Iterator[Work]:
-    """Parse a folder in one process, with all that its files import; returns the number of DAGs."""
+    """Parse a folder in a new process, with all imports of its files; return the number of DAGs."""
     from airflow.models import DagBag
 
     def parse() -> int:
@@ -172,7 +172,7 @@ def dag_bag(folder: str) -> Iterator[Work]:
     yield parse
 
 
-# What every work needs
+# Helpers of every work
 
 
 def connect(conn_id: str, **fields: Any) -> None:
@@ -191,7 +191,7 @@ def plain_session(url: str) -> Iterator[Any]:
 
 
 def rows_of(session: Any, url: str, pages: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one page after the other."""
+    """Yield the rows page by page."""
     for page in range(1, pages + 1):
         yield from session.get(f"{url}/api/v1/websites", params={**LIST, "page": str(page)}).json()["data"]
 
@@ -213,7 +213,7 @@ def memory(which: str) -> int:
 
 
 def cpu() -> float:
-    """Return the seconds of CPU of this process and of its children so far."""
+    """Return the seconds of CPU of this process and its children so far."""
     return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
 
 

@@ -18,15 +18,15 @@ from airflow_provider_analytics.api.fields import WEBSITE_FIELDS
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
-#: Where the site links to documents that are not part of it.
+#: Base URL of links on the site to documents outside of it.
 REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-analytics/blob/main"
-#: What is stated of each field, and the heading of its column.
+#: Statements about each field, and the headings of their columns.
 FIELD_COLUMNS = {"values": "Values", "default": "A new website has", "create": "Create", "update": "Update"}
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One thing that the interface says."""
+    """A statement of the interface."""
 
     id: str
     section: str
@@ -35,7 +35,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class OpenPoint:
-    """A gap of the interface, and what this package does about it."""
+    """A gap of the interface, and its treatment by this package."""
 
     id: str
     text: str
@@ -47,7 +47,7 @@ def _stated(section: str, **texts: str) -> list[Statement]:
 
 
 _OPTIONAL = ("optional", "optional")
-#: Field to what is stated of it, in the order of the columns.
+#: Field to its statements, in the order of the columns.
 _FIELDS = {
     "domain": ("a domain name (text)", "no default: a create must contain it", "required", "cannot be sent"),
     "privacy": ("an integer: 0 public, 1 private, 2 password", "0", *_OPTIONAL),
@@ -151,7 +151,7 @@ TESTS: dict[str, list[str]] = collections.defaultdict(list)
 
 
 def proves(*statements: str) -> Callable[[Test], Test]:
-    """Register a test for the statements that it shows to hold."""
+    """Register a test for the statements that it proves."""
 
     def register(test: Test) -> Test:
         name = f"{test.__module__}.py::{test.__name__}"
@@ -165,7 +165,7 @@ def proves(*statements: str) -> Callable[[Test], Test]:
 
 def load() -> None:
     """Import every test module of this folder, so that all tests are registered."""
-    # pytest has put it there; ``make generate`` has not.
+    # pytest has added it; ``make generate`` has not.
     if (support := str(Path(__file__).parents[1] / "support")) not in sys.path:
         sys.path.append(support)
     for path in sorted(Path(__file__).parent.glob("test_contract_*.py")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The statements of the interface, verified by an acceptance run on the sandbox, on other servers, and on a real one.
+"""Statements of the interface, verified by an acceptance run on the sandbox, other servers, and a real server.
 
 ``make acceptance CONN=...`` verifies a real server. CONN is an Airflow connection as URI or JSON.
 """

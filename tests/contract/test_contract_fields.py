@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts 2, 3 and the rules of part 4: the fields, on the wire and in the sandbox."""
+"""Parts 2 and 3 and the rules of part 4 of the interface: fields on the wire and in the sandbox (``api/fields.py``)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ WAYS = pytest.mark.parametrize("way", ["create", "update"])
 
 
 def last_body(sandbox: SandboxServer) -> bytes:
-    """Return the body of the last request that was no read."""
+    """Return the body of the last write request."""
     return next(request.body for request in reversed(sandbox.requests) if request.method != "GET")
 
 
 def last_form(sandbox: SandboxServer) -> list[tuple[str, str]]:
-    """Return the form of the last write, decoded by another than this package's code."""
+    """Return the form of the last write, decoded without this package's code."""
     return parse_qsl(last_body(sandbox).decode("ascii"), keep_blank_values=True, strict_parsing=True)
 
 
 def write(client: AnalyticsClient, sandbox: SandboxServer, way: str, **settings: Any) -> dict[str, Any]:
-    """Create or update a website with these settings, and return how the sandbox stores it."""
+    """Create or update a website with these settings, and return its stored record."""
     if way == "create":
         website = client.create_website("new.example", **settings).record
     else:
@@ -40,7 +40,7 @@ def write(client: AnalyticsClient, sandbox: SandboxServer, way: str, **settings:
 
 
 def _others(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return other values than these for the same fields: an update to what is already there is not sent."""
+    """Return other values for the same fields: an update to the current value is not sent."""
     lists = dict.fromkeys(("exclude_ips", "exclude_params"), ("203.0.113.99", "other"))
     flags = dict.fromkeys(("privacy", "email", "exclude_bots", "favorite"), (0, 1))
     return {
@@ -80,7 +80,7 @@ SENT: dict[str, list[tuple[Any, str]]] = {
 @proves("transitions", "states")
 @WAYS
 @pytest.mark.parametrize(("field", "given", "sent"), [(name, *pair) for name, pairs in SENT.items() for pair in pairs])
-def test_a_value_is_sent_as_its_text_and_stored(
+def test_value_is_sent_as_text_and_stored(
     client: AnalyticsClient, sandbox: SandboxServer, way: str, field: str, given: Any, sent: str
 ) -> None:
     if (way, field) == ("create", "favorite"):
@@ -121,7 +121,7 @@ NO_LINES: list[Any] = [
     7,
     *([item] for item in ("a\nb", "", 7, "a\u2028b", "a b")),
 ]
-#: Field to the message, and values that are refused.
+#: Field to the message, and rejected values.
 REFUSED: dict[str, tuple[str, list[Any]]] = {
     "domain": ("domain=", ["", " ", "http://a.example", "a.example/x", "a b.example", "a.example\n", None, 7, "a..b"]),
     "privacy": (r"privacy=.*0 \(public\), 1 \(private\), 2 \(password\)", [3, -1, True, "", "secret", 1.0, [1]]),
@@ -132,7 +132,9 @@ REFUSED: dict[str, tuple[str, list[Any]]] = {
 
 @proves(*(f"{field}-values" for field in REFUSED), "rule-lines", "domain-create", "store-required")
 @pytest.mark.parametrize(("field", "bad"), [(field, bad) for field, (_, values) in REFUSED.items() for bad in values])
-def test_another_value_is_refused_unsent(client: AnalyticsClient, sandbox: SandboxServer, field: str, bad: Any) -> None:
+def test_client_rejects_another_value_before_the_request(
+    client: AnalyticsClient, sandbox: SandboxServer, field: str, bad: Any
+) -> None:
     message = REFUSED[field][0]
     if field != "favorite":
         with pytest.raises(ValueError, match=message):
@@ -145,7 +147,7 @@ def test_another_value_is_refused_unsent(client: AnalyticsClient, sandbox: Sandb
 
 @proves("domain-values", "domain-create", "domain-default", "store-required", "domain-update", "update-domain")
 @pytest.mark.parametrize("domain", DOMAINS)
-def test_a_create_sends_a_domain_as_it_is_and_no_update_does(
+def test_create_sends_the_domain_unchanged_and_updates_send_none(
     client: AnalyticsClient, sandbox: SandboxServer, domain: str
 ) -> None:
     with pytest.raises(ValueError, match="domain is not a field of this request"):
@@ -160,7 +162,7 @@ def test_a_create_sends_a_domain_as_it_is_and_no_update_does(
 @proves("rule-password", "password-default")
 @WAYS
 @pytest.mark.parametrize("privacy", [0, 1, None])
-def test_a_password_has_no_effect_without_privacy_2(
+def test_password_has_no_effect_without_privacy_2(
     client: AnalyticsClient, sandbox: SandboxServer, caplog: pytest.LogCaptureFixture, way: str, privacy: int | None
 ) -> None:
     stored = write(client, sandbox, way, privacy=privacy, password="no-effect")
@@ -176,7 +178,7 @@ def test_a_password_has_no_effect_without_privacy_2(
     assert sandbox.stored_password(stored["id"]) == "new"
 
 
-#: All settings, as they are given, and as the sandbox stores them.
+#: All settings as arguments, and as the sandbox stores them.
 SETTINGS: dict[str, Any] = {
     "privacy": 1, "password": "p", "email": True, "exclude_bots": False, "exclude_params": ["a"],
     "exclude_ips": ["192.0.2.1"], "favorite": True,
@@ -187,7 +189,7 @@ SETTINGS: dict[str, Any] = {
     *(f"{field}-default" for field in SETTINGS if field != "password"),
     "rule-defaults", "store-optional", "states", "domain-create", "store-required",
 )  # fmt: skip
-def test_a_create_may_leave_out_all_settings_or_send_all(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+def test_create_accepts_all_settings_or_none(client: AnalyticsClient, sandbox: SandboxServer) -> None:
     names = [name for name in SETTINGS if name != "favorite"]
     client.create_website("a.example", **dict.fromkeys(names))
     assert last_body(sandbox) == b"domain=a.example"
@@ -201,9 +203,7 @@ def test_a_create_may_leave_out_all_settings_or_send_all(client: AnalyticsClient
 
 @proves("update-optional", "update-no-defaults")
 @pytest.mark.parametrize("field", SETTINGS)
-def test_an_update_sends_what_is_given_and_changes_nothing_else(
-    client: AnalyticsClient, sandbox: SandboxServer, field: str
-) -> None:
+def test_update_sends_only_the_given_fields(client: AnalyticsClient, sandbox: SandboxServer, field: str) -> None:
     lists = {"exclude_params": "x", "exclude_ips": "192.0.2.9"}
     before = sandbox.add_website("a.example", privacy=2, email=0, exclude_bots=1, password="old", **lists)
     client.update_website(before["id"], **{**dict.fromkeys(SETTINGS), field: SETTINGS[field]})
@@ -217,7 +217,7 @@ def test_an_update_sends_what_is_given_and_changes_nothing_else(
     ("website_id", "path"),
     [(7, "7"), ("7", "7"), ("a-b_c", "a-b_c"), ("ä%", "%C3%A4%25"), ("a&b=c;d+", "a%26b%3Dc%3Bd%2B")],
 )
-def test_the_id_is_one_segment_of_the_path(
+def test_id_is_a_single_segment_of_the_path(
     client: AnalyticsClient, sandbox: SandboxServer, website_id: Any, path: str
 ) -> None:
     sandbox.fault(status=200, body={"id": website_id})
@@ -230,7 +230,7 @@ NO_IDS = ["", "None", ".", "..", "a/b", "a?b", "a#b", "a b", "a\nb", None, True,
 
 @proves("id-in-path")
 @pytest.mark.parametrize("website_id", NO_IDS)
-def test_what_cannot_be_an_id_is_refused_unsent(
+def test_client_rejects_an_invalid_id_before_the_request(
     client: AnalyticsClient, sandbox: SandboxServer, website_id: Any
 ) -> None:
     for call in (client.get_website, client.delete_website, lambda found: client.update_website(found, email=True)):
@@ -240,7 +240,7 @@ def test_what_cannot_be_an_id_is_refused_unsent(
 
 
 @proves("id-sorts")
-def test_newest_first_is_by_falling_id(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+def test_newest_first_sorts_by_descending_id(client: AnalyticsClient, sandbox: SandboxServer) -> None:
     sandbox.seed(30)
     found = client.list_websites(sort_by="id", sort="desc")
     assert [website["id"] for website in found] == list(range(30, 0, -1))

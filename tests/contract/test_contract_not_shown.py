@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the interface does not show, and what this package does there."""
+"""Gaps of the interface, and their treatment by this package (``api/dialect.py``)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Clients = Callable[..., AnalyticsClient]
 
 @proves("website-record")
 @pytest.mark.parametrize("body", [{"id": 1, "new_field": [1, {"a": None}]}, {"id": "x"}], ids=str)
-def test_a_record_is_handed_on_as_it_came(client: AnalyticsClient, sandbox: SandboxServer, body: Any) -> None:
+def test_record_is_returned_unchanged(client: AnalyticsClient, sandbox: SandboxServer, body: Any) -> None:
     for wrapped in (body, {"data": body}):
         sandbox.fault(body=wrapped)
         assert client.get_website(body["id"]) == body
 
 
 @proves("account-record")
-def test_any_account_record_is_handed_on(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+def test_account_record_of_any_structure_is_returned(client: AnalyticsClient, sandbox: SandboxServer) -> None:
     for body in ({"name": "me"}, {"data": {"quota": {"websites": 3}}}):
         sandbox.fault(body=body)
         assert client.get_account() == body.get("data", body)
@@ -55,7 +55,7 @@ def test_any_account_record_is_handed_on(client: AnalyticsClient, sandbox: Sandb
     ],
     ids=str,
 )
-def test_every_plausible_shape_is_read(
+def test_every_plausible_list_structure_is_read(
     client: AnalyticsClient, sandbox: SandboxServer, options: dict[str, Any]
 ) -> None:
     sandbox.seed(120)
@@ -70,7 +70,7 @@ def test_every_plausible_shape_is_read(
 
 @proves("status-codes")
 @pytest.mark.parametrize(("status", "succeeds"), [(200, True), (201, True), (202, False), (203, False), (206, False)])
-def test_the_statuses_that_mean_success(
+def test_statuses_that_mean_success(
     client: AnalyticsClient, sandbox: SandboxServer, status: int, succeeds: bool
 ) -> None:
     sandbox.fault(status=status, body={"id": 1})
@@ -83,7 +83,7 @@ def test_the_statuses_that_mean_success(
 
 @proves("page-parameter")
 @pytest.mark.parametrize("name", ["page", "p", "page[number]"])
-def test_the_page_parameter_is_a_setting(client_with: Clients, sandbox: SandboxServer, name: str) -> None:
+def test_page_parameter_is_a_setting(client_with: Clients, sandbox: SandboxServer, name: str) -> None:
     sandbox.seed(250)
     sandbox.configure(page_parameter=name)
     assert len(client_with(page_parameter=name).list_websites()) == 250
@@ -93,7 +93,7 @@ def test_the_page_parameter_is_a_setting(client_with: Clients, sandbox: SandboxS
 
 @proves("page-parameter")
 @pytest.mark.parametrize("metadata", ["meta", "flat"])
-def test_the_page_parameter_is_read_from_the_links_of_the_service(
+def test_page_parameter_is_read_from_the_links_of_the_service(
     client: AnalyticsClient, sandbox: SandboxServer, metadata: str
 ) -> None:
     sandbox.seed(250)
@@ -103,7 +103,7 @@ def test_the_page_parameter_is_read_from_the_links_of_the_service(
 
 @proves("error-codes")
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 429, 500, 503, 599])
-def test_each_error_code_has_its_class(client_with: Clients, sandbox: SandboxServer, status: int) -> None:
+def test_error_code_has_an_exception_class(client_with: Clients, sandbox: SandboxServer, status: int) -> None:
     sandbox.fault(status=status)
     with pytest.raises(AnalyticsApiError) as caught:
         client_with(max_retries=0).get_website(1)
@@ -126,7 +126,7 @@ def test_each_error_code_has_its_class(client_with: Clients, sandbox: SandboxSer
         ("[" * 100_000, "[[[", {}),
     ],
 )
-def test_an_error_body_of_any_shape_is_told(
+def test_error_body_of_any_structure_is_reported(
     client: AnalyticsClient, sandbox: SandboxServer, body: Any, message: str, errors: dict[str, list[str]]
 ) -> None:
     sandbox.fault(status=422, body=body)
@@ -138,7 +138,7 @@ def test_an_error_body_of_any_shape_is_told(
 
 
 @proves("error-conditions")
-def test_the_sandbox_refuses_what_breaks_a_rule(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+def test_sandbox_rejects_a_request_that_breaks_a_rule(client: AnalyticsClient, sandbox: SandboxServer) -> None:
     sandbox.add_website("a.example")
     with pytest.raises(AnalyticsApiError) as caught:
         client.create_website("A.example")
@@ -149,14 +149,14 @@ def test_the_sandbox_refuses_what_breaks_a_rule(client: AnalyticsClient, sandbox
 
 
 @proves("rate-limits")
-def test_a_rate_limit_is_waited_for(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+def test_client_waits_for_a_rate_limit(client: AnalyticsClient, sandbox: SandboxServer) -> None:
     sandbox.fault(status=429, headers={"Retry-After": "2"}, times=2)
     assert client.get_account()["id"] == 1
     assert [request.status for request in sandbox.requests] == [429, 429, 200]
 
 
 @proves("compatibility", "events")
-def test_the_version_is_asked_for_and_there_is_no_code_for_events(
+def test_client_requests_the_version_and_has_no_code_for_events(
     client: AnalyticsClient, sandbox: SandboxServer
 ) -> None:
     client.get_account()

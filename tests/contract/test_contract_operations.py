@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts 1, 4, 5, 8 and 9: the operations as they stand on the wire."""
+"""Parts 1, 4, 5, 8, and 9 of the interface: the requests of the operations (``api/dialect.py``, ``api/client.py``)."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_method_path_headers_and_payload_of_each_operation(
 @pytest.mark.parametrize(
     ("root", "sent"), [("/", ""), ("/app//", "/app"), ("/a%20b/%C3%A4%25", "/a%20b/%C3%A4%25"), ("/ä~.", "/%C3%A4~.")]
 )
-def test_paths_stand_below_the_base_url(root: str, sent: str) -> None:
+def test_paths_start_with_the_base_url(root: str, sent: str) -> None:
     with RawServer([http(200, {"id": 1})]) as server, client_of(f"{server.url}{root}") as client:
         client.get_website(1)
         assert server.requests[0].target == f"{sent}{PREFIX}/websites/1"
 
 
 @proves("account-read-only")
-def test_statements_name_each_operation_and_the_account_has_one() -> None:
+def test_statements_name_every_operation() -> None:
     stated = {statement.id for statement in STATEMENTS if statement.id.startswith("operation-")}
     assert stated == {f"operation-{name}" for name in OPERATIONS}
     assert [name for name in dir(AnalyticsClient) if "account" in name] == ["get_account"]
@@ -69,7 +69,7 @@ def test_statements_name_each_operation_and_the_account_has_one() -> None:
 
 @proves("key-required")
 @EACH
-def test_each_operation_needs_the_key(client_with: Clients, sandbox: SandboxServer, operation: str) -> None:
+def test_every_operation_needs_the_key(client_with: Clients, sandbox: SandboxServer, operation: str) -> None:
     website = sandbox.add_website("a.example")
     with pytest.raises(AuthenticationError):
         do(client_with(api_key="another"), operation)
@@ -77,14 +77,14 @@ def test_each_operation_needs_the_key(client_with: Clients, sandbox: SandboxServ
 
 
 @proves("key-account")
-def test_the_account_is_that_of_the_key(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+def test_account_belongs_to_the_key(client: AnalyticsClient, sandbox: SandboxServer) -> None:
     assert client.get_account() == {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
     assert sandbox.requests[-1].authorized
 
 
 @proves("operation-update", "update-methods")
 @pytest.mark.parametrize("method", ["PATCH", "PUT"])
-def test_put_and_patch_do_the_same(client_with: Clients, sandbox: SandboxServer, method: str) -> None:
+def test_put_and_patch_have_the_same_effect(client_with: Clients, sandbox: SandboxServer, method: str) -> None:
     website = sandbox.add_website("a.example", email=1, exclude_ips="192.0.2.1")
     updated = client_with(update_method=method).update_website(website["id"], privacy=1).record
     [sent] = [request for request in sandbox.requests if request.operation == "update"]
@@ -97,8 +97,8 @@ def query_of(sandbox: SandboxServer, name: str) -> list[str]:
 
 
 @proves("list-optional", "per-page-default", "sort-by", "sort")
-def test_the_list_parameters_that_are_left_out(client: AnalyticsClient, sandbox: SandboxServer) -> None:
-    """Order and page size are sent as what they are by default, the rest is left out."""
+def test_default_list_parameters_are_omitted(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+    """The default order and page size are sent, and other parameters are omitted."""
     sandbox.seed(3)
     client.list_websites(search=None, search_by=None, favorite=None, sort_by=None, sort=None, per_page=None)
     assert sandbox.requests[0].query == [("per_page", "100"), ("sort_by", "id"), ("sort", "desc")]
@@ -106,7 +106,7 @@ def test_the_list_parameters_that_are_left_out(client: AnalyticsClient, sandbox:
 
 @proves("search", "search-by")
 @pytest.mark.parametrize("text", ["shop", "", "a&b=c", "ä ö+%\n", "100%", "\U0001f511"])
-def test_search_takes_any_text(client: AnalyticsClient, sandbox: SandboxServer, text: str) -> None:
+def test_search_accepts_any_text(client: AnalyticsClient, sandbox: SandboxServer, text: str) -> None:
     sandbox.add_website("shop.example")
     found = client.list_websites(search=text, search_by="domain")
     assert [*query_of(sandbox, "search"), *query_of(sandbox, "search_by")] == [text, "domain"]
@@ -116,7 +116,7 @@ def test_search_takes_any_text(client: AnalyticsClient, sandbox: SandboxServer, 
 @proves("favorite-filter")
 @pytest.mark.parametrize(("boolean_format", "texts"), [("true/false", ("false", "true")), ("1/0", ("0", "1"))])
 @pytest.mark.parametrize("wanted", [False, True, None])
-def test_the_favorite_filter(
+def test_list_is_filtered_by_favorite(
     client_with: Clients, sandbox: SandboxServer, wanted: bool | None, boolean_format: str, texts: Any
 ) -> None:
     sandbox.add_website("a.example", favorite=True)
@@ -128,17 +128,19 @@ def test_the_favorite_filter(
 
 @proves("sort-by", "sort")
 @pytest.mark.parametrize(("sort_by", "sort"), list(itertools.product(["id", "domain"], ["desc", "asc"])))
-def test_sort_key_and_direction(client: AnalyticsClient, sandbox: SandboxServer, sort_by: str, sort: str) -> None:
+def test_list_is_sorted_by_key_and_direction(
+    client: AnalyticsClient, sandbox: SandboxServer, sort_by: str, sort: str
+) -> None:
     sandbox.seed(20)
     found = [website[sort_by] for website in client.list_websites(sort_by=sort_by, sort=sort)]
     assert found == sorted(found, reverse=sort == "desc")
-    # The other requests ask for the newest websites, and for the other end of the list.
+    # The other requests read the newest websites, and the other end of the list.
     sent = [dict(request.query) for request in sandbox.requests]
     assert {"per_page": "100", "sort_by": sort_by, "sort": sort} in sent
 
 
 @proves("per-page", "per-page-limit")
-def test_the_page_sizes(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+def test_list_has_the_requested_page_size(client: AnalyticsClient, sandbox: SandboxServer) -> None:
     sandbox.seed(60)
     headers = {"Authorization": f"Bearer {sandbox.api_key}", "Accept": "application/json"}
     taken = {}
@@ -169,7 +171,7 @@ REFUSED: dict[str, list[Any]] = {
 
 @proves("per-page-limit", "search-by", "sort-by", "sort", "favorite-filter", "search", "list-optional")
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values])
-def test_another_list_parameter_is_refused_unsent(
+def test_client_rejects_another_list_parameter_before_the_request(
     client: AnalyticsClient, sandbox: SandboxServer, name: str, value: Any
 ) -> None:
     for call in (client.list_websites, client.iter_websites):
@@ -178,7 +180,7 @@ def test_another_list_parameter_is_refused_unsent(
     assert sandbox.requests == []
 
 
-def test_every_statement_has_a_test_and_every_test_names_statements_that_exist() -> None:
+def test_statements_and_tests_refer_to_each_other() -> None:
     load()
     ids = [statement.id for statement in STATEMENTS] + [point.id for point in OPEN_POINTS]
     assert len(set(ids)) == len(ids)

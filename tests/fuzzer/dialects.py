@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What services do where the interface says nothing: one row of options for each open question, drawn by chance."""
+"""Random behavior of services where the interface is open: a row of options for each open question."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _each(option: str, *values: Any) -> list[dict[str, Any]]:
     return [{option: value} for value in values]
 
 
-#: Question to the ways in which services answer it, as options of the fake services, other than the ordinary one.
+#: Question to the unusual behavior of services, as options of the fake services.
 ROWS: dict[str, list[dict[str, Any]]] = {
     "what selects a page": [
         {"paginator": "cursor", "page_parameter": "cursor"}, {"metadata": "flat"}, {"metadata": "none"},
@@ -72,11 +72,11 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 
 
-#: What ordinary services do: the scenarios in which two tasks run at once draw most of their dialects from these.
-CALM: list[dict[str, Any]] = [
+#: Options of ordinary services, which most scenarios with simultaneous tasks use.
+ORDINARY: list[dict[str, Any]] = [
     *(dict(PRESETS[item]) for item in ("length", "simple", "cursor", "boolean-rule")),
     *(dict(PRESETS[f"{item}-untrusted-proxy"]) for item in ("length", "simple", "cursor")),
-    # Counted, not timed: the scenarios wait for nothing.
+    # Counted, not timed, because the scenarios do not wait.
     {"reads_behind": 1},
     {"reads_behind": 2},
     {"list_hides": ["exclude_ips", "exclude_params"]},
@@ -89,7 +89,7 @@ CALM: list[dict[str, Any]] = [
 
 
 def draw(chance: random.Random) -> dict[str, Any]:
-    """Return the options of a dialect: most rows ordinary, some otherwise, in any combination."""
+    """Return the options of a dialect: most rows are ordinary, and some differ, in any combination."""
     options: dict[str, Any] = {}
     for row in chance.sample(sorted(ROWS), chance.choice((0, 1, 1, 2, 2, 3, 5))):
         for name, value in chance.choice(ROWS[row]).items():
@@ -99,7 +99,7 @@ def draw(chance: random.Random) -> dict[str, Any]:
 
 
 def extras(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extras of the connection that somebody sets who knows the service."""
+    """Return the extras of the connection for a user who knows the service."""
     known = {"page_parameter": options["page_parameter"]} if "page_parameter" in options else {}
     if options.get("favorite_filter") == "truth of text" or options.get("boolean_rule"):
         known["boolean_format"] = "1/0"

@@ -33,22 +33,49 @@ from airflow_provider_analytics.snapshots.catalog import read_snapshot
 LISTS = ("exclude_ips", "exclude_params")
 DEFAULTS: dict[str, Any] = {"privacy": 0, "email": 0, "exclude_bots": 1, "favorite": False, **dict.fromkeys(LISTS)}
 FIELDS = tuple(DEFAULTS)
-#: Websites that may be ruined by a service that does not store what is sent: the first, and the second one, which
-#: decides whether it is the service.
-MAX_RUINED = 2
-#: From here on, guards look at how much of it is lost, and how much that may be.
+#: Websites that a service might damage by storing other values: both canaries, of which the second one decides whether
+#: the service is the cause.
+MAX_DAMAGED = 2
+#: Number of items from which on guards compare the loss, and the largest allowed loss.
 GUARDED_FROM, MAX_LOSS = 10, 0.3
-#: Requests that a task may need: some in all, and some for each website.
+#: Maximum number of requests of a task, and of a task for each website.
 REQUESTS, REQUESTS_PER_WEBSITE = 150, 30
-#: What somebody else does so that a domain comes or goes.
-_COMING = ("add", "delete", "rename")
-#: Milliseconds for which a task waits at most while the other one makes its requests.
+#: Edits of other users that add or remove a domain.
+_DOMAIN_EDITS = ("add", "delete", "rename")
+#: Maximum wait of a task in milliseconds while the other task sends its requests.
 _LONGEST_TURN = 2000
-#: The second one tells whose request it is.
+#: The header of the second connection identifies the requests of the second task.
 _CONNECTIONS: dict[str, dict[str, Any]] = {"analytics_default": {}, "second": {"headers": {"X-Task": "second"}}}
 
 Record = dict[str, Any]
 Step = dict[str, Any]
+
+
+#: Headings of docs/guarantees.md.
+COMPLETE_LIST = "A list is complete"
+CREATED_ONCE = "A website is created once"
+VERIFIED_SUCCESS = "A success is verified"
+LIMITED_DAMAGE = "A service that resets values damages at most two websites per run"
+PARALLEL_WORK = "Tasks and people can work at the same time"
+DELETED = "A deleted website is gone"
+OTHER_CHANGES_KEPT = "Other users' changes are kept"
+SAFE_FAILURE = "A failure is safe"
+GUARDED = "An empty list clears nothing"
+NO_SECRETS = "Secrets are not disclosed"
+#: Not a guarantee, but a limit of this fuzzer.
+REQUEST_LIMIT = "A task sends a limited number of requests"
+
+
+class ViolationError(AssertionError):
+    """A broken promise.
+
+    :param promise: heading of the promise in docs/guarantees.md, or :data:`REQUEST_LIMIT`.
+    :param event: the event that breaks the promise, as a clause.
+    """
+
+    def __init__(self, promise: str, event: str) -> None:
+        super().__init__(event)
+        self.promise = promise
 
 
 def lines(value: str | None) -> list[str]:
@@ -70,46 +97,46 @@ def entries(value: str | None) -> set[str]:
 
 @dataclass
 class Goal:
-    """What a task wants of a website.
+    """The desired state of a website.
 
     :param fields: field to value; of a list, its entries.
-    :param modes: list field to how it is reconciled; ``replace`` if it is not named.
-    :param delete: that it is gone.
+    :param modes: list field to its mode; ``replace`` by default.
+    :param delete: whether the website must be deleted.
     """
 
     fields: dict[str, Any] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
     delete: bool = False
-    #: The task that wants it: each has managed lists of its own.
+    #: The task: each has its own managed lists.
     do: str = ""
 
     def mode(self, name: str) -> str:
-        """Return how a list is reconciled."""
+        """Return the mode of a list."""
         return self.modes.get(name, "replace")
 
 
 @dataclass
 class DesiredWebsite:
-    """What a task wants of the scenario.
+    """The desired state of all websites for a task.
 
-    :param goals: id of a website that is there to what is wanted of it.
-    :param creations: domain of a new website to what is wanted of it.
-    :param refusal: why a guard has to refuse it, if one has to.
+    :param goals: id of an existing website to its desired state.
+    :param creations: domain of a new website to its desired state.
+    :param guard_finding: the loss for which a guard must stop the task, if any.
     """
 
     goals: dict[int, Goal] = field(default_factory=dict)
     creations: dict[str, Goal] = field(default_factory=dict)
-    refusal: str = ""
+    guard_finding: str = ""
 
 
 @dataclass
 class Table:
-    """What a managed list has, as pairs of a scope and an entry: ``*`` or a domain.
+    """The entries of a managed list, as pairs of a scope (``*`` or a domain) and an entry.
 
-    :param known: what it has, or had; kept for longer than a scenario lasts.
-    :param maybe_known: that, and what a red or killed task may have noted.
-    :param has: what it has now; no other list removes it.
-    :param maybe_has: that, and what it may have now.
+    :param known: current and removed entries; kept for longer than the duration of a scenario.
+    :param maybe_known: the same, and entries that a failed or killed task might have recorded.
+    :param has: current entries, which no other list removes.
+    :param maybe_has: the same, and entries that it might have now.
     """
 
     known: set[tuple[str, str]] = field(default_factory=set)
@@ -118,7 +145,7 @@ class Table:
     maybe_has: set[tuple[str, str]] = field(default_factory=set)
 
     def note(self, rows: set[tuple[str, str]], *, surely: bool) -> None:
-        """Note what a run has listed; surely if it was green."""
+        """Record the entries of a run; ``surely`` if it succeeded."""
         self.maybe_known |= rows
         if surely:
             self.known |= rows
@@ -130,7 +157,7 @@ class Table:
 
 @dataclass
 class Edit:
-    """What somebody else did while a task ran, when request number ``at`` arrived."""
+    """An edit of another user during a task, when request number ``at`` arrived."""
 
     at: int
     website_id: int
@@ -141,20 +168,20 @@ class Edit:
 
 @dataclass
 class Outcome:
-    """How a task ended.
+    """The end of a task.
 
-    :param results: of its operators, one after the other.
+    :param results: results of its operators, in their order.
     :param text: the error, with the domains that it names.
     """
 
-    is_green: bool
+    succeeded: bool
     results: list[Any] = field(default_factory=list)
     text: str = ""
     killed: bool = False
 
 
 class Scenario:
-    """One service and all that happens to it.
+    """A service and its tasks, edits, and faults.
 
     :param sandbox: the service; it is reset.
     :param folder: an empty folder for files of the tool.
@@ -174,108 +201,114 @@ class Scenario:
             sandbox.add_website(**website)
             if website.get("privacy") == 2:
                 sandbox.change_website(number, password=f"s3cret-page-{number}")
-        self._speak(dialect)
-        #: List (its name and the field) to its table, as far as the scenario can tell.
+        self._configure(dialect)
+        #: List (its name and the field) to its expected table.
         self.tables = {(do, name): Table() for do in ("sync", "apply", "second") for name in LISTS}
         self._runs = 0
-        self._begin()
+        self._start_step()
 
     # Steps
 
     def step(self, step: Step) -> None:
-        """Make one step, and check it.
+        """Run a step, and check its result.
 
-        :raises AssertionError: if something happened that must never happen.
+        :raises ViolationError: if a promise is broken.
         """
         if step["do"] == "hand":
             for edit in step["edits"]:
                 self._edit(edit, 0)
         elif step["do"] == "both":
-            self._both(step)
-        elif not self._task(step).is_green and step.get("heal"):
-            self._speak({})
+            self._run_both(step)
+        elif not self._task(step).succeeded and step.get("heal"):
+            self._configure({})
             retried = self._task({**step, "meanwhile": ()})
-            is_excused = any(part in retried.text for part in _MAY_STAY_RED)
-            assert retried.is_green or is_excused, f"a retry on a healthy service is red: {retried.text[-3000:]}"
-            self._speak(self.dialect)
+            is_excused = any(part in retried.text for part in _MAY_FAIL_AGAIN)
+            if not (retried.succeeded or is_excused):
+                raise ViolationError(SAFE_FAILURE, f"a retry on a healthy service failed: {retried.text[-3000:]}")
+            self._configure(self.dialect)
 
-    def _speak(self, options: Mapping[str, Any]) -> None:
+    def _configure(self, options: Mapping[str, Any]) -> None:
         self.sandbox.configure(preset="length")
         self.sandbox.configure(**options)
         self._extras = dialects.extras(options)
 
     def _task(self, step: Step) -> Outcome:
-        """Run a task, and compare the scenario before and after it with what the task says."""
-        self._begin()
-        wanted = self._wanted(step)
+        """Run a task, and compare the websites before and after it with its result."""
+        self._start_step()
+        wanted = self._desired_of(step)
         (outcome,) = self._run([step], step)
-        self._nothing_lost(step, wanted, outcome)
-        self._new_ones(step, wanted, outcome)
-        is_let_pass = wanted.refusal and outcome.is_green and not self.edits
-        assert not is_let_pass, f"green, although a guard has to refuse it: {wanted.refusal}"
-        if outcome.is_green and not self.edits:
-            self._told(step, outcome.results[-1])
-            self._converged(step, outcome)
-        self._learn(step, outcome)
+        self._check_records(step, wanted, outcome)
+        self._check_new_websites(step, wanted, outcome)
+        is_guard_missing = wanted.guard_finding and outcome.succeeded and not self.edits
+        if is_guard_missing:
+            raise ViolationError(GUARDED, f"the task succeeded although a guard must stop it: {wanted.guard_finding}")
+        if outcome.succeeded and not self.edits:
+            self._check_result(step, outcome.results[-1])
+            self._check_second_plan(step, outcome)
+        self._update_tables(step, outcome)
         return outcome
 
-    def _converged(self, step: Step, outcome: Outcome) -> None:
-        """After a verified success, a second plan is empty."""
+    def _check_second_plan(self, step: Step, outcome: Outcome) -> None:
+        """Check that a second plan is empty after a verified success."""
         if step["do"] not in ("sync", "apply") or not outcome.results[-1]["verified"]:
             return
         for operator in self._operators({**step, "approved": False, "force": True}, "analytics_default"):
             operator.dry_run = True
             again = self._execute(step, [operator])
             if "IncompleteListError" in again.text:
-                return  # the service cannot prove the longer list that it has now
-            assert again.is_green, f"a second plan fails: {again.text[-3000:]}"
-            assert not again.results[0]["changes"], f"a second plan has changes: {again.results[0]['changes']}"
+                return  # the service cannot prove the longer list
+            if not again.succeeded:
+                raise ViolationError(VERIFIED_SUCCESS, f"a second plan after the success failed: {again.text[-3000:]}")
+            if again.results[0]["changes"]:
+                raise ViolationError(
+                    VERIFIED_SUCCESS, f"a second plan after the success has changes: {again.results[0]['changes']}"
+                )
 
-    def _begin(self) -> None:
+    def _start_step(self) -> None:
         self.before = self._websites()
         self.edits: list[Edit] = []
-        #: Requests in the order in which they are served; one may arrive before that and wait.
+        #: Requests in the order of their processing; a request might wait after its arrival.
         self._served: list[RecordedRequest] = []
 
     def _websites(self) -> dict[int, Record]:
         return {website["id"]: website for website in self.sandbox.websites()}
 
     def _edits_of(self, website_id: int, *names: str) -> list[Edit]:
-        """Return the edits of a website; of some fields only, if any is named."""
+        """Return the edits of a website; only of the given fields, if any."""
         return [edit for edit in self.edits if edit.website_id == website_id and (not names or edit.field in names)]
 
-    # Two tasks at once
+    # Simultaneous tasks
 
-    def _both(self, step: Step) -> None:
-        """Run two tasks at the same time, and compare the scenario before and after them with what both say."""
+    def _run_both(self, step: Step) -> None:
+        """Run two tasks at the same time, and compare the websites before and after them with both results."""
         tasks: list[Step] = [step["first"], step["second"]]
-        self._begin()
-        wanted = [self._wanted(task) for task in tasks]
+        self._start_step()
+        wanted = [self._desired_of(task) for task in tasks]
         outcomes = self._run(tasks, step)
         for task in tasks:
-            # An entry that one list drops in this step is no longer protected from the other one.
-            self._learn(task, Outcome(is_green=False))
-        if self._is_faithful:
-            self._kept_by_both(wanted)
-            if self.dialect in dialects.CALM and not self._is_contradictory(tasks, wanted):
-                self._both_are_calm(wanted, outcomes)
+            # An entry that a list removes in this step is no longer protected from the other list.
+            self._update_tables(task, Outcome(succeeded=False))
+        if self._is_correct_service:
+            self._check_values_are_kept(wanted)
+            if self.dialect in dialects.ORDINARY and not self._is_contradictory(tasks, wanted):
+                self._check_both_tasks(wanted, outcomes)
         for task, outcome in zip(tasks, outcomes, strict=True):
-            self._learn(task, outcome)
+            self._update_tables(task, outcome)
 
     @property
-    def _is_faithful(self) -> bool:
-        """Whether the service stores what is sent, and shows what is stored."""
+    def _is_correct_service(self) -> bool:
+        """Whether the service stores sent values, and returns stored values."""
         return self.dialect.keys().isdisjoint(("updates", "lists_stored", "ignored_fields", "lists_as"))
 
     def _is_contradictory(self, tasks: Sequence[Step], wanted: Sequence[DesiredWebsite]) -> bool:
-        """Whether no service could please both tasks, and the person who edits: then red is right."""
+        """Whether the goals of both tasks and of the editing person conflict, so that a failure is correct."""
         first, second = wanted
         domains = [_key(item["domain"]) for item in self.before.values()]
         if any(item["domain"] not in domains for task in tasks for item in task.get("of", ())):
             return True
-        if first.refusal or second.refusal or first.creations.keys() & second.creations.keys():
+        if first.guard_finding or second.guard_finding or first.creations.keys() & second.creations.keys():
             return True
-        if len(set(domains)) < len(domains) or any(edit.do in (*_COMING, "restore") for edit in self.edits):
+        if len(set(domains)) < len(domains) or any(edit.do in (*_DOMAIN_EDITS, "restore") for edit in self.edits):
             return True
         for website_id in {*first.goals, *second.goals}:
             element, other = first.goals.get(website_id, Goal()), second.goals.get(website_id, Goal())
@@ -290,34 +323,44 @@ class Scenario:
                     return True
         return False
 
-    def _kept_by_both(self, wanted: Sequence[DesiredWebsite]) -> None:
-        """Nothing is lost that neither task asks to remove, and nothing is there that nobody wants."""
+    def _check_values_are_kept(self, wanted: Sequence[DesiredWebsite]) -> None:
+        """Check that values are lost only by request, and that all new values were requested."""
         for website_id, record in self.before.items():
-            wanting = [item.goals[website_id] for item in wanted if website_id in item.goals]
+            goals = [item.goals[website_id] for item in wanted if website_id in item.goals]
             now, domain = self.after.get(website_id), record["domain"]
             if now is None:
-                is_asked_for = any(goal.delete for goal in wanting) or self._is_deleted(website_id)
-                assert is_asked_for, f"{domain} was deleted, which nobody asked for"
+                is_asked_for = any(goal.delete for goal in goals) or self._is_deleted(website_id)
+                if not is_asked_for:
+                    raise ViolationError(PARALLEL_WORK, f"{domain} was deleted without a request")
                 continue
             for name in FIELDS:
-                values = [goal.fields[name] for goal in wanting if name in goal.fields]
+                values = [goal.fields[name] for goal in goals if name in goal.fields]
                 edits = self._edits_of(website_id, name)
                 if name not in LISTS:
                     allowed = [record[name], *values, *(edit.value for edit in edits)]
-                    assert now[name] in allowed, f"{domain}: {name} is {now[name]!r}, one of {allowed} was wanted"
+                    if now[name] not in allowed:
+                        raise ViolationError(
+                            PARALLEL_WORK, f"{domain}: {name} is {now[name]!r}, and allowed were {allowed}"
+                        )
                     continue
-                was, untyped = lines(record[name]), {edit.value for edit in edits if edit.do == "untype"}
-                asking = [goal for goal in wanting if name in goal.fields]
-                may_go = {line for line in was for goal in asking if self._may_remove(record, name, goal, line)}
-                lost = set(was) - untyped - may_go - set(lines(now[name]))
+                was, removed = lines(record[name]), {edit.value for edit in edits if edit.do == "untype"}
+                with_field = [goal for goal in goals if name in goal.fields]
+                may_be_removed = {
+                    line for line in was for goal in with_field if self._may_remove(record, name, goal, line)
+                }
+                lost = set(was) - removed - may_be_removed - set(lines(now[name]))
                 known = {entry(item) for value in (was, *values) for item in value} | {
                     entry(edit.value) for edit in edits
                 }
                 is_kept = not lost and entries(now[name]) <= known
-                assert is_kept, f"{domain}: {name} was {record[name]!r}, is {now[name]!r}, wanted {values}"
+                if not is_kept:
+                    raise ViolationError(
+                        PARALLEL_WORK,
+                        f"{domain}: {name} was {record[name]!r}, is {now[name]!r}, and requested were {values}",
+                    )
 
     def _is_deleted(self, website_id: int) -> bool:
-        """Whether somebody else deleted a website."""
+        """Whether another user deleted a website."""
         return any(edit.do == "delete" for edit in self._edits_of(website_id))
 
     def _may_remove(self, record: Record, name: str, goal: Goal, line: str) -> bool:
@@ -326,25 +369,30 @@ class Scenario:
         is_owned = goal.mode(name) == "managed" and "#" not in line
         return goal.mode(name) == "replace" or (is_owned and entry(line) in self._owned(name, goal, record)[1])
 
-    def _both_are_calm(self, wanted: Sequence[DesiredWebsite], outcomes: Sequence[Outcome]) -> None:
-        """Both are green, and what they say is true, but for what the other one overwrote after they had looked."""
+    def _check_both_tasks(self, wanted: Sequence[DesiredWebsite], outcomes: Sequence[Outcome]) -> None:
+        """Check that both tasks succeed with true results, except for later changes of the other task."""
         for number, outcome in enumerate(outcomes):
             goals, others = wanted[number].goals, wanted[1 - number].goals
             is_unknown = "omits" in self.dialect and "its current entries are unknown" in outcome.text
-            is_right = outcome.is_green or is_unknown or self._is_rightly_doubted(goals, others, outcome)
-            assert is_right, f"task {number + 1} is red on a calm night: {outcome.text[-3000:]}"
-            for website_id, goal in goals.items() if outcome.is_green else ():
+            is_right = outcome.succeeded or is_unknown or self._has_unclear_cause(goals, others, outcome)
+            if not is_right:
+                raise ViolationError(
+                    PARALLEL_WORK, f"task {number + 1} failed on an ordinary service: {outcome.text[-3000:]}"
+                )
+            for website_id, goal in goals.items() if outcome.succeeded else ():
                 was, now = self.before[website_id], self.after[website_id]
                 for name in goal.fields:
-                    is_so = self._as_wanted(website_id, name, goal, was, now)
+                    is_correct = self._is_applied(website_id, name, goal, was, now)
                     others_lines = name in LISTS and {entry(item) for item in goal.fields[name]} <= entries(now[name])
-                    assert is_so or others_lines or self._is_overwritten(website_id, number), (
-                        f"task {number + 1} is green, but {was['domain']}: {name} is {now[name]!r}, "
-                        f"wanted {goal.fields[name]!r}, was {was[name]!r}"
-                    )
+                    if not (is_correct or others_lines or self._is_overwritten(website_id, number)):
+                        raise ViolationError(
+                            VERIFIED_SUCCESS,
+                            f"task {number + 1} succeeded, but {name} of {was['domain']} is {now[name]!r}, "
+                            f"requested was {goal.fields[name]!r}, and before it was {was[name]!r}",
+                        )
 
-    def _is_rightly_doubted(self, goals: Mapping[int, Goal], others: Mapping[int, Goal], outcome: Outcome) -> bool:
-        """Whether the other task took values away, and no further website could tell whose doing it is."""
+    def _has_unclear_cause(self, goals: Mapping[int, Goal], others: Mapping[int, Goal], outcome: Outcome) -> bool:
+        """Whether the other task removed values, and no further website could identify the cause."""
         if "Values before: " not in outcome.text or "restored and verified" in outcome.text:
             return False
         for website_id in goals.keys() & others.keys():
@@ -357,7 +405,7 @@ class Scenario:
         return False
 
     def _is_overwritten(self, website_id: int, number: int) -> bool:
-        """Whether the other task changed a website after the last look of this one, or where a look is late."""
+        """Whether the other task changed a website after the last read of this task, or reads are late."""
         path = f"/websites/{website_id}"
         looks, others = 0, 0
         for at, request in enumerate(self._served, 1):
@@ -371,41 +419,42 @@ class Scenario:
                 others = at
         return others > looks
 
-    def _drain(self) -> None:
-        """Let a service that shows writes late show them."""
+    def _end_delays(self) -> None:
+        """Send reads until a service with late reads returns all writes."""
         writes = sum(item.operation in ("create", "update", "delete") for item in self._served)
         headers = {"Authorization": f"Bearer {self.sandbox.api_key}"}
         for _ in range(self.sandbox.options.reads_behind * writes):
             with contextlib.suppress(requests.RequestException):
                 requests.get(f"{self.sandbox.url}/api/v1/websites", headers=headers, timeout=60)
 
-    # What a task wants
+    # Desired state
 
-    def _wanted(self, step: Step) -> DesiredWebsite:
-        """Return what a task wants of each website and of new ones."""
+    def _desired_of(self, step: Step) -> DesiredWebsite:
+        """Return the desired state of existing and new websites for a task."""
         do, modes = step["do"], _modes(step)
         domains = {number: _key(element["domain"]) for number, element in self.before.items()}
         wanted = {
-            domain: Goal(element, modes, do == "delete", _list_of(step)) for domain, element in _asked(step).items()
+            domain: Goal(element, modes, do == "delete", _list_of(step))
+            for domain, element in _settings_by_domain(step).items()
         }
         reached = {number: domain if domain in wanted else "*" for number, domain in domains.items()}
         goals = {number: wanted[domain] for number, domain in reached.items() if domain in wanted}
         if do == "create" and step["if_exists"] != "update":
             goals = {}
         if do == "apply" and step.get("prune"):
-            # A domain that no file can hold is never deleted.
+            # A domain that a file cannot contain is never deleted.
             unwanted = [element for element, domain in domains.items() if domain == self.before[element]["domain"]]
             goals = dict.fromkeys(unwanted, Goal(delete=True)) | goals
         new = {domain: goal for domain, goal in wanted.items() if domain not in domains.values()}
-        return DesiredWebsite(goals, new if do in ("create", "apply") else {}, self._must_be_refused(step, goals))
+        return DesiredWebsite(goals, new if do in ("create", "apply") else {}, self._finding_of_a_guard(step, goals))
 
-    def _must_be_refused(self, step: Step, goals: Mapping[int, Goal]) -> str:
+    def _finding_of_a_guard(self, step: Step, goals: Mapping[int, Goal]) -> str:
         if step.get("force") or step["do"] not in ("sync", "apply"):
             return ""
         compared = [(self.before[element], goal) for element, goal in goals.items() if not goal.delete]
         deleted, websites = len(goals) - len(compared), len(self.before)
         counts = [(deleted, websites, f"{deleted} of {websites} websites deleted")]
-        # Lists in another form show fewer entries than they have.
+        # Lists in another form seem to have fewer entries.
         for name in LISTS if self.dialect.get("lists_as", "lines") in ("lines", "CR LF", "array") else ():
             replaced = [record for record in compared if name in record[1].fields and record[1].mode(name) == "replace"]
             shorter = [len(entries(element[name])) - len(goal.fields[name]) for element, goal in replaced]
@@ -422,11 +471,11 @@ class Scenario:
     # Running
 
     def _run(self, tasks: Sequence[Step], step: Step) -> list[Outcome]:
-        """Run a task, or two at the same time, and note the scenario after that.
+        """Run a task, or two at the same time, and record the websites afterwards.
 
-        ``meanwhile`` of the step has what happens when request number ``at`` of the first task arrives. ``turns`` has
-        pairs: when that request arrives, the second task makes ``count`` requests before the first one goes on. When
-        the first one has ended, the second one is free.
+        ``meanwhile`` of the step has events at the arrival of request number ``at`` of the first task. ``turns`` has
+        pairs: when that request arrives, the second task sends ``count`` requests before the first one continues.
+        After the end of the first task, the second one runs freely.
         """
         turns: dict[int, int] = dict(step.get("turns", ()))
         todo = {int(at): action for at, *action in step.get("meanwhile", ())}
@@ -489,20 +538,23 @@ class Scenario:
         finally:
             logger.removeHandler(handler)
         self.sandbox.meanwhile(lambda request: None)
-        self._drain()
+        self._end_delays()
         self.after = self._websites()
         ended = [outcomes[number] for number in range(len(tasks))]
-        self.tally.update("green" if item.is_green else "red" for item in ended)
-        self._no_secret([log.getvalue(), *(f"{json.dumps(item.results, default=str)}{item.text}" for item in ended)])
-        websites = len(self.before) + sum(len(_asked(task)) for task in tasks)
+        self.tally.update("succeeded" if item.succeeded else "failed" for item in ended)
+        self._check_secrets(
+            [log.getvalue(), *(f"{json.dumps(item.results, default=str)}{item.text}" for item in ended)]
+        )
+        websites = len(self.before) + sum(len(_settings_by_domain(task)) for task in tasks)
         most = len(tasks) * REQUESTS + REQUESTS_PER_WEBSITE * websites
-        assert len(self._served) <= most, f"{len(self._served)} requests for {websites} websites"
+        if len(self._served) > most:
+            raise ViolationError(REQUEST_LIMIT, f"the service got {len(self._served)} requests for {websites} websites")
         return ended
 
     def _forked(self, step: Step, operators: Sequence[Any]) -> Outcome:
         """Run a task in a process that can be killed."""
-        told = self.folder / "told.json"
-        told.unlink(missing_ok=True)
+        result_file = self.folder / "result.json"
+        result_file.unlink(missing_ok=True)
         self._is_forked = threading.Event()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -510,17 +562,19 @@ class Scenario:
         if self._child == 0:
             try:
                 outcome = self._execute(step, operators)
-                told.write_text(json.dumps([outcome.is_green, outcome.results, outcome.text[-20_000:]], default=str))
+                result_file.write_text(
+                    json.dumps([outcome.succeeded, outcome.results, outcome.text[-20_000:]], default=str)
+                )
             finally:
                 os._exit(0)
         self._is_forked.set()
         _, status = os.waitpid(self._child, 0)
-        return Outcome(is_green=False, killed=True) if status else Outcome(*json.loads(told.read_text()))
+        return Outcome(succeeded=False, killed=True) if status else Outcome(*json.loads(result_file.read_text()))
 
     def _execute(self, step: Step, operators: Sequence[Any]) -> Outcome:
         self._runs += 1
         run = {"dag_id": "the_dag", "run_id": f"run {self._runs}", "task_id": step["do"], "map_index": -1}
-        is_of_a_run = step["do"] not in ("snapshot", "compare", "prune")  # they ask for all of a run, or nothing
+        is_of_a_run = step["do"] not in ("snapshot", "compare", "prune")  # they need a complete context or none
         context = {"ti": SimpleNamespace(**run, try_number=1)} if is_of_a_run else {}
         allow_execute_in_this_thread()
         results: list[Any] = []
@@ -529,16 +583,16 @@ class Scenario:
                 if results and step.get("approved"):
                     operator.approved_digest = results[0]["digest"]
                 results.append(operator.execute(context))
-        except Exception as error:  # every kind of error is red
+        except Exception as error:  # every error is a failure
             named = getattr(error, "failures", ())
             return Outcome(False, results, " ".join([*traceback.format_exception(error), *named]))
         return Outcome(True, results)
 
     def _operators(self, step: Step, connection: str) -> list[Any]:
-        """Return the operators that make a step, one after the other, and set up their connection."""
+        """Return the operators of a step in their order, and set up their connection."""
         from airflow_provider_analytics.operators import exclusions, snapshots, websites, websites_as_code
 
-        if step["do"] == "updates":  # as a colleague runs them
+        if step["do"] == "updates":  # like another user
             return [two for item in step["of"] for two in self._operators({"do": "update", **item}, connection)]
         parallel = {"max_retries": 2, "parallel_requests": step.get("parallel_requests", 8)}
         values = json.loads(self.sandbox.connection_json())
@@ -583,7 +637,7 @@ class Scenario:
         return [kind(**common, **arguments) for kind, arguments in chosen]
 
     def _edit(self, edit: Mapping[str, Any], at: int) -> None:
-        """Do what somebody else does by hand: ``{"do": ..., "domain": ..., "field": ..., "value": ...}``."""
+        """Apply a manual edit of another user: ``{"do": ..., "domain": ..., "field": ..., "value": ...}``."""
         do, domain, name, value = edit["do"], edit["domain"], edit.get("field", ""), edit.get("value")
         store = self.sandbox.store
         edited = [website["id"] for website in self.sandbox.websites() if website["domain"] == domain][:1]
@@ -608,123 +662,148 @@ class Scenario:
                 self.sandbox.change_website(number, **changes)
         self.edits += [Edit(at, number, do, name, value) for number in edited]
 
-    # The checks
+    # Checks
 
-    def _nothing_lost(self, step: Step, wanted: DesiredWebsite, outcome: Outcome) -> None:
-        """Green is true, and nothing of others is lost; red is safe."""
-        ruined: list[str] = []
+    def _check_records(self, step: Step, wanted: DesiredWebsite, outcome: Outcome) -> None:
+        """Check that a success is true, other users' values are kept, and a failure is safe."""
+        damaged: list[str] = []
         for website_id, record in self.before.items():
             goal, now, name = wanted.goals.get(website_id, Goal()), self.after.get(website_id), record["domain"]
             edits = self._edits_of(website_id)
             renamed = [edit for edit in edits if edit.do == "rename"]
             if now is None:
-                # A prune also deletes a website whose new domain the list showed.
+                # A prune also deletes a website whose new domain was in the list.
                 listed = max(self._numbers("list"), default=0)
                 is_pruned = bool(step.get("prune") and renamed) and renamed[-1].at <= listed
-                is_by_others = self._is_deleted(website_id) or is_pruned
-                assert goal.delete or is_by_others, f"{name} was deleted, which nobody asked for"
-                is_unseen = not renamed or is_by_others or any(self._may_be_overwritten(item) for item in renamed)
-                assert is_unseen, f"{name} was deleted, although it is {renamed[-1].value} by now"
+                is_other_users_delete = self._is_deleted(website_id) or is_pruned
+                if not (goal.delete or is_other_users_delete):
+                    raise ViolationError(OTHER_CHANGES_KEPT, f"{name} was deleted without a request")
+                is_unseen = (
+                    not renamed or is_other_users_delete or any(self._may_be_overwritten(item) for item in renamed)
+                )
+                if not is_unseen:
+                    raise ViolationError(
+                        OTHER_CHANGES_KEPT, f"{name} was deleted although it was renamed to {renamed[-1].value}"
+                    )
                 continue
-            is_kept = not goal.delete or not outcome.is_green or edits or self._says_gone(step)
-            assert is_kept, f"{name} is still there after a green delete"
-            # What was away for a moment may not have been in the list.
-            was_away = any(edit.do in _COMING for edit in edits)
+            is_kept = not goal.delete or not outcome.succeeded or edits or self._reports_deleted(step)
+            if not is_kept:
+                raise ViolationError(DELETED, f"{name} exists after a successful delete")
+            # A website that was missing for a moment might not have been in the list.
+            was_missing = any(edit.do in _DOMAIN_EDITS for edit in edits)
             wrong = []
             for item in FIELDS:
                 if item in LISTS and self.dialect.get("lists_as") == "null" and "updates" in self.dialect:
-                    continue  # nobody sees what is reset
-                as_before = self._as_before(website_id, item, record, now)
-                as_wanted = item in goal.fields and self._as_wanted(website_id, item, goal, record, now)
-                is_wanted_now = item in goal.fields and outcome.is_green and not was_away
-                if not (as_wanted or (as_before and not is_wanted_now)):
+                    continue  # a reset cannot be noticed
+                is_unchanged = self._is_unchanged(website_id, item, record, now)
+                is_applied = item in goal.fields and self._is_applied(website_id, item, goal, record, now)
+                must_be_applied = item in goal.fields and outcome.succeeded and not was_missing
+                if not (is_applied or (is_unchanged and not must_be_applied)):
                     wrong.append(
                         f"{item}: before {record[item]!r}, wanted {goal.fields.get(item)!r}, now {now[item]!r}"
                     )
             if now["domain"] != (renamed[-1].value if renamed else name):
                 wrong.append(f"domain: {now['domain']}")
             if wrong:
-                ruined.append(f"{name} ({website_id}): {'; '.join(wrong)}")
-                self._ruin_is_told(step, record, now, ruined[-1], outcome)
-        assert not (ruined and self._is_faithful), f"ruined by a faithful service: {ruined}\n{outcome.text[-3000:]}"
-        assert len(ruined) <= MAX_RUINED, f"{len(ruined)} websites ruined: {ruined}\n{outcome.text[-3000:]}"
+                damaged.append(f"{name} ({website_id}): {'; '.join(wrong)}")
+                self._check_damage_is_reported(step, record, now, damaged[-1], outcome)
+        if damaged and self._is_correct_service:
+            raise ViolationError(
+                OTHER_CHANGES_KEPT,
+                f"websites of a correct service have unexpected values: {damaged}\n{outcome.text[-3000:]}",
+            )
+        if len(damaged) > MAX_DAMAGED:
+            raise ViolationError(
+                LIMITED_DAMAGE, f"{len(damaged)} websites have unexpected values: {damaged}\n{outcome.text[-3000:]}"
+            )
 
-    def _ruin_is_told(self, step: Step, record: Record, now: Record, ruin: str, outcome: Outcome) -> None:
-        if now == record and self._not_found(step) > 1:  # one such answer is verified
+    def _check_damage_is_reported(self, step: Step, record: Record, now: Record, damage: str, outcome: Outcome) -> None:
+        if now == record and self._not_found(step) > 1:  # one such response is verified
             return
-        if outcome.is_green:
-            # It says so, and cannot know whose doing it is.
+        if outcome.succeeded:
+            # The result names the change, whose cause is unknown.
             said = outcome.results[-1].get("unexpected_changes")
-            assert record["domain"] in str(said), f"green, but {ruin}; it says {outcome.results}"
+            if record["domain"] not in str(said):
+                raise ViolationError(
+                    VERIFIED_SUCCESS,
+                    f"the task succeeded without naming the unexpected values of {damage}; "
+                    f"it returned {outcome.results}",
+                )
             return
-        is_shown = "lists_as" not in self.dialect  # else nobody sees what is stored
-        is_as_shown = all(now[item] == record[item] for item in FIELDS)  # what others edited since may be lost
-        says_back = f"{record['domain']} (id {record['id']}): Its values were restored" in outcome.text
-        assert is_as_shown or not (is_shown and says_back), f"it says that it was restored, but {ruin}"
+        is_readable = "lists_as" not in self.dialect  # otherwise, the stored value is unknown
+        is_restored = all(now[item] == record[item] for item in FIELDS)  # later edits of other users might be lost
+        reports_restored = f"{record['domain']} (id {record['id']}): Its values were restored" in outcome.text
+        if not (is_restored or not (is_readable and reports_restored)):
+            raise ViolationError(
+                SAFE_FAILURE, f"the error says that the website was restored, but its values are {damage}"
+            )
         is_named = outcome.killed or record["domain"] in outcome.text or str(record["id"]) in outcome.text
-        assert is_named, f"red, and the error does not name {ruin}\n{outcome.text[-3000:]}"
+        if not is_named:
+            raise ViolationError(
+                SAFE_FAILURE, f"the task failed, and its error does not name {damage}\n{outcome.text[-3000:]}"
+            )
 
     def _numbers(self, operation: str, domain: str = "") -> list[int]:
-        """Return the numbers of the requests of an operation; of the creates of a domain, if it is named."""
+        """Return the numbers of the requests of an operation, or only of the creates of a domain."""
         found = [(number, element) for number, element in enumerate(self._served, 1) if element.operation == operation]
         return [
             number for number, element in found if not domain or _key(dict(element.form).get("domain", "")) == domain
         ]
 
-    def _as_before(self, website_id: int, name: str, record: Record, now: Record) -> bool:
+    def _is_unchanged(self, website_id: int, name: str, record: Record, now: Record) -> bool:
         mine = self._edits_of(website_id, name)
         if name not in LISTS:
             return bool(now[name] == (mine[-1].value if mine else record[name])) or (
                 now[name] == record[name] and all(self._may_be_overwritten(item) for item in mine)
             )
-        typed, untyped, kept = self._typed(mine)
-        there, before = set(lines(now[name])), set(lines(record[name]))
-        return (before | kept) - untyped <= there <= before | typed
+        typed, removed, kept = self._typed_and_removed(mine)
+        found, before = set(lines(now[name])), set(lines(record[name]))
+        return (before | kept) - removed <= found <= before | typed
 
-    def _typed(self, edits: Sequence[Edit]) -> tuple[set[str], set[str], set[str]]:
-        """Return the lines that others typed, those that they removed, and those that have to be kept."""
-        typed, untyped = ({edit.value for edit in edits if edit.do == do} for do in ("type", "untype"))
-        kept = {edit.value for edit in edits if edit.do == "type" and not self._may_be_overwritten(edit)} - untyped
-        return typed, untyped, kept
+    def _typed_and_removed(self, edits: Sequence[Edit]) -> tuple[set[str], set[str], set[str]]:
+        """Return the lines that other users typed, the lines that they removed, and the lines that must be kept."""
+        typed, removed = ({edit.value for edit in edits if edit.do == do} for do in ("type", "untype"))
+        kept = {edit.value for edit in edits if edit.do == "type" and not self._may_be_overwritten(edit)} - removed
+        return typed, removed, kept
 
     def _not_found(self, step: Step) -> int:
-        """Return how often the service says of a website that it is not found."""
+        """Return the number of faults with status 404."""
         return [detail for _, what, *detail in step.get("meanwhile", ()) if what == "fault"].count([{"status": 404}])
 
-    def _says_gone(self, step: Step) -> bool:
-        """Whether a service that keeps what is deleted said once that it is gone: a delete is verified by one read."""
+    def _reports_deleted(self, step: Step) -> bool:
+        """Whether a service that keeps deleted websites returned 404 once: a delete is verified by a single read."""
         return self.dialect.get("deletes") == "keep" and self._not_found(step) > 0
 
-    def _as_wanted(self, website_id: int, name: str, goal: Goal, record: Record, now: Record) -> bool:
+    def _is_applied(self, website_id: int, name: str, goal: Goal, record: Record, now: Record) -> bool:
         mine, value = self._edits_of(website_id, name), goal.fields[name]
         if name not in LISTS:
             return bool(now[name] == value) or any(item.value == now[name] for item in mine)
-        there, before, wanted = set(lines(now[name])), set(lines(record[name])), {entry(item) for item in value}
-        typed, untyped, kept = self._typed(mine)
-        if not wanted and self._seems_empty(record[name]):
-            return True  # nobody can see another one
-        if not wanted - {entry(item) for item in untyped} <= entries(now[name]):
+        found, before, wanted = set(lines(now[name])), set(lines(record[name])), {entry(item) for item in value}
+        typed, removed, kept = self._typed_and_removed(mine)
+        if not wanted and self._looks_empty(record[name]):
+            return True  # another value cannot be noticed
+        if not wanted - {entry(item) for item in removed} <= entries(now[name]):
             return False
         if goal.mode(name) == "replace":
-            return entries(now[name]) <= wanted | {entry(item) for item in typed | untyped}
+            return entries(now[name]) <= wanted | {entry(item) for item in typed | removed}
         gone: set[str] = set()
-        may_go: set[str] = set()
+        may_be_removed: set[str] = set()
         if goal.mode(name) == "managed":
-            must_go, may_go = (item - wanted for item in self._owned(name, goal, record))
-            # One that is cut without a mark looks whole.
+            must_be_removed, may_be_removed = (item - wanted for item in self._owned(name, goal, record))
+            # A list that is truncated without a mark looks complete.
             seen = lines((record[name] or "")[:20] if self.dialect.get("lists_as") == "cut" else record[name])
-            gone = must_go & {item for item in seen if "#" not in item}
-        must = {item for item in before - untyped | kept if "#" in item or entry(item) not in may_go}
-        allowed = before | typed | {item for item in there if entry(item) in wanted}
-        return must <= there <= allowed and not (gone - {entry(item) for item in typed}) & entries(now[name])
+            gone = must_be_removed & {item for item in seen if "#" not in item}
+        must = {item for item in before - removed | kept if "#" in item or entry(item) not in may_be_removed}
+        allowed = before | typed | {item for item in found if entry(item) in wanted}
+        return must <= found <= allowed and not (gone - {entry(item) for item in typed}) & entries(now[name])
 
-    def _seems_empty(self, value: str | None) -> bool:
-        """Whether the service shows a list as null, or on one line that begins with a comment."""
+    def _looks_empty(self, value: str | None) -> bool:
+        """Whether the service returns a list as null, or on a single line that starts with a comment."""
         as_what = self.dialect.get("lists_as")
         return as_what == "null" or (as_what is not None and (value or "").startswith("#"))
 
     def _may_be_overwritten(self, edit: Edit) -> bool:
-        """Whether an edit came between the show and the update of its website, or reads may not show it."""
+        """Whether an edit came between the read and the update of its website, or reads might be late."""
         if self.sandbox.options.reads_behind:
             return True
         following = [
@@ -732,111 +811,139 @@ class Scenario:
         ]
         return following[:1] in (["update"], ["delete"])
 
-    def _new_ones(self, step: Step, wanted: DesiredWebsite, outcome: Outcome) -> None:
-        """No duplicates, and each new website is one that was asked for."""
+    def _check_new_websites(self, step: Step, wanted: DesiredWebsite, outcome: Outcome) -> None:
+        """Check that there are no duplicates, and that each new website was requested."""
         by_others = {edit.website_id for edit in self.edits if edit.do in ("add", "rename")}
         new = [
             record for element, record in self.after.items() if element not in self.before and element not in by_others
         ]
         domains = [_plain(record["domain"]) for record in new]
-        # One that somebody deletes meanwhile is created again.
-        asked = {_plain(item) for item in _asked(step)} if step["do"] in ("create", "apply") else set()
-        assert set(domains) <= asked, f"websites that nobody asked for: {new}"
-        assert len(set(domains)) == len(domains), f"two websites of one domain: {new}\n{outcome.text[-3000:]}"
-        for domain, goal in wanted.creations.items() if outcome.is_green else ():
-            same = [item for item in self.after.values() if _key(item["domain"]) == domain]
-            # Whatever is there when it is created has to be seen.
-            seen = max([*self._numbers("list"), *self._numbers("create", domain)], default=0)
-            late = [edit.website_id for edit in self.edits if edit.do in _COMING and edit.at > seen]
-            assert len(same) <= 1 or any(item["id"] in late for item in same), (
-                f"green, and two websites of {domain}: {same}"
+        # A website that another user deletes meanwhile is created again.
+        asked = {_plain(item) for item in _settings_by_domain(step)} if step["do"] in ("create", "apply") else set()
+        if set(domains) - asked:
+            raise ViolationError(CREATED_ONCE, f"websites were created without a request: {new}")
+        if len(set(domains)) != len(domains):
+            raise ViolationError(
+                CREATED_ONCE, f"two websites of the same domain were created: {new}\n{outcome.text[-3000:]}"
             )
+        for domain, goal in wanted.creations.items() if outcome.succeeded else ():
+            same = [item for item in self.after.values() if _key(item["domain"]) == domain]
+            # Websites that exist at the create must be found.
+            seen = max([*self._numbers("list"), *self._numbers("create", domain)], default=0)
+            late = [edit.website_id for edit in self.edits if edit.do in _DOMAIN_EDITS and edit.at > seen]
+            if not (len(same) <= 1 or any(item["id"] in late for item in same)):
+                raise ViolationError(CREATED_ONCE, f"the task succeeded with two websites of {domain}: {same}")
             is_there = same or any(edit.do in ("delete", "rename") for edit in self.edits)
-            assert is_there, f"green, and no website of {domain}"
+            if not is_there:
+                raise ViolationError(CREATED_ONCE, f"the task succeeded without a website of {domain}")
             for item in same:
                 differing = _differing(item, DEFAULTS | goal.fields) - {
                     edit.field for edit in self._edits_of(item["id"])
                 }
-                is_so = not differing or item["id"] in by_others
-                assert is_so, f"green, but {domain}: {differing} of {item}, wanted {goal.fields}"
+                is_correct = not differing or item["id"] in by_others
+                if not is_correct:
+                    raise ViolationError(
+                        VERIFIED_SUCCESS,
+                        f"the task succeeded, but {differing} differ in {item}, and requested were {goal.fields}",
+                    )
 
-    def _told(self, step: Step, result: Any) -> None:
-        """What a green task tells is what is."""
+    def _check_result(self, step: Step, result: Any) -> None:
+        """Check the result of a successful task."""
         do, after = step["do"], self.after
         if do in ("list", "snapshot", "export"):
-            there = sorted(str(item["id"]) for item in after.values() if not step.get("favorite") or item["favorite"])
+            found = sorted(str(item["id"]) for item in after.values() if not step.get("favorite") or item["favorite"])
             if do == "export":
-                told = sorted(yaml.safe_load((self.folder / "websites.yaml").read_text())["websites"] or ())
-                there = sorted(item["domain"] for item in after.values())
-                there = [item for item in there if item in told or not result["omitted"]]  # it says so
+                listed = sorted(yaml.safe_load((self.folder / "websites.yaml").read_text())["websites"] or ())
+                found = sorted(item["domain"] for item in after.values())
+                found = [item for item in found if item in listed or not result["omitted"]]  # the result says so
             else:
                 snapshot: Any = read_snapshot(str(self.folder / "snapshots"), step["day"]) if do == "snapshot" else None
-                told = sorted(str(item["id"]) for item in (result if do == "list" else snapshot.rows()))
-            assert told == there, f"{do} shows {told}, there are {there}"
+                listed = sorted(str(item["id"]) for item in (result if do == "list" else snapshot.rows()))
+            if listed != found:
+                raise ViolationError(COMPLETE_LIST, f"{do} returned {listed}, and the service has {found}")
         elif do == "find":
             found = [str(item["id"]) for item in after.values() if _key(item["domain"]) == step["domain"]]
-            assert found == [str(result["id"])], f"found {result['id']}, there are {found}"
+            if found != [str(result["id"])]:
+                raise ViolationError(COMPLETE_LIST, f"the lookup found {result['id']}, and the service has {found}")
         elif do in ("create", "update"):
             shown = after.get(int(result["website_id"]), {"id": 0, "domain": ""})
-            assert _key(shown["domain"]) == step["domain"], f"told {result['website_id']}, which is {shown}"
-            if do == "create":
-                assert result["created"] == (shown["id"] not in self.before), f"created is {result['created']}"
+            if _key(shown["domain"]) != step["domain"]:
+                raise ViolationError(VERIFIED_SUCCESS, f"the task returned {result['website_id']}, which is {shown}")
+            is_new = shown["id"] not in self.before
+            if do == "create" and result["created"] != is_new:
+                raise ViolationError(VERIFIED_SUCCESS, f"the task returned created={result['created']}")
             if do == "create" and not result["created"] and step["if_exists"] == "skip":
                 differing = _differing(shown, step["settings"])
-                cleared = {item for item in LISTS if not step["settings"].get(item) and self._seems_empty(shown[item])}
+                cleared = {item for item in LISTS if not step["settings"].get(item) and self._looks_empty(shown[item])}
                 is_said = differing - cleared <= set(result["differing"])
-                assert is_said, f"{differing} differ, but it says {result['differing']}"
+                if not is_said:
+                    raise ViolationError(
+                        VERIFIED_SUCCESS, f"{differing} differ, but the task returned differing={result['differing']}"
+                    )
         elif do == "delete":
-            is_so = result["deleted"] == (len(after) < len(self.before)) or self._says_gone(step)
-            assert is_so, f"deleted is {result['deleted']}"
+            is_correct = result["deleted"] == (len(after) < len(self.before)) or self._reports_deleted(step)
+            if not is_correct:
+                raise ViolationError(DELETED, f"the task returned deleted={result['deleted']}")
         elif do == "drift":
-            wanted = self._wanted({**step, "do": "apply"})
+            wanted = self._desired_of({**step, "do": "apply"})
             for element, goal in wanted.goals.items():
                 was = self.before[element]
-                is_so = not goal.delete and all(self._as_wanted(element, name, goal, was, was) for name in goal.fields)
-                assert is_so, f"no drift, it says, but {was} differs from {goal}"
-            assert not wanted.creations, f"no drift, it says, but {list(wanted.creations)} are not there"
+                is_correct = not goal.delete and all(
+                    self._is_applied(element, name, goal, was, was) for name in goal.fields
+                )
+                if not is_correct:
+                    raise ViolationError(VERIFIED_SUCCESS, f"the task found no drift, but {was} differs from {goal}")
+            if wanted.creations:
+                raise ViolationError(
+                    VERIFIED_SUCCESS, f"the task found no drift, but {list(wanted.creations)} are missing"
+                )
         elif do in ("sync", "apply"):
             changed = sum(self.before.get(item) != after.get(item) for item in {*self.before, *after})
-            is_so = not result["verified"] or result["applied"] == changed
-            assert is_so, f"it says that {result['applied']} websites were changed; these are {changed}"
+            is_correct = not result["verified"] or result["applied"] == changed
+            if not is_correct:
+                raise ViolationError(
+                    VERIFIED_SUCCESS, f"the task returned applied={result['applied']}, but {changed} websites changed"
+                )
 
-    def _no_secret(self, told: Sequence[str]) -> None:
-        texts = [*told, *(path.read_text(errors="replace") for path in self.folder.rglob("*") if path.is_file())]
+    def _check_secrets(self, outputs: Sequence[str]) -> None:
+        texts = [*outputs, *(path.read_text(errors="replace") for path in self.folder.rglob("*") if path.is_file())]
         for secret in (self.sandbox.api_key, *self.sandbox.store.passwords()):
             for text in texts:
                 before, found, after = text.partition(secret)
-                assert not found, f"a secret in an output: {before[-200:]}{found}{after[:100]}"
+                if found:
+                    raise ViolationError(
+                        NO_SECRETS, f"an output contains a secret: {before[-200:]}{found}{after[:100]}"
+                    )
 
-    def _learn(self, step: Step, outcome: Outcome) -> None:
-        """Note what the tables of managed lists have after a task."""
+    def _update_tables(self, step: Step, outcome: Outcome) -> None:
+        """Update the expected tables of managed lists after a task."""
         modes = _modes(step)
-        # An apply with a state folder also notes that a list is no longer managed.
+        # An apply with a state folder also records that a list is no longer managed.
         is_noted = "managed" in modes.values() or (
             step["do"] == "apply" and (step.get("audit") or step.get("approved"))
         )
         for name in LISTS if is_noted and step["do"] in ("sync", "apply") else ():
             if step["do"] == "sync" and name != step["field"]:
-                continue  # the list of another field is another task
-            # What the list had of a field that it manages no more has left.
-            asked = _asked(step).items() if modes.get(name) == "managed" else ()
+                continue  # the list of another field belongs to another task
+            # Entries of a field that is no longer managed are removed from the table.
+            asked = _settings_by_domain(step).items() if modes.get(name) == "managed" else ()
             rows = {(_key(domain), entry(item)) for domain, settings in asked for item in settings.get(name, ())}
-            self.tables[_list_of(step), name].note(rows, surely=outcome.is_green)
+            self.tables[_list_of(step), name].note(rows, surely=outcome.succeeded)
 
     def _owned(self, name: str, goal: Goal, record: Record) -> tuple[set[str], set[str]]:
-        """Return the entries that a managed list has to remove from a website unless it wants them, and may remove."""
+        """Return the entries that a managed list must remove from a website if they are not desired, and may remove."""
         table = self.tables[goal.do, name]
         scopes = {"*", _key(record["domain"])}
         others = [element for (do, field), element in self.tables.items() if field == name and do != goal.do]
-        spared = {key for other in others for scope, key in other.has if scope in scopes}
-        maybe_spared = {key for other in others for scope, key in other.maybe_has if scope in scopes}
-        must = {key for scope, key in table.known if scope in scopes} - maybe_spared
-        may = {key for scope, key in table.maybe_known if scope in scopes} - spared
+        kept_by_others = {key for other in others for scope, key in other.has if scope in scopes}
+        maybe_kept_by_others = {key for other in others for scope, key in other.maybe_has if scope in scopes}
+        must = {key for scope, key in table.known if scope in scopes} - maybe_kept_by_others
+        may = {key for scope, key in table.maybe_known if scope in scopes} - kept_by_others
         return must, may
 
 
 def _differing(record: Record, settings: Mapping[str, Any]) -> set[str]:
-    """Return the fields of a record that are not as in these settings."""
+    """Return the fields of a record that differ from these settings."""
     lists = {name: {entry(line) for line in settings[name] or ()} for name in LISTS if name in settings}
     shown = {name: entries(record[name]) if name in LISTS else record[name] for name in settings}
     return {name for name, value in {**settings, **lists}.items() if shown[name] != value}
@@ -847,8 +954,8 @@ def _list_of(step: Step) -> str:
     return str(step.get("list", step["do"]))
 
 
-def _asked(step: Step) -> dict[str, dict[str, Any]]:
-    """Return the domains that a step is to change (``*``: all) with the settings that it asks for."""
+def _settings_by_domain(step: Step) -> dict[str, dict[str, Any]]:
+    """Return the domains that a step changes (``*``: all) with the requested settings."""
     if step["do"] == "sync":
         return {domain: {step["field"]: step["entries"]} for domain in step["websites"] or ("*",)}
     if step["do"] == "apply":
@@ -858,23 +965,23 @@ def _asked(step: Step) -> dict[str, dict[str, Any]]:
 
 
 def _modes(step: Step) -> dict[str, str]:
-    """Return how a step reconciles lists."""
+    """Return the modes of the lists of a step."""
     return {step["field"]: step["mode"]} if step["do"] == "sync" else step.get("config", {}).get("modes", {})
 
 
 def _key(domain: str) -> str:
-    """Return a domain as it is compared."""
+    """Return the comparable form of a domain."""
     return domain.lower()
 
 
 def _plain(domain: str) -> str:
-    """Return a domain without all that a service may put around it."""
+    """Return a domain without additions of a service."""
     return _key(domain).removeprefix("https://").removesuffix("/").removesuffix(":443").removeprefix("www.")
 
 
-#: Errors after which a person has to do something first.
-_MAY_STAY_RED = (
-    "websites have the domain",  # somebody else has made the second one
+#: Errors that need an action of a person first.
+_MAY_FAIL_AGAIN = (
+    "websites have the domain",  # another user has created the second one
     "already exists, with id",  # if_exists="fail"
     "create this one with the hook",  # the first try has stored another spelling
     "If the service writes it so",  # it has stored another spelling of the domain

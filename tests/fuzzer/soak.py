@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Play random scenarios until the time is over: ``make soak SECONDS=300``.
+"""Run random scenarios until the time is over: ``make soak SECONDS=300``.
 
 The last line has the number of scenarios, steps, tasks that succeeded and failed, and violations. A scenario with a
-violation is made as small as possible and printed in the format of ``scenarios.yaml``, which the tests replay. The exit
-status is 1 if there is a violation.
+violation is reduced, explained in three sentences, and printed in the format of ``scenarios.yaml``, which the tests
+replay. The exit status is 1 if there is a violation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-if __name__ == "__main__":  # an Airflow home of its own, and a log with errors only
+if __name__ == "__main__":  # a separate Airflow home, and a log with errors only
     _HOME = tempfile.TemporaryDirectory(prefix="airflow-home-", ignore_cleanup_errors=True)
     os.environ |= {
         "AIRFLOW_HOME": _HOME.name,
@@ -34,17 +34,17 @@ if __name__ == "__main__":  # an Airflow home of its own, and a log with errors 
 import dialects
 import yaml
 from fake_services import FakeService
-from scenario import LISTS, Scenario
+from scenario import LISTS, Scenario, ViolationError
 
 from airflow_provider_analytics.randomness import RANDOM
 
-#: After so many violations it stops.
+#: Number of violations after which the fuzzer stops.
 MOST_VIOLATIONS = 5
 
 Script = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]
 
 _DOMAINS = [f"{name}.example" for name in ("a", "b", "c", "d", "www.e", "shop", "a.shop", "x-shop")]
-#: Domains that no website has at first.
+#: Domains without a website at the start.
 _NEW = ("new.example", "other.example")
 _LINES = {
     "exclude_ips": ["10.0.0.1 # Ann", "10.0.0.2", "10.1.0.0/16", "192.0.2.1", "192.0.2.2", "2001:db8::1", "# office"],
@@ -62,14 +62,14 @@ _FAULTS: list[dict[str, Any]] = [
     {"status": 422},
     {"status": 429, "headers": {"Retry-After": "0"}},
     {"status": 200, "body": "<html>Welcome</html>"},
-    {"headers": {"Content-Length": "100000"}},  # the body is cut
+    {"headers": {"Content-Length": "100000"}},  # the body is truncated
     {"echo": True, "status": 500},
     {"status": 404},
     {"status": 202, "body": {}},
 ]
 
 
-#: Field to what websites have in it; nobody sends the last value of the first one, which needs a password.
+#: Field to the values of websites; the last value of ``privacy`` is never sent, because it needs a password.
 _VALUES: dict[str, tuple[Any, ...]] = {
     "privacy": (0, 1, 1, 2),
     "email": (0, 1),
@@ -83,8 +83,8 @@ _RENAMED = "renamed.example"
 Step = dict[str, Any]
 
 
-class Draw:
-    """Draws a scenario: dialect, websites and steps, as plain values."""
+class ScenarioGenerator:
+    """Generates a random scenario: dialect, websites, and steps, as plain values."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -92,7 +92,7 @@ class Draw:
         self.domains = [*_DOMAINS, *(f"{item}.many.example" for item in range(40))]
 
     def script(self) -> Script:
-        dialect = self.choice(dialects.CALM) if self.maybe(0.5) else dialects.draw(self.chance)
+        dialect = self.choice(dialects.ORDINARY) if self.maybe(0.5) else dialects.draw(self.chance)
         there = self.domains[: self.choice((2, 4, 6, 8, 12, 12, 30))]
         self.domains = [*there, *_NEW]
         websites = [{"domain": domain, **self.website()} for domain in there]
@@ -101,7 +101,7 @@ class Draw:
         return dialect, websites, [step for _ in range(self.chance.randint(3, 8)) for step in self.night()]
 
     def night(self) -> list[Step]:
-        """Return a step; after a sync that was killed often another one, with a shorter list."""
+        """Return a step; after a killed sync often another one, with a shorter list."""
         step = self.both() if self.maybe(0.3) else self.step()
         is_killed = any(what == "kill" for _, what, *_ in step.get("meanwhile", ()))
         if step["do"] != "sync" or not is_killed or self.maybe(0.3):
@@ -120,7 +120,7 @@ class Draw:
         return values | {name: "\n".join(self.some(_LINES[name], 0, 4)) or None for name in LISTS if self.maybe(0.7)}
 
     def settings(self, *, update: bool) -> dict[str, Any]:
-        """Return settings to send, in the terms of the scenario."""
+        """Return settings to send, in the format of a scenario."""
         names = [name for name in _VALUES if (update or name != "favorite") and self.maybe(0.5)]
         values = {name: self.choice(_VALUES[name][:2]) for name in names}
         values |= {name: sorted(self.some(_ENTRIES[name], 0, 4)) for name in LISTS if self.maybe(0.4)}
@@ -130,7 +130,7 @@ class Draw:
         same = self.settings(update=True) if self.maybe(0.5) else None
         return {
             "modes": {name: self.choice(("merge", "managed")) for name in LISTS if self.maybe(0.6)},
-            # A file has to say who sees the statistics page of a new website.
+            # A file must contain the privacy of a new website.
             "websites": {
                 domain: {"privacy": self.choice((0, 1)), **(same or self.settings(update=True))}
                 for domain in self.some(self.domains)
@@ -157,7 +157,7 @@ class Draw:
         return found
 
     def both(self) -> Step:
-        """Return two tasks at once: two lists, a list and a file, two files, or a list and single updates."""
+        """Return two simultaneous tasks: two lists, a list and a file, two files, or a list and single updates."""
         step: Step = {"do": "both"}
         for which, kinds in (("first", ("sync", "sync", "apply")), ("second", ("sync", "sync", "apply", "updates"))):
             task = step[which] = self.task(self.choice(kinds))
@@ -166,7 +166,7 @@ class Draw:
             if task["do"] == "sync":
                 task["mode"] = self.choice(("merge", "merge", "merge", "managed", "replace"))
         first, second = step["first"], step["second"]
-        second["list"] = "second"  # else both write one ledger
+        second["list"] = "second"  # otherwise, both write the same list table
         if first.get("field", "") == second.get("field") and self.maybe(0.7):
             second["entries"] = [item for item in second["entries"] if item not in first["entries"]]
         turns = {self.chance.randint(1, 30): self.choice((1, 2, 3, 5, 1000)) for _ in range(5)}
@@ -174,7 +174,7 @@ class Draw:
         return {**step, "turns": sorted(turns.items()), "meanwhile": events}
 
     def task(self, do: str) -> Step:
-        """Return a task of which nobody disturbs anything."""
+        """Return a task without faults and edits."""
         step: Step = {"do": do}
         if do in ("find", "create", "update", "delete"):
             step["domain"] = self.choice(self.domains)
@@ -211,7 +211,7 @@ class Draw:
             return step
         meanwhile = self.meanwhile()
         asked = list(step.get("config", {}).get("websites", [step.get("domain")]))
-        if do in ("create", "apply") and self.maybe(0.2):  # someone else creates the same website
+        if do in ("create", "apply") and self.maybe(0.2):  # another user creates the same website
             rival = {"do": "add", "domain": self.choice(asked), "settings": self.website()}
             meanwhile.append([self.chance.randint(1, 12), "hand", rival])
         if (do == "delete" or step.get("prune")) and self.maybe(0.5):  # a website gets another domain before its delete
@@ -222,8 +222,8 @@ class Draw:
 
 
 @contextlib.contextmanager
-def at_once() -> Iterator[None]:
-    """Let nothing wait for a service."""
+def without_waits() -> Iterator[None]:
+    """Remove all waits for a service."""
     values: dict[str, Any] = {
         "api.client.CONFIRM_WAITS": (0,) * 4,
         "api.listing.WAITS_BETWEEN_READINGS": (0, 0, 0),
@@ -240,7 +240,7 @@ def at_once() -> Iterator[None]:
 
 
 def play(sandbox: FakeService, script: Script, tally: Counter[str]) -> str:
-    """Play a scenario, and return what happened that must never happen; empty if nothing did."""
+    """Run a scenario, and return the explanation of the first violation; empty if all promises were kept."""
     dialect, websites, steps = script
     RANDOM.seed(json.dumps(script, default=str))  # so that the same scenario has the same outcome
     with tempfile.TemporaryDirectory(prefix="scenario-") as folder:
@@ -249,21 +249,50 @@ def play(sandbox: FakeService, script: Script, tally: Counter[str]) -> str:
             tally["steps"] += 1
             try:
                 scenario.step(step)
-            except Exception:  # an AssertionError, or the scenario itself failed
-                return f"step {number} ({step['do']}): {traceback.format_exc()}"
+            except ViolationError as violation:
+                return explanation(script, number, violation)
+            except Exception:  # the scenario itself failed
+                return f"Step {number} ({step['do']}) could not be checked: {traceback.format_exc()}"
     return ""
 
 
+def explanation(script: Script, number: int, violation: ViolationError) -> str:
+    """Return three sentences: the service and its tasks, the promise, and the event that broke it.
+
+    :param number: number of the step with the violation.
+    """
+    dialect, websites, steps = script
+    service = "an ordinary service"
+    if dialect:
+        service = f"a service with {', '.join(f'{name}={value!r}' for name, value in dialect.items())}"
+    *earlier, last = (_description(step) for step in steps[:number])
+    after = f", after {', '.join(earlier)}" if earlier else ""
+    return (
+        f"On {service} and {len(websites)} websites, step {number} was {last}{after}.\n"
+        f"Promised was: {violation.promise}.\n"
+        f"Instead, {violation}"
+    )
+
+
+def _description(step: Step) -> str:
+    """Return a step in words, such as ``sync (fault at request 3)``."""
+    name = step["do"]
+    if name == "both":
+        name = f"{step['first']['do']} and {step['second']['do']} at the same time"
+    events = [f"{what} at request {at}" for at, what, *_ in step.get("meanwhile", ())]
+    return f"{name} ({', '.join(events)})" if events else name
+
+
 def _smaller(script: Script) -> Iterator[Script]:
-    """Yield scenarios without one step, option, website or event."""
+    """Yield the scenarios that lack a single step, option, website, or event."""
     dialect, websites, steps = script
     yield from ((dialect, websites, _without(steps, number)) for number in reversed(range(len(steps))))
     yield from ((dict(_without([*dialect.items()], number)), websites, steps) for number in range(len(dialect)))
     yield from ((dialect, _without(websites, number), steps) for number in reversed(range(len(websites))))
     for number, step in enumerate(steps):
         events = step.get("meanwhile", ())
-        calmer = [{**step, "meanwhile": _without(events, at)} for at in range(len(events))]
-        yield from ((dialect, websites, [*steps[:number], item, *steps[number + 1 :]]) for item in calmer)
+        shorter = [{**step, "meanwhile": _without(events, at)} for at in range(len(events))]
+        yield from ((dialect, websites, [*steps[:number], item, *steps[number + 1 :]]) for item in shorter)
 
 
 def _without(items: Sequence[Any], number: int) -> list[Any]:
@@ -271,7 +300,7 @@ def _without(items: Sequence[Any], number: int) -> list[Any]:
 
 
 def shrink(sandbox: FakeService, script: Script, until: float) -> Script:
-    """Return a smaller scenario that is violated, too, as far as the time allows."""
+    """Return a smaller scenario that also has a violation, as far as the time allows."""
     for smaller in _smaller(script):
         if time.monotonic() < until and play(sandbox, smaller, Counter()):
             return shrink(sandbox, smaller, until)
@@ -279,7 +308,7 @@ def shrink(sandbox: FakeService, script: Script, until: float) -> Script:
 
 
 def as_yaml(script: Script, seed: int) -> str:
-    """Return a scenario as it stands in scenarios.yaml."""
+    """Return a scenario in the format of scenarios.yaml."""
     named = dict(zip(("title", "dialect", "websites", "steps"), ("", *script), strict=True))
     return yaml.dump({f"scenario_{seed}": named}, Dumper=_Dumper, sort_keys=False, width=120, default_flow_style=None)
 
@@ -292,11 +321,11 @@ class _Dumper(yaml.SafeDumper):
 
 
 def soak(sandbox: FakeService, seconds: float, seed: int, shrink_seconds: float = 20) -> Counter[str]:
-    """Play scenarios until the time is over, print those that are violated, and return what was tried."""
-    tally = Counter(scenarios=0, steps=0, green=0, red=0, violations=0)
+    """Run scenarios until the time is over, print violations, and return the counters."""
+    tally = Counter(scenarios=0, steps=0, succeeded=0, failed=0, violations=0)
     until = time.monotonic() + seconds
     while time.monotonic() < until and tally["violations"] < MOST_VIOLATIONS:
-        script = Draw(seed).script()
+        script = ScenarioGenerator(seed).script()
         tally["scenarios"] += 1
         if problem := play(sandbox, script, tally):
             tally["violations"] += 1
@@ -314,7 +343,7 @@ def main() -> int:
     parser.add_argument("seconds", type=float, nargs="?", default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first scenario")
     arguments = parser.parse_args()
-    with at_once(), FakeService(api_key="key-of-the-scenario-123") as sandbox:
+    with without_waits(), FakeService(api_key="key-of-the-scenario-123") as sandbox:
         print(f"Scenarios from seed {arguments.seed}.", flush=True)
         tally = soak(sandbox, arguments.seconds, arguments.seed)
     print(", ".join(f"{number:,} {what}" for what, number in tally.items()))

@@ -1,29 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bounded slice of ``make soak``, and the oracle itself: it sees what must never happen."""
+"""Fuzzer: random scenarios, earlier violations, and explanations (``tests/fuzzer/soak.py``, ``scenario.py``)."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+import scenario as scenario_module
 import soak
 import yaml
 from fake_services import FakeService
+from scenario import VERIFIED_SUCCESS, ViolationError
 
 from airflow_provider_analytics.api.verification import Comparison, ExpectedRecord
 
 
 def test_random_scenarios_have_no_violation(analytics_sandbox: FakeService, capsys: pytest.CaptureFixture[str]) -> None:
-    with soak.at_once():
+    with soak.without_waits():
         tally = soak.soak(analytics_sandbox, 15, seed=0, shrink_seconds=5)
     assert tally["violations"] == 0, capsys.readouterr().out
-    assert tally["green"] > 0
-    assert tally["red"] > 0
+    assert tally["succeeded"] > 0
+    assert tally["failed"] > 0
 
 
-#: Scenarios in which something happened once that must never happen.
+ROOT = Path(__file__).parents[2]
+
+#: Scenarios that had a violation once.
 SCENARIOS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("scenarios.yaml").read_text())
 
 SYNC = {"do": "sync", "field": "exclude_ips", "entries": ["203.0.113.7"], "mode": "merge", "websites": None}
@@ -34,22 +39,47 @@ RESETS: soak.Script = (
 )
 
 
-def test_a_verification_that_compares_nothing_is_seen_and_printed(
+def test_fuzzer_reports_a_verification_that_compares_nothing(
     analytics_sandbox: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with soak.at_once():
+    with soak.without_waits():
         assert soak.play(analytics_sandbox, RESETS, Counter()) == ""
         monkeypatch.setattr(ExpectedRecord, "compare", lambda *_: Comparison())
-        assert "green, but a.example" in soak.play(analytics_sandbox, RESETS, Counter())
+        explanation = soak.play(analytics_sandbox, RESETS, Counter())
         small = soak.shrink(analytics_sandbox, RESETS, until=float("inf"))
+    service_and_tasks, promise, event = explanation.split("\n", 2)
+    assert service_and_tasks == "On a service with updates='reset others' and 4 websites, step 1 was sync."
+    assert promise == "Promised was: A success is verified."
+    assert event.startswith(
+        "Instead, the task succeeded without naming the unexpected values of a.example (1): privacy"
+    )
     assert len(small[1]) == 1
     printed = yaml.safe_load(soak.as_yaml(small, 7))["scenario_7"]
     assert (printed["dialect"], printed["websites"], printed["steps"]) == small
 
 
+def test_explanation_names_the_service_the_earlier_steps_and_the_events() -> None:
+    kill = {**SYNC, "meanwhile": [[3, "kill", True]]}
+    both = {"do": "both", "first": SYNC, "second": {"do": "apply"}, "meanwhile": [[2, "hand", {}], [5, "hand", {}]]}
+    violation = ViolationError(VERIFIED_SUCCESS, "the task returned deleted=True")
+    assert soak.explanation(({}, [], [kill, both, SYNC]), 2, violation) == (
+        "On an ordinary service and 0 websites, step 2 was sync and apply at the same time (hand at request 2, "
+        "hand at request 5), after sync (kill at request 3).\n"
+        "Promised was: A success is verified.\n"
+        "Instead, the task returned deleted=True"
+    )
+
+
+def test_promises_of_the_fuzzer_are_headings_of_the_guarantees() -> None:
+    headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8"), re.MULTILINE)
+    promises = {value for name, value in vars(scenario_module).items() if name.isupper() and isinstance(value, str)}
+    assert len(promises) > 10
+    assert promises - {scenario_module.REQUEST_LIMIT} <= set(headings)
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-def test_scenario_that_failed_once(scenario: dict[str, Any], analytics_sandbox: FakeService) -> None:
-    with soak.at_once():
+def test_scenario_that_failed_once_succeeds(scenario: dict[str, Any], analytics_sandbox: FakeService) -> None:
+    with soak.without_waits():
         assert (
             soak.play(analytics_sandbox, (scenario["dialect"], scenario["websites"], scenario["steps"]), Counter())
             == ""
@@ -57,11 +87,11 @@ def test_scenario_that_failed_once(scenario: dict[str, Any], analytics_sandbox: 
 
 
 @pytest.mark.slow
-def test_scenario_has_the_same_outcome_each_time_it_is_replayed(analytics_sandbox: FakeService) -> None:
-    """The order of canaries and all pauses come from one seeded source of random numbers."""
-    with soak.at_once():
+def test_scenario_has_the_same_outcome_in_every_replay(analytics_sandbox: FakeService) -> None:
+    """The order of canaries and all pauses come from the same seeded random generator."""
+    with soak.without_waits():
         for seed in range(20):
-            script = soak.Draw(seed).script()
+            script = soak.ScenarioGenerator(seed).script()
             tallies = [Counter[str]() for _ in range(10)]
             problems = {soak.play(analytics_sandbox, script, tally) for tally in tallies}
             assert len(problems) == 1

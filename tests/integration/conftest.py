@@ -29,7 +29,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 @pytest.fixture
 def task_log(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
-    """Return all that tasks have logged so far: Airflow 2 uses logging, Airflow 3 prints it."""
+    """Return the log of the tasks so far: Airflow 2 uses logging, Airflow 3 prints it."""
     said: list[str] = []
 
     def read() -> str:
@@ -47,7 +47,7 @@ def memory() -> Any:
     return file_system
 
 
-# One for all: what Airflow attaches to a scheme stays attached in this process.
+# A single one, because a storage that Airflow attaches to a scheme remains attached in this process.
 @pytest.fixture(scope="session")
 def s3() -> Iterator[dict[str, Any]]:
     """Start a server that speaks S3; return the arguments of a file system on it."""
@@ -64,7 +64,7 @@ def s3() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str | None]]:
-    """Let a person answer each question of a run: ``answer("Approve")`` returns the texts, as they are asked."""
+    """Respond to each approval of a run as a person: ``answer("Approve")`` returns the texts of the approvals."""
 
     def begin(option: str) -> list[str | None]:
         from airflow.models.hitl import HITLDetail
@@ -73,7 +73,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str | None]]
         shown: list[str | None] = []
 
         def press_the_button(seconds: float) -> None:
-            """Do what the button in the UI does, in the moment in which the run waits for it."""
+            """Press the button of the UI at the moment in which the run waits for it."""
             if threading.current_thread() is not threading.main_thread():
                 sleep(seconds)
                 return
@@ -94,7 +94,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str | None]]
 
 @pytest.fixture(autouse=True)
 def no_wait_before_reading_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read websites back at once: no other process writes, except where a test starts it."""
+    """Read websites back at once: no other process writes, unless a test starts it."""
     monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.reading.SETTLE_SECONDS", 0)
 
 
@@ -136,7 +136,7 @@ def execute_task(monkeypatch: pytest.MonkeyPatch) -> Execute:
 
 @pytest.fixture
 def distortion(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Distortion]:
-    """Let what stands before the sandbox be the service of the default connection."""
+    """Make the server in front of the sandbox the service of the default connection."""
     between = Distortion(analytics_sandbox)
     with RawServer(between) as server:
         connection = {
@@ -179,5 +179,5 @@ def started(task_log_file: Path) -> Iterator[TaskProcess]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a website be read as often as in the field, at once."""
+    """Read a website back as often as in production, but at once."""
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,) * 4)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark runs: each piece of work once, and the DAGs that the samples are compared with are their equals."""
+"""Benchmarks: each runs once, and the compared HTTP DAGs equal the samples (``tests/benchmarks``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BENCHMARKS = CHECKOUT / "tests" / "benchmarks"
 pytestmark = [needs_what_is_measured, pytest.mark.repository, pytest.mark.slow]
 
 
-def test_every_piece_of_work_runs(tmp_path: Path) -> None:
+def test_every_benchmark_runs(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(BENCHMARKS / "bench.py"), "--tiny", "--output", str(tmp_path)],
         capture_output=True,
@@ -34,7 +34,7 @@ def test_every_piece_of_work_runs(tmp_path: Path) -> None:
 
 
 def dags(folder: Path) -> Iterator[tuple[Any, ...]]:
-    """Yield what the DAGs of a folder have in common with their equals."""
+    """Yield the common properties of the DAGs of a folder and the compared DAGs."""
     from airflow.models import DagBag
 
     bag = DagBag(folder)
@@ -44,7 +44,7 @@ def dags(folder: Path) -> Iterator[tuple[Any, ...]]:
         yield dag.dag_id, type(dag.timetable).__name__, sorted(dag.params), tasks
 
 
-def test_the_dags_with_http_operators_have_the_tasks_of_the_samples() -> None:
+def test_http_dags_have_the_tasks_of_the_samples() -> None:
     pytest.importorskip("airflow.providers.http")
     ours, theirs = ({dag[0]: dag for dag in dags(folder)} for folder in (CHECKOUT / "dags", BENCHMARKS / "http_dags"))
     assert theirs == {name: ours[name] for name in theirs}

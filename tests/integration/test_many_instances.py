@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sample DAG for an agency, over three instances: whatever happens to one of them, the others go on."""
+"""The sample DAG for several services: a failure of a service does not stop the others (``dags``)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def servers() -> Iterator[dict[str, SandboxServer]]:
         yield dict(zip(INSTANCES, (a, b, c), strict=True))
 
 
-class Agency:
-    """Three instances with 11, 12 and 13 websites, and the DAG that is run over them."""
+class Instances:
+    """Three services with 11, 12, and 13 websites, and the DAG that runs over them."""
 
     def __init__(self, servers: dict[str, SandboxServer], folder: Path, env: pytest.MonkeyPatch) -> None:
         self.servers = servers
@@ -51,7 +51,7 @@ class Agency:
         env.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.7")
 
     def connect(self, conn_id: str, **changes: Any) -> None:
-        # Nothing is repeated within a task, so that no test waits for a backoff.
+        # A task never retries a request, so tests do not wait for a backoff.
         fields = {**json.loads(self.servers[conn_id].connection_json()), "extra": {"max_retries": 0}, **changes}
         self.env.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
 
@@ -63,25 +63,25 @@ class Agency:
 
 
 @pytest.fixture
-def agency(servers: dict[str, SandboxServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agency:
-    return Agency(servers, tmp_path, monkeypatch)
+def instances(servers: dict[str, SandboxServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Instances:
+    return Instances(servers, tmp_path, monkeypatch)
 
 
-#: Runs the DAG of an agency with Params; returns its state, those of its tasks, and what was logged.
+#: Runs the DAG with Params; returns its state, the states of its tasks, and the log.
 Run = Callable[..., tuple[str, dict[str, str], str]]
 
 
 @pytest.fixture
-def run(agency: Agency, run_dag: RunDag, caplog: pytest.LogCaptureFixture, task_log: Callable[[], str]) -> Run:
+def run(instances: Instances, run_dag: RunDag, caplog: pytest.LogCaptureFixture, task_log: Callable[[], str]) -> Run:
     caplog.set_level(logging.INFO)  # as in Airflow's task processes
 
     def once(**params: Any) -> tuple[str, dict[str, str], str]:
-        dag = sample_dag("many_instances", agency.folder)
+        dag = sample_dag("many_instances", instances.folder)
         register_assets(dag)
         for item in dag.tasks:
             item.retry_delay = timedelta(0)
         outcome = run_dag(dag, conf=params)
-        # What the grid shows.
+        # The text of the grid.
         for task_id, task in outcome.tasks.items() if LABELS_KNOW_MAPPED_GROUPS else ():
             assert "[" not in task_id or task.state == "upstream_failed" or str(task.label).startswith("client_")
         states = {task_id.removeprefix("instance."): task.state for task_id, task in outcome.tasks.items()}
@@ -91,64 +91,65 @@ def run(agency: Agency, run_dag: RunDag, caplog: pytest.LogCaptureFixture, task_
 
 
 @pytest.mark.sample("many_instances")
-def test_each_instance_has_its_own_files_and_a_dry_run_changes_nothing(agency: Agency, run: Run) -> None:
-    agency.servers["client_b"].fault("account", status=500)
+def test_instances_have_separate_files_and_a_dry_run_changes_nothing(instances: Instances, run: Run) -> None:
+    instances.servers["client_b"].fault("account", status=500)
     state, _, log = run(dry_run=True)
-    assert state == "success"  # what a retry has mended is no failure
+    assert state == "success"  # a failure that a retry has corrected does not count
     assert "client_a: 11 websites, 11 to sync\nclient_b: 12 websites, 12 to sync" in log
-    assert agency.lists() == [{"9.9.9.9": 11}, {"9.9.9.9": 12}, {"9.9.9.9": 13}]
+    assert instances.lists() == [{"9.9.9.9": 11}, {"9.9.9.9": 12}, {"9.9.9.9": 13}]
     state, states, log = run()
     assert (state, set(states.values())) == ("success", {"success"})
-    assert agency.lists() == [{SYNCED: 11}, {SYNCED: 12}, {SYNCED: 13}]
+    assert instances.lists() == [{SYNCED: 11}, {SYNCED: 12}, {SYNCED: 13}]
     for number, conn_id in enumerate(INSTANCES, start=11):
-        [rows] = (agency.folder / conn_id).glob("snapshots/websites/*/*.jsonl")
+        [rows] = (instances.folder / conn_id).glob("snapshots/websites/*/*.jsonl")
         domains = [json.loads(line)["domain"] for line in rows.read_text().splitlines()]
         assert [domain.partition(".")[2] for domain in domains] == [f"{conn_id.replace('_', '-')}.example"] * number
-        [table] = (agency.folder / conn_id).glob("*/lists/*.json")
-        assert json.loads(table.read_text())["service"] == agency.servers[conn_id].url
-        [audit] = (agency.folder / conn_id).glob("*/audit/**/*.jsonl")
+        [table] = (instances.folder / conn_id).glob("*/lists/*.json")
+        assert json.loads(table.read_text())["service"] == instances.servers[conn_id].url
+        [audit] = (instances.folder / conn_id).glob("*/audit/**/*.jsonl")
         assert len(audit.read_text().splitlines()) == number
         assert f"{conn_id}: {number} websites, {number} synced" in log
     assert "3 of 3 instances are done" in log
-    # A DAG that waits for the snapshots is told of each, and one that waits for the summary once.
+    # A DAG that waits for the snapshots gets an event for each, and a DAG that waits for the summary gets a single
+    # event.
     paths = sorted(extra["path"] for extra in asset_events(snapshot_asset("many_instances").uri)[-3:])
-    assert [path.removeprefix(f"{agency.folder}/").split("/")[0] for path in paths] == list(INSTANCES)
+    assert [path.removeprefix(f"{instances.folder}/").split("/")[0] for path in paths] == list(INSTANCES)
     assert sorted(asset_events(snapshot_asset("many_instances", snapshot_name="summary").uri)[-1]["paths"]) == paths
-    # The sample for DuckDB loads all of them, each as a source of its own.
-    module = sample("load_snapshot_into_duckdb", agency.folder)
-    module.SOURCES = [f"{agency.folder}/{conn_id}/snapshots" for conn_id in INSTANCES]
+    # The sample for DuckDB loads all of them, each as a separate source.
+    module = sample("load_snapshot_into_duckdb", instances.folder)
+    module.SOURCES = [f"{instances.folder}/{conn_id}/snapshots" for conn_id in INSTANCES]
     assert len(module.load_snapshot_into_duckdb().get_task("load").python_callable()) == 3
-    # An instance may be moved, and a connection renamed, as docs/operating.md says: what was added is replaced.
-    agency.env.setenv("AIRFLOW_CONN_CLIENT_Z", os.environ["AIRFLOW_CONN_CLIENT_A"])
-    (agency.folder / "client_a").rename(agency.folder / "client_z")
-    agency.enlist("client_b", "client_c", "client_z")
-    agency.env.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.8")
+    # A service can be moved, and a connection renamed, as docs/operating.md says: additions are replaced.
+    instances.env.setenv("AIRFLOW_CONN_CLIENT_Z", os.environ["AIRFLOW_CONN_CLIENT_A"])
+    (instances.folder / "client_a").rename(instances.folder / "client_z")
+    instances.enlist("client_b", "client_c", "client_z")
+    instances.env.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.8")
     assert run()[0] == "success"
     synced = "9.9.9.9\n203.0.113.8"
-    assert agency.lists() == [{synced: 11}, {synced: 12}, {synced: 13}]
+    assert instances.lists() == [{synced: 11}, {synced: 12}, {synced: 13}]
 
 
 @needs_exceptions_in_callbacks
-def test_a_failing_instance_is_named_and_the_others_go_on(agency: Agency, run: Run) -> None:
-    agency.connect("client_b", password="wrong")
+def test_failing_instance_is_named_and_the_others_continue(instances: Instances, run: Run) -> None:
+    instances.connect("client_b", password="wrong")
     state, states, log = run()
     assert state == "failed"
     failed = {"snapshot[1]": "failed", "sync[1]": "upstream_failed", "summary": "failed"}
     done = ("instances", "snapshot[0]", "sync[0]", "snapshot[2]", "sync[2]")
     assert states == {**dict.fromkeys(done, "success"), **failed}
-    assert agency.lists() == [{SYNCED: 11}, {"9.9.9.9": 12}, {SYNCED: 13}]
+    assert instances.lists() == [{SYNCED: 11}, {"9.9.9.9": 12}, {SYNCED: 13}]
     assert "1 of 3 instances failed\nclient_b: snapshot: API key rejected (401 " in log
     assert "2 of 3 instances are done\nclient_a: 11 websites, 11 synced\nclient_c: 13 websites, 13 synced" in log
-    # The next night it is mended, and the list of another one has shrunk, which no dry run publishes past the guard.
-    agency.connect("client_b")
+    # The next night it works again, and the list of another service has shrunk, which a dry run does not publish.
+    instances.connect("client_b")
     for website in range(1, 6):
-        agency.servers["client_a"].remove_website(website)
+        instances.servers["client_a"].remove_website(website)
     _, states, log = run(dry_run=True, only=["client_a"], override_guards=["fewer_websites"])
     assert states["snapshot[0]"] == "failed"
     assert "select fewer_websites in the field override_guards of the trigger form" in log
-    # Only those that were looked at are run again, and do what they missed.
+    # Only reviewed tasks are run again, and do their remaining work.
     state, states, log = run(only=["client_a", "client_b"], override_guards=["fewer_websites"])
-    assert (state, len(states), agency.lists()[1]) == ("success", 6, {SYNCED: 12})
+    assert (state, len(states), instances.lists()[1]) == ("success", 6, {SYNCED: 12})
     assert "client_a: 6 websites, 0 synced\nclient_b: 12 websites, 12 synced" in log
 
 
@@ -165,7 +166,7 @@ def test_a_failing_instance_is_named_and_the_others_go_on(agency: Agency, run: R
         ('["client_a"]', {"override_guards": ["entries_lost"]}, "override_guards without only is not allowed"),
     ],
 )
-def test_a_wrong_list_is_refused(listed: str, params: dict[str, Any], reason: str) -> None:
+def test_sample_rejects_a_wrong_list(listed: str, params: dict[str, Any], reason: str) -> None:
     defaults: dict[str, Any] = {"only": [], "override_guards": []}
     instances = sample_dag("many_instances").get_task("instances").python_callable
     with pytest.raises(AirflowFailException, match=re.escape(reason)):

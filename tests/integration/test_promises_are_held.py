@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Break the code on purpose, once for each promise of docs/guarantees.md: a test of the promise must notice it.
+"""Breaks of the code, at least one for each promise of docs/guarantees.md: a test of the promise must notice each.
 
-So a test that is made shorter, or goes, cannot take the only catch with it unseen.
+This way, a shortened or removed test cannot remove the only protection of a promise unnoticed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Break(NamedTuple):
     :param promise: heading of the promise.
     :param module: module below the package.
     :param old: text of its source, which occurs once.
-    :param new: text in its place.
-    :param test: path of a file of tests, and part of the name of the test that fails.
+    :param new: replacement of the text.
+    :param test: path of a test file, and part of the name of the test that fails.
     """
 
     promise: str
@@ -42,35 +42,35 @@ BREAKS = [
         "api.listing",
         "if second.total != total or before != after:",
         "if False:",
-        ("integration/api/test_fault_matrix.py", "every_case_holds"),
+        ("integration/api/test_fault_matrix.py", "fault_group"),
     ),
     Break(
         "A list is complete",
         "api.listing",
         "if len(unknown) > created or (self.ids and last not in end):",
         "if False:",
-        ("integration/api/test_paging.py", "a_total_that_leaves_out_deleted"),
+        ("integration/api/test_paging.py", "total_without_deleted_websites"),
     ),
     Break(
         "A list is complete",
         "api.listing",
         "if differing or (self.total != back.total and not has_grown):",
         "if False:",
-        ("integration/api/test_fault_matrix.py", "every_case_holds"),
+        ("integration/api/test_fault_matrix.py", "fault_group"),
     ),
     Break(
         "A website is created once",
         "api.transport",
         'if method == "POST" and may_have_been_applied(error):',
         "if False:",
-        ("integration/api/test_rate_limits.py", "a_create_is_repeated"),
+        ("integration/api/test_rate_limits.py", "create_is_retried"),
     ),
     Break(
         "A website is created once",
         "api.client",
         "            if len(same) > 1:",
         "            if False:",
-        ("integration/api/test_look_up.py", "two_creates_at_the_same_time"),
+        ("integration/api/test_look_up.py", "simultaneous_creates"),
     ),
     Break(
         "A success is verified",
@@ -84,7 +84,7 @@ BREAKS = [
         "reconcile.apply.sending",
         "change = self._still_wanted(update, record)",
         "change = None",
-        ("integration/reconcile/apply/test_two_tasks.py", "an_own_entry"),
+        ("integration/reconcile/apply/test_two_tasks.py", "own_entry"),
     ),
     Break(
         "A service that resets values damages at most two websites per run",
@@ -112,14 +112,14 @@ BREAKS = [
         "reconcile.apply.reading",
         "is_gone=record is None or is_other",
         "is_gone=True",
-        ("integration/reconcile/apply/test_misbehaving_services.py", "a_delete"),
+        ("integration/reconcile/apply/test_misbehaving_services.py", "delete"),
     ),
     Break(
         "A deleted website is gone",
         "reconcile.apply.sending",
         '            _check_domain(update.planned, record, "not deleted")\n',
         "",
-        ("integration/reconcile/apply/test_application.py", "deletes_look_at_the_domain"),
+        ("integration/reconcile/apply/test_application.py", "delete_checks_the_domain"),
     ),
     Break(
         "Other users' changes are kept",
@@ -189,7 +189,7 @@ BREAKS = [
         "reconcile.apply.results",
         "        return self.unconfirmed is not None or (",
         "        return (",
-        ("integration/reconcile/apply/test_two_tasks.py", "a_lost_answer"),
+        ("integration/reconcile/apply/test_two_tasks.py", "lost_response"),
     ),
     Break(
         "An empty list clears nothing",
@@ -217,7 +217,7 @@ BREAKS = [
         "api.stopping",
         "return self.is_set and (is_read or time.monotonic() - self._since >= GRACE_SECONDS)",
         "return False",
-        ("integration/api/test_stopped_requests.py", "it_ends_at_a_stop"),
+        ("integration/api/test_stopped_requests.py", "request_ends_at_a_stop"),
     ),
     Break(
         "Secrets are not disclosed",
@@ -240,7 +240,7 @@ BREAKS = [
 @pytest.mark.slow
 @pytest.mark.chosen(6)
 @pytest.mark.parametrize("broken", BREAKS, ids=lambda item: f"{item.promise}: {item.module}")
-def test_a_break_is_noticed(broken: Break) -> None:
+def test_break_of_a_promise_is_noticed(broken: Break) -> None:
     path, name = broken.test
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "breaking"]
     command += ["--break", f"{PACKAGE}.{broken.module}", broken.old, broken.new, f"tests/{path}", "-k", name]
@@ -252,8 +252,8 @@ def test_a_break_is_noticed(broken: Break) -> None:
 
 
 @pytest.mark.repository
-def test_each_break_still_fits() -> None:
-    """So that whoever changes the code sees it at once, and not with the slow tests."""
+def test_every_break_still_matches_the_code() -> None:
+    """A developer who changes the code sees a mismatch at once, without the slow tests."""
     sources = {item: (ROOT / PACKAGE / f"{item.module.replace('.', '/')}.py").read_text("utf-8") for item in BREAKS}
     missing = [
         f"{element.module}: {element.old}" for element, source in sources.items() if source.count(element.old) != 1
@@ -261,7 +261,7 @@ def test_each_break_still_fits() -> None:
     assert not missing, "write these breaks anew for the code as it is now"
 
 
-def test_each_promise_is_broken_once() -> None:
+def test_every_promise_has_a_break() -> None:
     document = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
     promises = set(re.findall(r"^## (.+)$", document.partition("\n## Conditions")[0], re.MULTILINE))
     assert promises == {item.promise for item in BREAKS}

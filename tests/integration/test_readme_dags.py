@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The DAGs of docs/comparison.md through the nights of the table in README.md, and the DAG of README.md."""
+"""README.md and docs/comparison.md: their DAGs run through the nights of the table in README.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 TEXT, COMPARISON = (ROOT.joinpath(name).read_text("utf-8") for name in ("README.md", "docs/comparison.md"))
 [FIRST], [THEIRS, OURS] = (re.findall(r"```python\n(.*?)```", text, re.DOTALL) for text in (TEXT, COMPARISON))
-#: The rows of the table: what happens, and what becomes of each DAG.
+#: The rows of the table: the event, and the result of each DAG.
 NIGHTS = re.findall(
     r"^\| (\w.*?) \| (\w.*?) \| (\w.*?) \|$", TEXT.partition("| What happens |")[2].partition("\n\n")[0], re.M
 )
@@ -40,11 +40,11 @@ def night(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, mon
     monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_API_KEY", analytics_sandbox.api_key)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.reading.SETTLE_SECONDS", 0)
-    # Nothing in the interface says that a domain may be there once only.
+    # The interface does not say that a domain must be unique.
     analytics_sandbox.configure(allow_duplicates=True)
 
     def run(code: str) -> DagOutcome:
-        # A DAG file leaves its DAG to whom parses it; here it is asked for by name.
+        # A DAG file leaves its DAG to its parser; here it is requested by name.
         named = re.sub(r"^(websites\w*)\(\)$", r"the_dag = \1()", code, flags=re.MULTILINE)
         (tmp_path / "a_dag.py").write_text(named.replace("/data/", f"{tmp_path}/"))
         [dag] = [value for value in runpy.run_path(str(tmp_path / "a_dag.py")).values() if isinstance(value, DAG)]
@@ -60,7 +60,7 @@ def states(outcome: DagOutcome) -> set[str]:
 
 
 def published(tmp_path: Path) -> list[Any]:
-    """Return the websites that are published, by whichever DAG."""
+    """Return the published websites of any of the DAGs."""
     found = [*tmp_path.glob("websites.json"), *tmp_path.glob("analytics/websites/dt=*/*.jsonl")]
     text = "".join(file.read_text() for file in found)
     return json.loads(text) if text.startswith("[") else [json.loads(line) for line in text.splitlines()]
@@ -70,7 +70,7 @@ def without_the_address(sandbox: SandboxServer) -> int:
     return sum(OFFICE not in (website["exclude_ips"] or "") for website in sandbox.websites())
 
 
-def test_every_night_of_the_table_is_here() -> None:
+def test_table_of_nights_is_complete() -> None:
     assert NIGHTS == [
         (
             "The response to a create is lost",
@@ -86,7 +86,7 @@ def test_every_night_of_the_table_is_here() -> None:
     ]
 
 
-def test_the_first_dag(night: Night, analytics_sandbox: SandboxServer) -> None:
+def test_first_dag_of_the_readme_runs(night: Night, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.seed(3)
     assert states(night(FIRST)) == {"success"}
     assert without_the_address(analytics_sandbox) == 0
@@ -98,7 +98,7 @@ both = pytest.mark.parametrize("code", [THEIRS, OURS], ids=["people write", "of 
 
 
 @both
-def test_a_lost_answer(night: Night, analytics_sandbox: SandboxServer, code: str) -> None:
+def test_readme_dag_after_a_lost_response(night: Night, analytics_sandbox: SandboxServer, code: str) -> None:
     analytics_sandbox.fault("create", drop=True, commit=True)
     assert states(night(code)) == {"success"}
     shops = [website for website in analytics_sandbox.websites() if website["domain"] == "shop.example.com"]
@@ -106,7 +106,7 @@ def test_a_lost_answer(night: Night, analytics_sandbox: SandboxServer, code: str
 
 
 @both
-def test_half_of_the_list(
+def test_readme_dag_with_half_of_the_list(
     night: Night, analytics_sandbox: SandboxServer, tmp_path: Path, task_log: Callable[[], str], code: str
 ) -> None:
     for number in range(59):
@@ -127,7 +127,9 @@ def test_half_of_the_list(
 
 
 @both
-def test_an_address_by_hand(night: Night, analytics_sandbox: SandboxServer, tmp_path: Path, code: str) -> None:
+def test_readme_dag_keeps_an_address_typed_by_hand(
+    night: Night, analytics_sandbox: SandboxServer, tmp_path: Path, code: str
+) -> None:
     analytics_sandbox.add_website("by-hand.example", exclude_ips=BY_HAND)
     assert states(night(code)) == {"success"}
     lists = [website["exclude_ips"] for website in analytics_sandbox.websites()]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sample DAGs as a person meets them in the list and in the form that triggers them, and as an attacker does.
+"""Sample DAGs: descriptions, Params, and events, for users and against attackers (``dags``).
 
-Whoever may trigger a DAG, or send an asset event, chooses no folder, no file, no address and no connection.
+A person who can trigger a DAG or send an asset event cannot choose a folder, a file, an address, or a connection.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def samples() -> dict[str, Any]:
     return bag.dags
 
 
-def test_each_has_a_description_of_one_line(samples: dict[str, Any]) -> None:
+def test_sample_has_a_description_of_a_single_line(samples: dict[str, Any]) -> None:
     described = {dag_id: dag.description or "" for dag_id, dag in samples.items()}
     assert [dag_id for dag_id, text in described.items() if not 20 < len(text) <= 100 or "\n" in text] == []
     assert len(set(described.values())) == len(samples) >= 10
 
 
-def test_each_can_be_triggered_with_its_defaults(samples: dict[str, Any]) -> None:
-    """The form of Airflow 3 does not send a text that is required and empty."""
+def test_sample_can_be_triggered_with_its_defaults(samples: dict[str, Any]) -> None:
+    """The form of Airflow 3 does not submit a required text that is empty."""
     for dag_id, dag in samples.items():
         if dag_id != "apply_websites":  # only the log of the plan has the digest
             assert not {name for name, value in dag.params.items() if value is None or value == ""}, dag_id
@@ -63,14 +63,14 @@ def test_make_ui_sets_every_variable_that_a_sample_needs() -> None:
     assert {item or other for item, other in needed} == ui.VARIABLES.keys()
 
 
-def test_no_param_chooses_a_folder_a_file_or_a_connection(samples: dict[str, Any]) -> None:
-    """They are constants of the file: who may trigger a DAG chooses among what its author allows."""
+def test_params_cannot_choose_a_folder_a_file_or_a_connection(samples: dict[str, Any]) -> None:
+    """They are constants of the file: a person who triggers a DAG chooses only from the author's values."""
     allowed = {"override_guards", "approved_digest", "domain", "dry_run", "only", "privacy", "prune"}
     assert {name for dag in samples.values() for name in dag.params} == allowed
 
 
 def test_guards_of_each_sample_are_a_multi_select_drop_down_with_their_names(samples: dict[str, Any]) -> None:
-    """Airflow shows an array as a drop-down if its Param has examples."""
+    """Airflow displays an array as a drop-down if its Param has examples."""
     found = [dag.params.get_param("override_guards") for dag in samples.values() if "override_guards" in dag.params]
     assert len(found) >= 6
     for param in found:
@@ -81,8 +81,10 @@ def test_guards_of_each_sample_are_a_multi_select_drop_down_with_their_names(sam
 
 
 @pytest.mark.parametrize("forged", ["path", "changes_path", "snapshot_date"])
-def test_no_event_chooses_what_is_read(analytics_sandbox: SandboxServer, tmp_path: Path, forged: str) -> None:
-    """Who may send an asset event could have had rows of another folder loaded, and an address of the network asked."""
+def test_asset_event_cannot_choose_the_files_that_are_read(
+    analytics_sandbox: SandboxServer, tmp_path: Path, forged: str
+) -> None:
+    """A sender of asset events could have loaded other folders, and sent requests to an address of the network."""
     own, other = str(tmp_path / "own"), str(tmp_path / "other")
     analytics_sandbox.add_website("own.example")
     SnapshotWebsitesOperator(task_id="take", base_path=own).execute({})
@@ -93,7 +95,7 @@ def test_no_event_chooses_what_is_read(analytics_sandbox: SandboxServer, tmp_pat
     with RawServer([http(200, "[]")]) as inside:
         extra |= {forged: f"{inside.url}/admin"} if forged != "path" else {}
         events = {"asset": [SimpleNamespace(extra=extra)]}
-        with suppress(ValueError):  # a day that is none
+        with suppress(ValueError):  # not a day
             check(triggering_asset_events=events)
         assert inside.requests == []
     assert not inspect.signature(load).parameters

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Airflow: its processes, each started as a person starts them, and its REST API."""
+"""A real Airflow: its processes, each started as a user starts them, and its REST API."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def wait_for(
     tell: Callable[[], object] | None = None,
     patience: float = PATIENCE,
 ) -> T:
-    """Look again and again until there is something, and return it.
+    """Check repeatedly until there is a value, and return it.
 
-    :param what: what is waited for, for the message of the error.
-    :param tell: what there is instead, for the same.
-    :raises TimeoutError: if there is nothing after so many seconds.
+    :param what: the expected value, for the message of the error.
+    :param tell: returns the current state, for the message of the error.
+    :raises TimeoutError: if there is no value after this time.
     """
     end = time.monotonic() + patience
     while time.monotonic() < end:
@@ -56,7 +56,7 @@ def wait_for(
 
 @dataclass(frozen=True)
 class TaskState:
-    """A task instance as the API shows it."""
+    """A task instance in the API."""
 
     state: str | None
     try_number: int
@@ -64,17 +64,17 @@ class TaskState:
 
 @dataclass(frozen=True)
 class RunState:
-    """A run as the API shows it, with its tasks by id (``id[0]``, ``id[1]``, ... for a mapped one)."""
+    """A run in the API, with its tasks by id (``id[0]``, ``id[1]``, ... for a mapped task)."""
 
     state: str
     tasks: Mapping[str, TaskState]
 
 
 class AirflowApi:
-    """What the tests ask of an Airflow over its REST API; ``task_id`` is ``id[1]`` for the second of a mapped task.
+    """Requests to the REST API of an Airflow; ``task_id`` is ``id[1]`` for the second instance of a mapped task.
 
     :param url: base URL of the server.
-    :param told: returns what its processes wrote, for the message of an error of the server.
+    :param told: returns the output of its processes, for the message of a server error.
     """
 
     def __init__(self, url: str, told: Callable[[], str] = lambda: "") -> None:
@@ -85,39 +85,39 @@ class AirflowApi:
         self._session.trust_env = False
 
     def log_in(self) -> None:
-        """Log in, once the server answers."""
+        """Log in once the server responds."""
         airflow_versions.log_in(self._session, self.url, USER, PASSWORD)
 
     def call(self, method: str, path: str, may: int | None = None, **arguments: Any) -> requests.Response:
         """Send a request.
 
-        :param path: path below that of the API.
-        :param may: the status of an error that is returned.
-        :param arguments: those of ``requests``.
-        :raises requests.HTTPError: for another error, with what the server says of it.
+        :param path: path below the API.
+        :param may: the status of an allowed error, which is returned.
+        :param arguments: arguments of ``requests``.
+        :raises requests.HTTPError: for another error, with the message of the server.
         """
         url = f"{self.url}{airflow_versions.API}{path}"
         answer = self._session.request(method, url, timeout=60, **arguments)
         if not answer.ok:
             message = f"{method} {path}: {answer.status_code} {answer.text[:2000]}"
             if answer.status_code >= requests.codes.internal_server_error:
-                self._session.close()  # as the server does after an error of its own; the next request would meet that
+                self._session.close()  # as the server does after its own errors; the next request would fail
                 message += f"\n{self._told()}"
             if answer.status_code != may:
                 raise requests.HTTPError(message, response=answer)
         return answer
 
     def get(self, path: str, **parameters: Any) -> Any:
-        """Return what the server shows at a path."""
+        """Return the response of the server for a path."""
         return self.call("GET", path, params=parameters).json()
 
     def unhealthy(self) -> list[str]:
-        """Return the processes that do not show that they are well."""
+        """Return the processes that are not reported as healthy."""
         health = self.get(airflow_versions.HEALTH)
         return [name for name in airflow_versions.HEALTHY if health[name]["status"] != "healthy"]
 
     def unpause(self, dag_id: str) -> None:
-        """Let a DAG run, once Airflow has found it."""
+        """Unpause a DAG, once Airflow has found it."""
 
         def unpaused() -> bool:
             if self.call("PATCH", f"/dags/{dag_id}", may=404, json={"is_paused": False}).ok:
@@ -138,7 +138,7 @@ class AirflowApi:
         return sorted(self._all(f"/dags/{dag_id}/dagRuns", "dag_runs"), key=lambda run: run["start_date"] or "~")
 
     def run(self, dag_id: str, run_id: str) -> RunState:
-        """Return how far a run is."""
+        """Return the progress of a run."""
         run = self.get(_run(dag_id, run_id))
         tasks = self._all(f"{_run(dag_id, run_id)}/taskInstances", "task_instances")
         states = {}
@@ -148,7 +148,7 @@ class AirflowApi:
         return RunState(run["state"], states)
 
     def wait(self, dag_id: str, run_id: str, patience: float = PATIENCE) -> RunState:
-        """Wait until a run has ended, and return how."""
+        """Wait until a run has ended, and return its end."""
 
         def ended() -> RunState | None:
             run = self.run(dag_id, run_id)
@@ -157,7 +157,7 @@ class AirflowApi:
         return wait_for(f"the end of {run_id} of {dag_id}", ended, lambda: self.run(dag_id, run_id), patience)
 
     def tries(self, dag_id: str, run_id: str, task_id: str) -> list[tuple[str, str | None]]:
-        """Return the tries of a task: on which host each of them ran, and its state."""
+        """Return the tries of a task: the host and the state of each."""
         path, map_index = _task(dag_id, run_id, task_id)
         found = self.get(f"{path}/{map_index}/tries" if map_index >= 0 else f"{path}/tries")["task_instances"]
         return [(item["hostname"], item["state"]) for item in sorted(found, key=itemgetter("try_number"))]
@@ -190,12 +190,12 @@ class AirflowApi:
         }
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
-        """Return what a task returned, or another of its values."""
+        """Return the return value of a task, or another of its XComs."""
         path, map_index = _task(dag_id, run_id, task_id)
         return self.get(f"{path}/xcomEntries/{key}", map_index=map_index, stringify="false")["value"]
 
     def mark_failed(self, dag_id: str, run_id: str, task_id: str) -> None:
-        """Mark a task as failed, as a person does on its page."""
+        """Mark a task as failed, like a person on its page."""
         path, map_index = _task(dag_id, run_id, task_id)
         mapped = f"/{map_index}" if map_index >= 0 else ""
         self.call("PATCH", f"{path}{mapped}", json=airflow_versions.MARK_FAILED)
@@ -214,10 +214,10 @@ class AirflowApi:
         assert cleared, body
 
     def wait_for_question(self, dag_id: str, run_id: str) -> dict[str, Any]:
-        """Wait until a task of a run asks for an answer, and return what it shows.
+        """Wait until a task of a run asks for a response, and return its question.
 
-        No person answers so quickly that the scheduler has not seen yet that the task asked: it takes the answered task
-        for one that was killed (3.3.2). So this waits until the scheduler has looked.
+        No person responds so quickly that the scheduler has not seen the question yet: it would take the answered task
+        for a killed task (3.3.2). So this waits until the scheduler has checked.
         """
 
         def asked() -> dict[str, Any] | None:
@@ -234,18 +234,18 @@ class AirflowApi:
 
         def has_looked() -> bool:
             beats.add(self.get(airflow_versions.HEALTH)["scheduler"]["latest_scheduler_heartbeat"])
-            return len(beats) > 2  # the first look may have begun before
+            return len(beats) > 2  # the first check might have started before
 
         wait_for("the scheduler", has_looked)
         return question
 
     def test_connection(self, connection: Mapping[str, Any]) -> tuple[bool, str]:
-        """Test a connection (with its ``connection_id``) as the button does; return whether it is well, and why."""
+        """Test a connection (with its ``connection_id``) like the button; return whether it works, and the message."""
         result = self.call("POST", "/connections/test", json=dict(connection)).json()
         return result["status"], result["message"]
 
     def add_connection(self, connection: Mapping[str, Any]) -> None:
-        """Save a connection as the form does."""
+        """Save a connection like the form."""
         self.call("POST", "/connections", json=dict(connection))
 
     def set_variable(self, name: str, value: str) -> None:
@@ -255,7 +255,7 @@ class AirflowApi:
             self.call("POST", "/variables", json=body)
 
     def asset_events(self) -> list[dict[str, Any]]:
-        """Return the events of assets, a hundred at most, the oldest first; the asset's address is under ``uri``."""
+        """Return the events of assets, at most a hundred, the oldest first; the asset's address is under ``uri``."""
         return self._events(f"/{airflow_versions.ASSET}s/events?limit=100")
 
     def asset_events_of(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
@@ -264,7 +264,7 @@ class AirflowApi:
 
     def _events(self, path: str) -> list[dict[str, Any]]:
         def shown() -> Any:
-            # Airflow 3 shows no event while a run that it started is queued: the run has no start yet (3.3.2).
+            # Airflow 3 returns no event while its run is queued: the run has no start yet (3.3.2).
             answer = self.call("GET", path, may=500)
             return answer.json() if answer.ok else None
 
@@ -285,12 +285,12 @@ def _task(dag_id: str, run_id: str, task_id: str) -> tuple[str, int]:
 class AirflowProcesses:
     """A real Airflow, as a context manager: on exit all its processes have ended.
 
-    By default it is scheduler, triggerer and web server (and the DAG processor of Airflow 3), on SQLite and with the
-    LocalExecutor. ``settings`` make it another; :meth:`start` adds processes, such as workers.
+    By default it has a scheduler, a triggerer, and a web server (and the DAG processor of Airflow 3), on SQLite with
+    the LocalExecutor. ``settings`` change that; :meth:`start` adds processes, such as workers.
 
     :param home: an empty directory, Airflow's home; logs of the processes are in its ``processes`` folder.
     :param dags: the folder of DAGs.
-    :param settings: further environment variables of all processes, connections among them.
+    :param settings: further environment variables of all processes, including connections.
     """
 
     def __init__(self, home: Path, dags: Path, settings: Mapping[str, str] | None = None) -> None:
@@ -300,7 +300,7 @@ class AirflowProcesses:
         own = {
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
-            # What a person hardly notices adds up in tests: the wait until the scheduler looks again.
+            # Short waits of the scheduler add up in tests, so they are shorter here.
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
             "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
         }
@@ -342,7 +342,7 @@ class AirflowProcesses:
     def start(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Popen[bytes]:
         """Start an ``airflow`` command that keeps running, and return its process.
 
-        :param name: what it is called in :attr:`processes`, and its log file.
+        :param name: its name in :attr:`processes`, and of its log file.
         :param env: environment variables of this process only.
         """
         log = self._stack.enter_context(self._log_file(name).open("ab"))
@@ -351,7 +351,7 @@ class AirflowProcesses:
         return self.processes[name]
 
     def run(self, *arguments: str) -> str:
-        """Run an ``airflow`` command, and return what it printed.
+        """Run an ``airflow`` command, and return its output.
 
         :raises RuntimeError: if it fails.
         """
@@ -381,6 +381,6 @@ class AirflowProcesses:
         return True
 
     def told(self) -> str:
-        """Return the end of what each process wrote, for messages."""
+        """Return the end of the output of each process, for messages."""
         files = sorted((self.home / "processes").glob("*.log"))
         return "\n".join(f"--- {file.name}\n{file.read_bytes()[-2000:].decode('utf-8', 'replace')}" for file in files)

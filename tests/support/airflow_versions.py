@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between the versions of Airflow that the tests run on: no other test file asks for the version.
+"""Differences between the supported versions of Airflow: no other test file asks for the version.
 
-Airflow reads its settings while it is imported: import this after ``tests/conftest.py`` has made them, which is so
-in every test module, or within a function.
+Airflow reads its settings while it is imported. Import this module after ``tests/conftest.py`` has made them, which is
+true in every test module, or within a function.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ AIRFLOW_VERSION = airflow.__version__
 VERSION = tuple(int(part) for part in AIRFLOW_VERSION.split(".")[:2])
 AIRFLOW_2 = VERSION < (3, 0)
 
-#: Airflow 3.0 makes the label of a task in a mapped group before it knows the arguments of the group.
+#: Airflow 3.0 creates the label of a task in a mapped group before it knows the arguments of the group.
 LABELS_KNOW_MAPPED_GROUPS = VERSION != (3, 0)
 
 
 def _by_version(places: Mapping[tuple[int, int], str]) -> Any:
-    """Import the place (``module:name``) of the newest of these versions that is not newer than this Airflow."""
+    """Import the object (``module:name``) of the newest of these versions that is not newer than this Airflow."""
     module, _, name = places[max(since for since in places if since <= VERSION)].partition(":")
     return getattr(import_module(module), name)
 
 
 def names_that_airflow_masks() -> frozenset[str]:
-    """Return parts of the names whose values Airflow masks; the module has moved from version to version."""
+    """Return parts of the names whose values Airflow masks; the module has moved between versions."""
     for module in ("airflow.sdk._shared", "airflow.sdk.execution_time", "airflow.utils.log"):
         with suppress(ModuleNotFoundError):
             names: frozenset[str] = import_module(f"{module}.secrets_masker").DEFAULT_SENSITIVE_FIELDS
@@ -52,7 +52,7 @@ def names_that_airflow_masks() -> frozenset[str]:
     raise AssertionError("Airflow has no list of such names")
 
 
-# Markers for what one version has and another has not.
+# Markers for features of certain versions
 
 
 def _needs(holds: bool, reason: str) -> pytest.MarkDecorator:
@@ -82,7 +82,7 @@ needs_openlineage = _needs(
 )
 
 
-# Running a DAG in this process, and what is left of the run.
+# Running a DAG in this process, and the records of the run
 
 
 def dag_test_arguments(conf: dict[str, Any] | None, logical_date: datetime | None) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def dag_test_arguments(conf: dict[str, Any] | None, logical_date: datetime | Non
 
 
 def build_the_api_once() -> None:
-    """Let all runs in this process share Airflow's API, as from 3.3 on: before, each task builds it anew."""
+    """Make all runs in this process share Airflow's API, as from 3.3 on: before, each task builds it again."""
     if (3, 0) <= VERSION < (3, 3):
         from airflow.sdk.execution_time import supervisor
 
@@ -100,7 +100,7 @@ def build_the_api_once() -> None:
 
 
 def register(dag: DAG) -> None:
-    """Let Airflow know a DAG: Airflow 3 creates runs only of those serialised into its database, from a bundle."""
+    """Register a DAG in Airflow: Airflow 3 creates runs only of serialized DAGs of a bundle."""
     if AIRFLOW_2:
         return
     from airflow.models.dag_version import DagVersion
@@ -119,7 +119,7 @@ def register(dag: DAG) -> None:
         session.merge(DagBundleModel(name="tests"))
         session.flush()
         serialized_dag.bulk_write_to_db("tests", None, [lazy], session=session)
-        # Airflow takes the version that was made last for the newest; tests travel in time.
+        # Airflow considers the last created version the newest; tests travel in time.
         for version in session.query(DagVersion).filter(DagVersion.dag_id == dag.dag_id):
             version.created_at = datetime(2000, 1, 1, tzinfo=UTC) + timedelta(seconds=version.version_number)
         session.flush()
@@ -127,8 +127,9 @@ def register(dag: DAG) -> None:
 
 
 def register_assets(dag: DAG) -> None:
-    """Let Airflow 2 know the assets of a DAG: it records events only of those seen in a DAG file. Later versions learn
-    of them by :func:`register`."""
+    """Register the assets of a DAG in Airflow 2, which records events only of assets in a DAG file. Later versions know
+    them by :func:`register`.
+    """
     if AIRFLOW_2:
         known: Any = dag
         known.bulk_write_to_db([dag])
@@ -146,9 +147,10 @@ def xcoms(run: Any) -> Iterator[tuple[str, int, str, Any]]:
 
 
 def own_lines(text: str) -> str:
-    """Return what tasks said.
+    """Return the messages of tasks.
 
-    In ``DAG.test``, Airflow 3.0 prints each message to its supervisor, in clear, and breaks lines after 80 characters.
+    In ``DAG.test``, Airflow 3.0 prints each message to its supervisor, in clear text, and breaks lines after 80
+    characters.
     """
     if VERSION != (3, 0):
         return text
@@ -173,11 +175,11 @@ def last_asset_event(uri: str) -> Any:
     return asset_events(uri)[-1]
 
 
-# What Airflow knows of classes and DAGs.
+# Data of Airflow about classes and DAGs
 
 
 def hooks() -> Mapping[str, Any]:
-    """Return what Airflow knows of the hooks of all providers, by connection type."""
+    """Return the hooks of all providers that Airflow knows, by connection type."""
     found: Mapping[str, Any] = _providers().hooks
     return found
 
@@ -206,7 +208,7 @@ def awaited_uris(dag: DAG) -> list[str]:
 
 
 def planned_run(dag: DAG, moment: datetime) -> dict[str, datetime | None]:
-    """Return what Airflow plans for the first scheduled run of a DAG at or after a moment."""
+    """Return Airflow's plan for the first scheduled run of a DAG at or after a moment."""
     from airflow.timetables.base import TimeRestriction
 
     timetable = _timetable(dag)
@@ -223,7 +225,7 @@ def planned_run(dag: DAG, moment: datetime) -> dict[str, datetime | None]:
 
 
 def manual_run(dag: DAG, moment: datetime) -> dict[str, datetime | None]:
-    """Return what Airflow makes of a run that is triggered by hand at a moment, with that moment as logical date."""
+    """Return Airflow's data for a run that is triggered manually at a moment, with that moment as logical date."""
     interval = _timetable(dag).infer_manual_data_interval(run_after=moment)
     return {
         "data_interval_end": interval.end if interval else None,
@@ -235,12 +237,12 @@ def manual_run(dag: DAG, moment: datetime) -> dict[str, datetime | None]:
 def _timetable(dag: DAG) -> Any:
     if AIRFLOW_2:
         return dag.timetable
-    # The scheduler's, which plans runs; the one of the DAG file only names the schedule.
+    # The scheduler's timetable, which plans runs; the timetable of the DAG file only names the schedule.
     return _serialization().from_dict(serialized(dag)).timetable
 
 
 def answer_approval(waiting: Any, option: str, user: str, session: Any) -> None:
-    """Do what the button of an approval in the UI does.
+    """Press the approval button of the UI.
 
     :param waiting: the ``HITLDetail`` of the task.
     """
@@ -262,18 +264,18 @@ def answer_approval(waiting: Any, option: str, user: str, session: Any) -> None:
 
 
 def asset_handler(scheme: str) -> Any:
-    """Return the function that Airflow validates the addresses of a scheme with."""
+    """Return Airflow's function that validates the addresses of a scheme."""
     manager = _providers()
     return (manager.dataset_uri_handlers if AIRFLOW_2 else manager.asset_uri_handlers).get(scheme)
 
 
 def attach(scheme: str, file_system: Any) -> None:
-    """Do what the provider package of a cloud does: give Airflow a file system for the scheme."""
+    """Register a file system for a scheme, like the provider package of a cloud."""
     _by_version({(2, 0): "airflow.io.store:attach", (3, 0): "airflow.sdk.io:attach"})(scheme, fs=file_system)
 
 
 def allow_execute_in_this_thread() -> None:
-    """Let ``execute`` be called in a thread of a test: Airflow 2 keeps who calls it for the main thread only."""
+    """Allow calls of ``execute`` in a thread of a test: Airflow 2 stores the caller for the main thread only."""
     if AIRFLOW_2:
         guard: Any = _by_version({(2, 0): "airflow.models.baseoperator:ExecutorSafeguard"})
         guard._sentinel.callers = {}
@@ -285,28 +287,28 @@ def allow_execute_in_this_thread() -> None:
 PROCESSES = (
     ("scheduler", "triggerer", "webserver") if AIRFLOW_2 else ("scheduler", "dag-processor", "triggerer", "api-server")
 )
-#: Those of them whose health the API shows.
+#: Commands whose health is in the API.
 HEALTHY = ("scheduler", "triggerer") if AIRFLOW_2 else ("scheduler", "dag_processor", "triggerer")
 API = "/api/v1" if AIRFLOW_2 else "/api/v2"
 HEALTH = "/health" if AIRFLOW_2 else "/monitor/health"
-#: What the API calls an asset.
+#: The name of an asset in the API.
 ASSET = "dataset" if AIRFLOW_2 else "asset"
 #: The key of an asset's address in an event.
 ASSET_URI = "dataset_uri" if AIRFLOW_2 else "uri"
 
 
 def process_settings(url: str) -> dict[str, str]:
-    """Return what this version needs beside ``local_airflow.server_settings`` to serve at ``url``."""
+    """Return additional settings of this version, besides ``local_airflow.server_settings``, to serve at ``url``."""
     if not AIRFLOW_2:
         return {
             "AIRFLOW__API__WORKERS": "1",
-            # Seconds until a task learns that it was marked or cleared.
+            # Seconds until a task notices that it was marked or cleared.
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         }
     return {
         # Airflow 2 combines SQLite with an executor of several tasks in its own tests only, by this variable.
         "_AIRFLOW__SKIP_DATABASE_EXECUTOR_COMPATIBILITY_CHECK": "1",
-        # SQLite locks no rows: a task that schedules its successors while the scheduler does would start them twice.
+        # SQLite has no row locks: a task that schedules its successors while the scheduler does would start them twice.
         "AIRFLOW__SCHEDULER__SCHEDULE_AFTER_TASK_EXECUTION": "False",
         "AIRFLOW__API__AUTH_BACKENDS": "airflow.providers.fab.auth_manager.api.auth.backend.basic_auth",
         "AIRFLOW__WEBSERVER__WEB_SERVER_HOST": "127.0.0.1",
@@ -318,7 +320,7 @@ def process_settings(url: str) -> dict[str, str]:
 
 
 def setup_commands(user: str, password: str) -> list[list[str]]:
-    """Return the commands that set up a database, with a user who may do all. Airflow 3 reads its users from a file."""
+    """Return the commands that set up a database, with an admin user. Airflow 3 reads its users from a file."""
     migrate = ["db", "migrate"]
     person = [f"--username={user}", f"--firstname={user}", f"--lastname={user}", "--email=admin@example.com"]
     create = ["users", "create", "--role=Admin", f"--password={password}", *person]
@@ -326,7 +328,7 @@ def setup_commands(user: str, password: str) -> list[list[str]]:
 
 
 def log_in(session: requests.Session, url: str, user: str, password: str) -> None:
-    """Let a session send what shows who it is."""
+    """Log in to a session."""
     if AIRFLOW_2:
         session.auth = (user, password)
         return
@@ -336,19 +338,19 @@ def log_in(session: requests.Session, url: str, user: str, password: str) -> Non
 
 
 def run_body(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the API is sent to trigger a run."""
+    """Return the body of a request that triggers a run."""
     return {"conf": conf} if AIRFLOW_2 else {"conf": conf, "logical_date": None}
 
 
-#: What the API is sent to mark a task as failed. Airflow 2 only tries unless it is told not to.
+#: Body of a request that marks a task as failed. Airflow 2 does a dry run by default.
 MARK_FAILED = {"new_state": "failed", "dry_run": False} if AIRFLOW_2 else {"new_state": "failed"}
 
-#: The media type in which the API gives a whole log.
+#: The media type of a complete log in the API.
 LOG_TYPE = "text/plain" if AIRFLOW_2 else "application/x-ndjson"
 
 
 def log_text(answer: str) -> str:
-    """Return the lines of a log, from what the API answered: time and all further values behind each message."""
+    """Return the lines of a log from the response of the API: time and all further values after each message."""
     lines = [] if AIRFLOW_2 else [json.loads(line) for line in answer.splitlines()]
     return (
         answer
@@ -361,7 +363,7 @@ def log_text(answer: str) -> str:
 
 
 def screens(screen: Screen, url: str) -> Screens:
-    """Return the ways through the web interface at ``url``."""
+    """Return the actions in the web interface at ``url``."""
     found: Screens = _by_version({(2, 0): "screens_of_airflow_2:Screens", (3, 3): "screens_of_airflow_3:Screens"})(
         screen, url
     )

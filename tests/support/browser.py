@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A headless Chromium that looks at a page as a person does: it waits, and knows what is in sight."""
+"""A headless Chromium that reads a page like a person: it waits, and knows which texts are visible."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 #: Seconds for something to appear on a busy machine.
 PATIENCE = 60
-#: What a person sees at once, without scrolling.
+#: Size of the visible part of a page without scrolling.
 WIDTH, HEIGHT = 1400, 900
 
 
 class Screen:
-    """A browser that waits for what it looks for.
+    """A browser that waits for its elements.
 
     :param pictures: folder of :meth:`picture`.
     """
@@ -43,7 +43,7 @@ class Screen:
         self.driver.get(url)
 
     def wait(self, condition: Callable[[webdriver.Chrome], Any], patience: float = PATIENCE) -> Any:
-        """Wait until the condition holds; what it looks at may be drawn anew meanwhile, or still be covered."""
+        """Wait until the condition is true; its elements might be drawn again, or still be covered."""
         moving = [
             ElementClickInterceptedException,
             ElementNotInteractableException,
@@ -57,7 +57,7 @@ class Screen:
             raise
 
     def all(self, selector: str) -> list[WebElement]:
-        """Return the elements that are shown now, by CSS selector, or by XPath if it begins with a slash."""
+        """Return the visible elements, by CSS selector, or by XPath if it starts with a slash."""
         by = By.XPATH if selector.startswith("/") else By.CSS_SELECTOR
         return [found for found in self.driver.find_elements(by, selector) if found.is_displayed()]
 
@@ -79,7 +79,7 @@ class Screen:
         self._do(selector, clicked)
 
     def type(self, selector: str, text: str) -> None:
-        """Replace what is in a field, at one go as pasting does: of fast single keys, forms lose some."""
+        """Replace the content of a field at once, like pasting: forms lose some of fast single keys."""
 
         def typed(field: WebElement) -> bool:
             field.send_keys(Keys.CONTROL + "a")
@@ -97,7 +97,7 @@ class Screen:
         return value
 
     def to(self, selector: str) -> None:
-        """Scroll to the first such element, as a person does who looks for it."""
+        """Scroll to the first such element, like a person who searches for it."""
         self.shown(selector)
         self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", self.all(selector)[0])
 
@@ -105,17 +105,17 @@ class Screen:
         self.wait(lambda _: not self.all(selector))
 
     def in_sight(self) -> str:
-        """Return the words that can be read now: within the window, neither cut off nor covered."""
+        """Return the readable words: within the window, neither cut off nor covered."""
         seen: str = self.driver.execute_script(IN_SIGHT)
         return seen
 
     def sees(self, *texts: str) -> None:
-        """Wait until all these texts can be read, however their lines are broken.
+        """Wait until all these texts are readable, in any line breaks.
 
-        The page itself looks again and again: a notice that goes after five seconds is otherwise missed when the
+        The page itself checks repeatedly: otherwise, a notice that disappears after five seconds is missed when the
         machine is busy.
 
-        :raises AssertionError: with what can be read, if one of them cannot.
+        :raises AssertionError: with the readable words, if a text is missing.
         """
         wanted = ["".join(text.split()) for text in texts]
         self.driver.set_script_timeout(PATIENCE)
@@ -127,13 +127,13 @@ class Screen:
             raise AssertionError(f"not in sight: {missing}\nin sight: {seen}") from None
 
     def picture(self, name: str) -> None:
-        """Save what is seen once nothing moves any more (cursors and spinners apart)."""
+        """Save the visible page once nothing moves (except for cursors and spinners)."""
         self.wait(lambda driver: driver.execute_script(STILL))
         self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
 
 
 STILL = "return document.getAnimations().every(a => a.playState != 'running' || a.effect.getTiming().iterations > 1)"
-#: Word by word, as a line may be cut at the edge of the box that it is in.
+#: By words, because a line might be cut at the edge of its box.
 IN_SIGHT = r"""
 const words = [];
 const range = document.createRange();
@@ -174,11 +174,11 @@ def browser(chromium: str, chromedriver: str, profile: Path, pictures: Path) -> 
     """Start a Chromium whose page is :data:`WIDTH` x :data:`HEIGHT`.
 
     :param profile: an empty folder.
-    :param pictures: folder of its pictures; made if it is not there.
+    :param pictures: folder of its pictures; made if it is missing.
     """
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
-    # As root, as in CI, Chromium's own sandbox does not work. The others keep it from calling home.
+    # As root, as in CI, Chromium's own sandbox does not work. The other options keep it from sending requests.
     for argument in (
         "headless=new",
         "no-sandbox",
@@ -195,7 +195,7 @@ def browser(chromium: str, chromedriver: str, profile: Path, pictures: Path) -> 
         options.add_argument(f"--{argument}")
     driver = webdriver.Chrome(options=options, service=Service(chromedriver))
     try:
-        # The size of a window is that of its frame, too.
+        # The size of a window includes its frame.
         frame = driver.execute_script("return [outerWidth - innerWidth, outerHeight - innerHeight]")
         driver.set_window_size(WIDTH + frame[0], HEIGHT + frame[1])
         pictures.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """Signs certificates with a key that nobody else knows; its files are written below ``folder``."""
+    """Signs certificates with a key that only this object knows; its files are written below ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -34,10 +34,10 @@ class Authority:
         self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def server_context(self, host: str, *, expired: bool = False, asks_clients: bool = False) -> ssl.SSLContext:
-        """Return what a server needs to be believed as ``host``, an address or a name.
+        """Return the files of a trusted server named ``host``, an address or a name.
 
-        :param expired: let the certificate be out of date.
-        :param asks_clients: refuse clients without a certificate of this authority.
+        :param expired: whether the certificate has expired.
+        :param asks_clients: reject clients without a certificate of this authority.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self.server_files(host, expired=expired))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several workers need: PostgreSQL, Redis and a server that speaks S3, on free ports and gone afterwards."""
+"""Servers for several workers: PostgreSQL, Redis, and S3, on free ports, removed afterwards."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from typing import Any
 from airflow_processes import wait_for
 from local_airflow import free_port
 
-#: Neither server runs as root, and Debian's package of PostgreSQL brings a user of its own.
+#: The servers do not run as root, and Debian's package of PostgreSQL has its own user.
 UNPRIVILEGED = "nobody"
 
 
 def program(name: str) -> str:
-    """Return the path of a program of PostgreSQL, which Debian keeps apart, by version.
+    """Return the path of a program of PostgreSQL, which Debian stores in a folder per version.
 
     :raises FileNotFoundError: if it is not installed.
     """
@@ -38,7 +38,7 @@ def program(name: str) -> str:
 
 @dataclass(frozen=True)
 class Backends:
-    """Servers that are running.
+    """Running servers.
 
     :param database: URL of the database.
     :param broker: URL of Redis.
@@ -50,7 +50,7 @@ class Backends:
     s3: str
 
     def dump(self, folder: Path) -> None:
-        """Write all that is in the database and in Redis, readable, into a folder."""
+        """Write the data of the database and of Redis, readable, into a folder."""
         name = f"{len(list(folder.iterdir()))}"
         dumped = _run([program("pg_dump"), "--inserts", self.database])
         (folder / f"{name}.sql").write_bytes(dumped)
@@ -114,7 +114,7 @@ def _s3(folder: Path) -> Iterator[str]:
 
 
 def _owner_of(folder: Path) -> str | None:
-    """Make a folder for a server, and return its user; None if it is the one who runs this."""
+    """Make a folder for a server, and return its user; None for the current user."""
     folder.parent.chmod(0o755)  # the user has to reach it
     folder.mkdir()
     if os.geteuid() != 0:

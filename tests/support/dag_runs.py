@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fixture ``run_dag`` of ``tests/conftest.py`` takes and gives back."""
+"""Types of the fixture ``run_dag`` of ``tests/conftest.py``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """How a task of a DAG run ended: its state, the number of its last try, its XComs by key, and what the grid shows
-    in place of its map index."""
+    """The end of a task of a DAG run: its state, the number of its last try, its XComs by key, and the text of the
+    grid in place of its map index.
+    """
 
     state: str
     try_number: int
@@ -26,20 +27,20 @@ class TaskOutcome:
 
     @property
     def returned(self) -> Any:
-        """What the task returned, None where it returned nothing."""
+        """The return value of the task, or None."""
         return self.xcom.get("return_value")
 
 
 @dataclass(frozen=True)
 class DagOutcome:
-    """How a DAG run ended: its state, and its tasks by id (``id[0]``, ``id[1]``, ... for a mapped one)."""
+    """The end of a DAG run: its state, and its tasks by id (``id[0]``, ``id[1]``, ... for a mapped task)."""
 
     state: str
     tasks: Mapping[str, TaskOutcome]
 
 
 class OutletEvents:
-    """What a context holds as ``outlet_events``, where a test calls ``execute``; assets of Airflow 3.0 are no keys."""
+    """The ``outlet_events`` of a context for tests that call ``execute``; assets of Airflow 3.0 are not keys."""
 
     def __init__(self) -> None:
         self._events: defaultdict[str, SimpleNamespace] = defaultdict(OutletEvents._event)
@@ -58,4 +59,4 @@ class RunDag(Protocol):
     def __call__(
         self, dag: DAG, *, conf: dict[str, Any] | None = None, logical_date: datetime | None = None
     ) -> DagOutcome:
-        """Run a DAG for real, in this process."""
+        """Run a DAG completely in this process."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service that spoils what the sandbox says, before the client hears it."""
+"""A server that changes the responses of the sandbox on their way to the client."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ Website = dict[str, Any]
 
 
 class Distortion:
-    """Stands before the sandbox, hides fields, answers with errors, or holds requests back."""
+    """A proxy of the sandbox that hides fields, returns errors, or delays requests."""
 
     def __init__(self, sandbox: SandboxServer) -> None:
         self.sandbox = sandbox
-        #: Fields that no list row shows.
+        #: Fields that are missing in list rows.
         self.hidden_in_lists: set[str] = set()
-        #: Method and path (below the prefix) to the status to answer with.
+        #: Method and path (below the prefix) to the status of the response.
         self.failing: dict[tuple[str, str], int] = {}
-        #: Called before a request is passed on; returns a status to answer with, or None.
+        #: Called before a request is forwarded; returns a status for the response, or None.
         self.before: Callable[[str, str], int | None] = lambda method, path: None
-        #: Called with each record of a response, to change it; ``path`` is that of the request.
+        #: Called with each record of a response, to change it; ``path`` is the path of the request.
         self.change: Callable[[str, str, Website], None] = lambda method, path, record: None
-        #: Passes requests on; a test may stand before it.
+        #: Forwards requests; a test can replace it.
         self.forward: Callable[[Request], tuple[int, Any]] = self.to_the_sandbox
 
     def __call__(self, request: Request) -> bytes:
-        """Answer a request, as a server of ``raw_server.py``."""
+        """Respond to a request, like a server of ``raw_server.py``."""
         return http(*self.forward(request))
 
     def to_the_sandbox(self, request: Request) -> tuple[int, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services that are no plain Laravel application: the sandbox with odd shapes, habits and errors, by option.
+"""Services other than a plain Laravel application: the sandbox with options for structures, behavior, and errors.
 
 :class:`FakeService` is a :class:`SandboxServer` with the options of :class:`FakeServiceOptions`, and two more fields of
 faults.
@@ -46,7 +46,7 @@ _DOMAINS = {"with www": "www.{}", "with scheme": "https://{}", "with port": "{}:
 
 
 class FakeServiceOptions(Options):
-    """What services do otherwise. The defaults are those of the sandbox."""
+    """Differences of services. The defaults are those values of the sandbox."""
 
     #: Reject unknown query parameters and form fields instead of ignoring them.
     strict_parameters: bool = True
@@ -219,7 +219,7 @@ class ZooStore(Store):
 
 
 class ZooService(Service):
-    """The operations, otherwise: it changes what the service understands, stores and returns."""
+    """The operations with differences: in reading requests, storing values, and returning records."""
 
     store_type = ZooStore
     store: ZooStore
@@ -230,7 +230,7 @@ class ZooService(Service):
         super().clear()
         self._index: ZooStore | None = None
 
-    # What it understands
+    # Reading of requests
 
     def values(self, raw: bytes, allowed: Sequence[FormField]) -> dict[str, Any]:
         options = self.options
@@ -300,7 +300,7 @@ class ZooService(Service):
         assert isinstance(store, ZooStore)
         return store.with_marked() if self.options.deletes == "mark" else store
 
-    # What it stores
+    # Stored values
 
     def form(self, request: RecordedRequest, allowed: Sequence[FormField]) -> dict[str, Any]:
         options = self.options
@@ -326,7 +326,7 @@ class ZooService(Service):
             self.store.mark(website["id"])
         return JSONResponse({"id": website["id"], "object": "website", "deleted": True})
 
-    # What it returns
+    # Returned values
 
     def respond(self, request: RecordedRequest, options: Options) -> Response:
         assert isinstance(options, FakeServiceOptions)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way a list may be served and a write be taken, tried: ``make fault-matrix`` tries every combination.
+"""Every way in which a list might be served and a write be processed: ``make fault-matrix`` tries every combination.
 
-Each case of a list holds when the client returns exactly the websites the server had, or refuses with a typed error;
-and when a well-behaved server is asked no more often than arithmetic demands. Moving lists hold when nothing that was
-there all the time is missing and nothing that never was is present; and, if the reading was closed by a second head
-while the totals are right, when it returns the list as it was at that moment. For writes see ``write_matrix.py``.
+A case of a list is correct if the client returns exactly the websites of the server, or rejects the list with a typed
+error, and if a well-behaved server gets no more requests than necessary. A case of a changing list is correct if no
+website is missing that existed all the time, and no website is present that never existed; and, if the reading ended
+with a second first page while the totals are correct, if it returns the list of that moment. For writes see
+``write_matrix.py``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.exceptions import IncompleteListError, UnexpectedResponseError
 
 NO_QUERY: Mapping[str, str] = {}
-#: One axis after the other around the ordinary shape, in every combination.
+#: The axes around the ordinary structure, in every combination.
 _ORDINARY = {"key": "data", "metadata": "meta", "text_numbers": False, "numbers": "all"}
 
 
@@ -40,7 +41,7 @@ def read(
 
 
 class OutOfOrder:
-    """In place of a pool of threads: pages are answered in any order, by chance but repeatably."""
+    """Replaces a pool of threads: pages are served in random but repeatable order."""
 
     def __init__(self, chance: random.Random) -> None:
         self._random = chance
@@ -70,7 +71,7 @@ class OutOfOrder:
 
 
 class Answered(Future[Any]):
-    """A page that is asked for; others may be answered first."""
+    """A requested page; others might be served first."""
 
     def __init__(self, pool: OutOfOrder) -> None:
         super().__init__()
@@ -83,7 +84,7 @@ class Answered(Future[Any]):
 
 
 def still(server: Server, query: Mapping[str, str] = NO_QUERY) -> str | None:
-    """Try a server whose list stands still; return what did not hold, None if all did."""
+    """Try a server whose list does not change; return the problem, or None."""
     requests = 0
 
     def serve(query: Mapping[str, str]) -> bytes:
@@ -106,7 +107,7 @@ def still(server: Server, query: Mapping[str, str] = NO_QUERY) -> str | None:
 
 @dataclass(frozen=True)
 class Move:
-    """A kind of moving list, read in one way."""
+    """A kind of changing list, read in a certain way."""
 
     query: tuple[tuple[str, str], ...] = ()
     total: bool = True
@@ -117,15 +118,15 @@ class Move:
     quiet: int = 2
     lag: int = 0
     behind: int = 0
-    #: Whether ids are text in no order of the creation.
+    #: Whether ids are text, independent of the order of creation.
     opaque: bool = False
-    #: Whether websites may be missing: at most as many as came back, after a restore or by a replica that is behind.
+    #: Whether websites may be missing: at most as many as returned, after a restore or by a late replica.
     may_lose: bool = False
-    #: How many of the readings have to be taken at least; the others meet a change.
+    #: Minimum number of accepted readings; the others meet a change.
     taken: float = 0.05
 
     def try_once(self, seed: int) -> tuple[str | None, bool]:
-        """Return what did not hold in one reading (None if all did), and whether the list was taken."""
+        """Return the problem of a reading (or None), and whether the list was accepted."""
         chance = random.Random(seed)
         ids = list(range(1, chance.randint(0, 45) + 1))
         query = dict(self.query)
@@ -135,7 +136,7 @@ class Move:
             quiet=self.quiet, lag=self.lag, behind=self.behind, opaque=self.opaque,
         )  # fmt: skip
         try:
-            # Pages that come at once are read one after the other, and none of these waits for a network.
+            # Pages that are requested together are read in sequence, and none of these waits for a network.
             slow = mock.patch.object(listing, "AT_ONCE", 0)
             pool = OutOfOrder(chance)
             with slow, mock.patch.object(listing, "ThreadPoolExecutor", pool):
@@ -152,7 +153,7 @@ class Move:
             return f"invented {sorted(invented)}", True
         is_closed = reading.proof is not None and reading.proof.method == "closed reading" and "favorite" not in query
         is_exact = is_closed and not (self.lag or self.may_lose)
-        # A website may say only in the middle of the reading that it is deleted.
+        # A website might have its deletion mark only in the middle of the reading.
         marked = moving.first - moving.last if "mark" in self.kinds else set()
         if is_exact and not moving.last <= got <= moving.last | marked:
             return f"read {sorted(got)}, the list was {sorted(moving.first)}, and is {sorted(moving.last)}", True
@@ -161,16 +162,16 @@ class Move:
 
 _SWAPS = ("create", "delete", "again", "swap", "swap")
 _FLIPS = ("create", "delete", "flip", "flip", "flip", "flip")
-#: What breaks a condition of the proof.
+#: Changes that break a condition of the proof.
 _BACK = ("create", "delete", "restore", "restore")
-#: What may happen to a list in any order.
+#: Possible changes of a list, in any order.
 _IN_ANY_ORDER: dict[str, dict[str, Any]] = {
     "with total": {},
     "no total": {"total": False, "quiet": 3},
     "out of order": {"kinds": _SWAPS, "parallel": 4, "quiet": 12},
     "late totals": {"kinds": _SWAPS, "parallel": 4, "quiet": 12, "lag": 3},
     "total of the first page": {"kinds": _SWAPS, "parallel": 4, "quiet": 12, "lag": 10_000},
-    # A list that only grows is read once, unless a whole page is new.
+    # A list that only grows is read once, unless a complete page is new.
     "growing": {"kinds": ("create",), "quiet": 4, "taken": 0.9},
     "growing, out of order": {"kinds": ("create",), "parallel": 4, "quiet": 4, "taken": 0.9},
     "new ones come and go": {"kinds": ("create", "undo"), "parallel": 4, "quiet": 12, "taken": 0.5},
@@ -232,7 +233,7 @@ def groups(complete: bool = False) -> dict[str, list[Any]]:
 
 
 def run(cases: Iterable[Any]) -> tuple[collections.Counter[str], list[str]]:
-    """Try the cases; return the counts of tried, held and failed ones, and what failed."""
+    """Try the cases; return the numbers of tried, correct, and failed cases, and the failures."""
     counts: collections.Counter[str] = collections.Counter()
     failures = []
     writing = contextlib.ExitStack()

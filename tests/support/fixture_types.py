@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What some fixtures are, for the tests that ask for them."""
+"""Types of fixtures, for the tests that use them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import requests
 
-#: ``call`` of the sandbox's tests: method, path and arguments of ``requests``.
+#: ``call`` of the sandbox tests: method, path, and arguments of ``requests``.
 Call = Callable[..., requests.Response]
 #: ``execute`` of the reconciling tests: an operator and its arguments, without a DAG run.
 Execute = Callable[..., Any]
-#: ``run_tasks`` of the operators' tests: tasks in one DAG run.
+#: ``run_tasks`` of the operator tests: tasks in the same DAG run.
 RunTasks = Callable[..., Any]
 #: Runs a service with records, as a context: ``with serving(record) as url:``.
 Serving = Callable[..., AbstractContextManager[str]]

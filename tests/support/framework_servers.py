@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small services in the style of four web frameworks, written from scratch: no code of the sandbox, nor of the package.
+"""Small services in the style of four web frameworks, without code of the sandbox or the package.
 
-They have the responses, statuses and errors that an application gets without configuring its framework. Options add
-common mistakes.
+They have the responses, statuses, and errors of an application without its own configuration of the framework. Options
+add common mistakes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NEW: dict[str, Any] = {
     "exclude_ips": "",
     "favorite": False,
 }
-#: What a Go program has in the fields of an empty struct.
+#: Values of the fields of an empty struct in a Go program.
 _ZERO: dict[str, Any] = {**_NEW, "exclude_bots": False}
 _FALSE_TEXTS = ("0", "false", "False", "f", "off", "")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that speak the list in every plausible way, as values: no socket, but real bytes through the dialect."""
+"""Servers with every plausible form of the list, as values: no sockets, but real bytes through the dialect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider_analytics.readable import Redactor
 
 SIZES = (0, 1, 2, 10, 75, 99, 100, 101, 125, 200, 250, 300)
 CAPPED_TOTAL = 100
-#: Numbers at which rows are capped: small ones, primes, round ones, and those around the size of a page.
+#: Numbers at which rows are capped: small numbers, primes, round numbers, and numbers around the size of a page.
 ROW_CAPS = (1, 2, 3, 7, 10, 11, 13, 25, 29, 30, 53, 60, 97, 99, 100, 101, 113, 199, 200, 211, 999)
 ORDERS: dict[str, dict[str, str]] = {
     "newest first": {},
@@ -165,17 +165,17 @@ class Server:
         )
 
     def fewest_requests(self, query: Mapping[str, str]) -> int:
-        """Return the arithmetic minimum of requests to a well-behaved server, for pages of 100."""
+        """Return the minimum number of requests to a well-behaved server, for pages of 100."""
         order = {"sort_by": "id", "sort": "desc", **query}
         pages = max(1, -(-self.size // 100))
         has_numbers = self.key is not None and self.metadata != "none"
-        # Page 1 once more if nothing tells that pages count from 1.
+        # Page 1 once more if the response does not say that pages count from 1.
         tells = has_numbers and (self.echo == "right" or (self.links == "right" and self.size > 100))
         head = order != ORDER_OF_A_HEAD
         if not has_numbers or self.total == "absent":
-            # Both directions, each up to the page that brings nothing.
+            # Both directions, each up to the page without new websites.
             return head + 2 * (pages + (self.size > 0)) + (self.size > 0 and not tells)
-        # Oldest first, the head is the other end.
+        # Oldest first, the first page is the other end.
         other_end = order != {"sort_by": "id", "sort": "asc"}
         closing = pages > 1
         return head + pages + other_end + closing + (pages > 1 and not tells)
@@ -185,17 +185,17 @@ ORDER_OF_A_HEAD = {"sort_by": "id", "sort": "desc"}
 
 
 def domain_of(n: int, times: int = 0) -> str:
-    """Return the domain of the website that has an id as the first, or after so many others: in no order of the ids."""
+    """Return the domain of a website by its id and the number of earlier websites: independent of the order of ids."""
     return f"{n * 7919 % 1009:04d}-{n}-{times}.example"
 
 
 def opaque_id(n: int) -> str:
-    """Return the id of a website as a text whose order says nothing about its creation."""
+    """Return the id of a website as a text that is independent of the order of creation."""
     return f"{n * 7919 % 1009:04x}-{n}"
 
 
 def servers() -> Iterator[Server]:
-    """Yield every combination of the axes, once each: without metadata the axes about it mean nothing."""
+    """Yield every combination of the axes once; without metadata, the axes about metadata have no meaning."""
     for values in itertools.product(*AXES.values()):
         server = Server(*values)
         if server.key is None and server.metadata != "none":
@@ -207,20 +207,20 @@ def servers() -> Iterator[Server]:
 
 
 def capped(row_caps: Iterable[int] = ROW_CAPS) -> Iterator[tuple[Server, str]]:
-    """Yield servers that cap the rows, with an order that they are asked for."""
+    """Yield servers that cap the rows, with a requested order."""
     totals = ("right", "rows", "returned", "absent")
     page_sizes: tuple[str | int, ...] = ("honoured", 25, 13)
     for cap in row_caps:
         sizes = sorted({max(0, cap - 1), cap, cap + 1, cap + 10, cap + 51, 2 * cap})
         shapes = itertools.product(sizes, totals, ("all", "total only"), ("honoured", "ignored"), ORDERS)
         for (size, total, numbers, sort, order), per_page in itertools.product(shapes, page_sizes):
-            # A single website does not show whether the server sorts.
+            # A single website does not prove the order of the server.
             if cap > 1 or sort == "honoured":
                 yield Server(total=total, numbers=numbers, sort=sort, per_page=per_page, size=size, row_cap=cap), order
 
 
 def with_deleted() -> Iterator[tuple[Server, str]]:
-    """Yield servers that show deleted websites, with an order that they are asked for."""
+    """Yield servers that return deleted websites, with a requested order."""
     totals = ("right", "kept", "rows", "absent")
     page_sizes: tuple[str | int, ...] = ("honoured", 25)
     shapes = itertools.product((1, 2, 10, 75, 100, 101, 250), (1, 3, 97), totals, ("none", "meta"), ORDERS)
@@ -234,7 +234,7 @@ def sample(count: int, seed: int) -> list[Server]:
 
 
 def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[..., dialect.Page]:
-    """Return what ``Listing`` fetches pages with, for a server that is a function."""
+    """Return the page function of ``Listing`` for a server that is a function."""
 
     def fetch(query: dict[str, str], unwanted: Event | None = None) -> dialect.Page:
         head = {"Content-Type": "application/json"}
@@ -245,10 +245,10 @@ def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[..., 
 
 @dataclass
 class MovingList:
-    """A list that changes between two answers, by chance but repeatably.
+    """A list that changes between two responses, randomly but repeatably.
 
-    Ids rise; only the highest may be given again, to another domain (kind ``again``). An ``undo`` deletes the newest
-    website if it is new, a ``restore`` brings a deleted one back, a ``mark`` lets a website say that it is deleted.
+    Ids rise; only the highest might be reassigned to another domain (kind ``again``). An ``undo`` deletes the newest
+    website if it is new, a ``restore`` restores a deleted website, and a ``mark`` adds a deletion mark to a website.
     """
 
     random: random.Random
@@ -257,32 +257,32 @@ class MovingList:
     kinds: tuple[str, ...]
     page_size: int
     most_changes: int = 3
-    #: Whether rows say if they are favorites; None: they say nothing.
+    #: Whether rows contain ``favorite``; None: they do not.
     shows_favorite: bool = True
     favorites: set[int] = field(default_factory=set)
     filtered: bool = False
-    #: How much more often nothing changes than something: a single change is the hardest to see.
+    #: Ratio of no change to a change: a single change is the hardest to notice.
     quiet: int = 2
-    #: How many answers ago a total was right: it comes from a cache, which is right at the first answer.
+    #: Age of the total in responses: it comes from a cache, which is correct at the first response.
     lag: int = 0
-    #: How many changes a replica is behind at most, which gives one of four answers; 0: there is none.
+    #: Maximum number of changes by which a replica is late, which serves one of four responses; 0: no replica.
     behind: int = 0
-    #: Whether ids are text in no order of the creation; the list is sorted by them.
+    #: Whether ids are text, independent of the order of creation; the list is sorted by them.
     opaque: bool = False
 
     def __post_init__(self) -> None:
         self._next = self._first_new = max(self.ids, default=0) + 1
         self._totals: list[int] = []
-        #: How many websites had an id before.
+        #: Number of websites that had an id before.
         self._given: Counter[int] = Counter()
         self._off: set[int] = set()
-        #: Websites that can be restored, and those that say that they are deleted.
+        #: Websites that can be restored, and websites with a deletion mark.
         self._gone = self._some_of_the_ids("restore")
         self.ids = [n for n in self.ids if n not in self._gone]
         self._marked = self._some_of_the_ids("mark")
         #: The list before each change, and now: id to row.
         self._states = [self._rows()]
-        #: The place of the state that the first answer was cut from, and the last one.
+        #: The position of the state of the first response, and of the last one.
         self._first = self._last = -1
         for _ in range(self.behind):
             self._change()
@@ -319,17 +319,17 @@ class MovingList:
 
     @property
     def first(self) -> set[int]:
-        """The ids in the list that the first answer was cut from."""
+        """The ids in the list of the first response."""
         return self._ids_of(self._states[self._first])
 
     @property
     def last(self) -> set[int]:
-        """The ids in the list that the last answer was cut from."""
+        """The ids in the list of the last response."""
         return self._ids_of(self._states[self._last])
 
     @property
     def stayed(self) -> set[int]:
-        """The ids in the list from the first answer on without a break."""
+        """The ids in the list from the first response on without a break."""
         return set.intersection(*map(self._ids_of, self._states[self._first :]))
 
     @property
@@ -356,11 +356,11 @@ class MovingList:
         elif kind == "restore" and self._gone:
             self.ids.append(self._gone.pop())
         elif kind == "swap" and self.ids:
-            # The total stays what it was.
+            # The total is unchanged.
             self._delete(self.random.choice(self.ids))
             self._create()
         elif kind == "again" and self.ids:
-            # The highest id is free again, and given again: now, or by the next create.
+            # The highest id is free again, and reassigned: now, or by the next create.
             self._next = max(self.ids)
             self.ids.remove(self._next)
             self._given[self._next] += 1
@@ -371,7 +371,7 @@ class MovingList:
         elif kind == "mark" and self.ids:
             self._marked.add(self.random.choice(self.ids))
         elif kind == "flip" and self.ids:
-            # One that was switched off comes back soon: the hardest case for a reader.
+            # A disabled website returns soon: the hardest case for a reader.
             if self._off and self.random.random() < 0.5:
                 self.favorites.add(self._off.pop())
             elif self.favorites:

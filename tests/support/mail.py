@@ -17,7 +17,7 @@ from local_airflow import free_port
 
 @dataclass
 class Inbox:
-    """What has arrived.
+    """A mailbox.
 
     :param connection: Airflow connection of type SMTP, as JSON.
     :param received: the messages, oldest first.

@@ -2,7 +2,7 @@
 """A pytest plugin of ``scripts/mutants.py``: it replaces the source of a module, and records the tests of each line.
 
 ``MUTANT_MODULE`` is the name of the module, ``MUTANT_SOURCE`` the file with its source, and ``MUTANT_TESTS`` a file
-with the ids of the tests to run, in this order. Under ``coverage run``, each line is recorded with its tests.
+with the ids of the tests to run, in this order. With ``coverage run``, each line is recorded with its tests.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
 class Nights:
-    """Runs of lists in one state folder. Each ``sync`` is a run of its own, a second after the one before."""
+    """Runs of lists in the same state folder. Each ``sync`` is a separate run, a second after the previous run."""
 
     def __init__(self, sandbox: SandboxServer, execute: Execute, folder: Path) -> None:
         self.sandbox = sandbox
@@ -43,7 +43,7 @@ class Nights:
         }
 
     def everywhere(self) -> set[str]:
-        """Return the entries of all websites, which must have the same."""
+        """Return the entries of all websites, which must be equal."""
         [found] = set(map(frozenset, self.lists().values()))
         return set(found)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The six operations of the interface, once, for every test that goes through all of them."""
+"""The six operations of the interface, for tests that use all of them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.client import AnalyticsClient, website_path
 
-#: Every path of the interface begins so.
+#: Every path of the interface starts with this text.
 PREFIX = "/api/v1"
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: how it stands in the interface, how a client calls it, and what that call sends."""
+    """An operation: its definition in the interface, its call by a client, and its requests."""
 
     name: str
-    #: What the client sends first, and whatever else does the same.
+    #: The first method of the client, and equivalent methods.
     methods: tuple[str, ...]
-    #: Below the prefix; ``{id}`` is the website.
+    #: Path below the prefix; ``{id}`` is the website.
     path: str
     call: Callable[[AnalyticsClient, int], Any]
     query: str = ""
     form: bytes = b""
-    #: How many requests a call sends that succeeds: the list is proven by one more.
+    #: Number of requests of a successful call: the list is proven by one more.
     requests: int = 1
 
     @property
@@ -40,7 +40,7 @@ class Operation:
         return bool(self.form)
 
     def target(self, website_id: int) -> str:
-        """Return what stands in the first line of the request, for a base URL without a path."""
+        """Return the target in the first line of the request, for a base URL without a path."""
         return f"{PREFIX}{self.path.format(id=website_id)}{self.query}"
 
 
@@ -50,7 +50,7 @@ def update(client: AnalyticsClient, website_id: object, **form: str) -> Any:
 
 
 def write(client: AnalyticsClient, method: str, path: str, form: Mapping[str, str] | None = None) -> Any:
-    """Send one write, and return the record of the answer, if it is no delete."""
+    """Send a write, and return the record of the response, if it is not a delete."""
     record = dialect.record_or_none(client.transport.request(method, path, form=form))
     return None if method == "DELETE" else record
 
@@ -84,8 +84,9 @@ WRITES = tuple(name for name in OPERATIONS if name not in READS)
 
 
 def endpoints(*names: str, website_id: object = 1) -> list[tuple[str, str, str]]:
-    """Return name, method and path (below the prefix) of these operations, with each method that they have; of all
-    where none is named."""
+    """Return name, method, and path (below the prefix) of these operations, with each of their methods; by default of
+    all operations.
+    """
     return [
         (name, method, operation.path.format(id=website_id))
         for name, operation in OPERATIONS.items()

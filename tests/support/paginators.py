@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists as the paginators of other frameworks return them: each style is a function of a request and the records."""
+"""Lists in the form of other frameworks' paginators: each style is a function of a request and the records."""
 
 from __future__ import annotations
 

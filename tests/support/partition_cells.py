@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which consumers a snapshot starts, as docs/snapshots.md has it: producers and consumers run by a real scheduler.
+"""Consumers that a snapshot starts, for docs/snapshots.md: producers and consumers in a real scheduler.
 
 ``make partitions`` writes the table.
 """
@@ -61,7 +61,7 @@ for name, schedule in SCHEDULES.items():
 
 @contextlib.contextmanager
 def scheduled(home: Path) -> Iterator[AirflowProcesses]:
-    """Let a scheduler run both producers once, and wait for all that must follow."""
+    """Make a scheduler run both producers once, and wait for all runs that must follow."""
     dags = home / "dags"
     dags.mkdir()
     (dags / "cells.py").write_text(DAGS.replace("BASE_PATH", repr(str(home / "snapshots"))))
@@ -77,7 +77,7 @@ def scheduled(home: Path) -> Iterator[AirflowProcesses]:
 
 
 def ended(airflow: AirflowProcesses, dag_id: str) -> dict[str, object]:
-    """Wait for the end of the one run of a DAG, which must be a success, and return it."""
+    """Wait for the end of the only run of a DAG, which must be a success, and return it."""
     run = wait_for(f"a run of {dag_id}", lambda: airflow.api.runs(dag_id))[0]
     state = airflow.api.wait(dag_id, run["dag_run_id"])
     assert state.state == "success", f"{dag_id}: {state}"
@@ -89,7 +89,7 @@ def cells(airflow: AirflowProcesses) -> dict[tuple[str, str], list[str | None]]:
     """Return the partition keys of the runs of each consumer, by producer and consumer."""
     for producer in PRODUCERS:
         ended(airflow, producer)
-        # The scheduler starts those that await an asset before or with these.
+        # The scheduler starts the consumers that wait for an asset before or with these.
         ended(airflow, f"{producer}_partitioned")
         ended(airflow, f"{producer}_triggered")
     ended(airflow, "cron_plain")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that sends exactly the bytes a test gives it."""
+"""A server that sends exactly the bytes of a test."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """Bytes to send, and what happens to the connection then: ``keep``, ``close``, ``reset``, ``hang``
-    or ``drip``, which sends one blank after the other for some seconds, and closes it."""
+    """Bytes to send, and the next action on the connection: ``keep``, ``close``, ``reset``, ``hang``,
+    or ``drip``, which sends a blank repeatedly for some seconds, and closes it.
+    """
 
     data: bytes = b""
     then: str = "keep"
@@ -56,7 +57,7 @@ def http(
     headers: Sequence[tuple[str, str]] = (),
     length: int | None = None,
 ) -> bytes:
-    """Return the bytes of an answer; a body that is not bytes is rendered as JSON."""
+    """Return the bytes of a response; a body that is not bytes is rendered as JSON."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     head = [f"HTTP/1.1 {status} Whatever", f"Content-Length: {len(data) if length is None else length}"]
     if kind is not None:
@@ -66,12 +67,12 @@ def http(
 
 
 def rows(*ids: int, **fields: Any) -> list[dict[str, Any]]:
-    """Return the records of websites with these ids, which have these fields, too."""
+    """Return the records of websites with these ids and further fields."""
     return [{"id": n, "domain": f"{n}.example", **fields} for n in ids]
 
 
 def list_body(query: Mapping[str, str], records: Iterable[dict[str, Any]], **meta: Any) -> dict[str, Any]:
-    """Return the body of a list response: records in the order asked for, of one page.
+    """Return the body of a list response: the records of a page in the requested order.
 
     :param meta: replaces the metadata, which are the total and the number of the page.
     """
@@ -82,7 +83,7 @@ def list_body(query: Mapping[str, str], records: Iterable[dict[str, Any]], **met
 
 
 def answer_read(request: Request, records: Sequence[dict[str, Any]], **meta: Any) -> bytes:
-    """Answer as a service with these records: the account, a page of the list (:func:`list_body`), or a website."""
+    """Respond like a service with these records: the account, a page of the list (:func:`list_body`), or a website."""
     if request.path.endswith("/account"):
         return http(200, {"data": {"id": 1}})
     if request.path.endswith("/websites"):
@@ -92,12 +93,12 @@ def answer_read(request: Request, records: Sequence[dict[str, Any]], **meta: Any
 
 
 Respond = Callable[[Request], bytes | Reply]
-#: One for all requests, or one after the other and then the last one.
+#: A reply to all requests, or a sequence of replies, of which the last one is repeated.
 Replies = bytes | Reply | Sequence[bytes | Reply]
 
 
 class RawServer:
-    """Listens on a free port of this machine; ``respond`` answers each request, in a thread per connection."""
+    """Listens on a free port of this machine; ``respond`` responds to each request, in a thread per connection."""
 
     def __init__(self, respond: Respond | Replies, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
@@ -134,7 +135,7 @@ class RawServer:
         return [f"{request.method} {request.path}" for request in self.requests]
 
     def received(self, number: int) -> list[Request]:
-        """Wait until so many requests arrived: a client that times out may be faster than this server."""
+        """Wait for this number of requests: a client that times out might be faster than this server."""
         with self._arrived:
             self._arrived.wait_for(lambda: len(self.requests) >= number, 30)
         return self.requests
@@ -163,7 +164,7 @@ class RawServer:
             self.closed.set()
 
     def _answer(self, request: Request, connection: socket.socket) -> bool:
-        """Send the reply to a request; return whether the connection stays open."""
+        """Send the reply to a request; return whether the connection remains open."""
         with self._arrived:
             self.requests.append(request)
             self._arrived.notify_all()
@@ -176,12 +177,12 @@ class RawServer:
             time.sleep(0.001)
         if reply.then == "reset":
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        # If it hangs, the next read waits until the client gives up.
+        # If it hangs, the next read waits until the client closes the connection.
         return reply.then in ("keep", "hang")
 
 
 def _in_turn(replies: Replies) -> Respond:
-    """Return what gives one reply after the other, and the last one for good."""
+    """Return a function that returns the replies in sequence, and repeats the last one."""
     left = [replies] if isinstance(replies, (bytes, Reply)) else [*replies]
     lock = threading.Lock()
 

@@ -53,7 +53,7 @@ def _hook(call: Callable[[AnalyticsHook], Any]) -> Call:
 
 
 def cases() -> dict[str, Call]:
-    """Return what is counted."""
+    """Return the columns of the table."""
     return {
         "`hook.get_website`": _hook(lambda hook: hook.get_website(7)),
         "`hook.find_website`, a domain that exists": _hook(lambda hook: hook.find_website("7.example")),

@@ -15,7 +15,7 @@ SAMPLES = Path(__file__).parents[2] / "dags"
 def sample(name: str, folder: Path | str = "/nowhere") -> Any:
     """Return a new module of a sample DAG.
 
-    :param folder: where its files are: ``ANALYTICS_FOLDER``.
+    :param folder: folder of its files: ``ANALYTICS_FOLDER``.
     """
     spec = importlib.util.spec_from_file_location(name, SAMPLES / f"{name}.py")
     assert spec is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where things are on the screens of Airflow 2.11; see the module of Airflow 3 for what each method does."""
+"""Positions on the screens of Airflow 2.11; the module for Airflow 3 documents each method."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from browser import Screen
 
 
 class Screens:
-    """Ways of a person through the web interface; each ends on what is then in sight."""
+    """Actions of a person in the web interface; each ends on the visible result."""
 
     def __init__(self, screen: Screen, url: str) -> None:
         self.screen = screen
@@ -44,11 +44,11 @@ class Screens:
         self.screen.gone("#test-connection")
 
     def test_connection(self, conn_id: str, fields: Mapping[str, Any], said: str) -> str | None:
-        """The form tests what it shows: the key has to be entered again. Its results are yellow, whatever they are."""
+        """The form tests its current values, so the key has to be entered again. Every result is yellow."""
         self.edit_connection(conn_id)
         self.screen.type("[name=password]", fields["password"])
         self.screen.click("#test-connection")
-        # The result takes the place of a warning at the top of the page, whose button is at the bottom.
+        # The result replaces a warning at the top of the page, whose button is at the bottom.
         self.screen.to(".alert-success, .alert-error")
         self.screen.sees(said)
         return None
@@ -74,7 +74,7 @@ class Screens:
         self._task(dag_id, run_id, task_id, "logs")
 
     def fold_traceback(self) -> None:
-        """It cannot be folded there, and what the error says stands below it."""
+        """It cannot be folded there, and the message of the error is below it."""
 
     def _task(self, dag_id: str, run_id: str, task_id: str, tab: str) -> None:
         chosen = urlencode({"dag_run_id": run_id, "task_id": task_id, "tab": tab}, quote_via=quote)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where things are on the screens of Airflow 3.3."""
+"""Positions on the screens of Airflow 3.3."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def button(text: str, *, dialog: bool = False) -> str:
 
 
 class Screens:
-    """Ways of a person through the web interface; each ends on what is then in sight."""
+    """Actions of a person in the web interface; each ends on the visible result."""
 
     def __init__(self, screen: Screen, url: str) -> None:
         self.screen = screen
@@ -43,7 +43,7 @@ class Screens:
             self.screen.type(f"{DIALOG} [name={name}]", str(fields[name]))
 
     def extras(self) -> None:
-        """Show the extras of the connection in the form."""
+        """Display the extras of the connection in the form."""
         self.screen.click(button("Extra Fields", dialog=True))
         self.screen.shown(f"{DIALOG} [name=element_timeout]")
 
@@ -55,13 +55,13 @@ class Screens:
         self.screen.gone(DIALOG)
 
     def test_connection(self, conn_id: str, fields: Mapping[str, Any], said: str) -> str | None:
-        """Press the button that tests a saved connection; wait for what it says, and return its colour, if any."""
+        """Press the button that tests a saved connection; wait for its message, and return its color, if any."""
         self.screen.open(f"{self.url}/connections")
         tested = (
             f"//tr[td[@data-testid='table-cell-connection_id'][.='{conn_id}']]//button[@aria-label='Test Connection']"
         )
         self.screen.click(tested)
-        self.screen.sees(said)  # at once, as it does not stay
+        self.screen.sees(said)  # at once, because it disappears
         icon = f"{tested}//*[name()='svg']"
         self.screen.wait(lambda _: self.screen.read(icon, "color") in ("green", "red"))
         return self.screen.read(icon, "color")
@@ -80,7 +80,7 @@ class Screens:
         """Open the form that triggers a DAG, and return its text."""
         self.screen.open(f"{self.url}/dags/{dag_id}")
         self.screen.click(button("Trigger"))
-        # It is drawn in steps, and its Params last.
+        # It is drawn in steps, and its Params are last.
         self.screen.shown(button("Advanced Options", dialog=True))
         [form] = self.screen.all(DIALOG)
         return form.text
@@ -95,7 +95,7 @@ class Screens:
         self.screen.open(f"{self._task(dag_id, run_id, task_id)}?try_number=1")
 
     def fold_traceback(self) -> None:
-        """Leave of an error what it says."""
+        """Fold an error until only its message is visible."""
         what_it_says = "//summary[contains(., 'Exception: ')]"
         self.screen.shown(what_it_says)
         # A click of the driver would scroll the log first.

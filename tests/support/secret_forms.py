@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How texts write a secret."""
+"""Forms of a secret in texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
-#: Name of a form to what writes it.
+#: Name of a form to its function.
 FORMS: dict[str, Callable[[str], str]] = {
     "plain": str,
     "JSON": json.dumps,
@@ -27,10 +27,10 @@ FORMS: dict[str, Callable[[str], str]] = {
 
 
 def leaked(text: str, secret: str) -> list[str]:
-    """Return the forms in which a secret stands in a text."""
+    """Return the forms of a secret in a text."""
     return [name for name, write in FORMS.items() if write(secret).strip('"') in text]
 
 
 def parts_in(text: str, secret: str) -> list[str]:
-    """Return the parts of a secret, of six characters each, that a text shows."""
+    """Return the parts of a secret, of six characters each, that are in a text."""
     return [secret[at : at + 6] for at in range(8, len(secret) - 6) if secret[at : at + 6] in text]

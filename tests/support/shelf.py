@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots for tests: of lists in memory, which need no server, or of a sandbox."""
+"""Snapshots for tests: of lists in memory without a server, or of a sandbox."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def listing(records: Sequence[Record]) -> Listing:
 def rows(
     *records: Record, exclude_ips_as: str = "keep", secrets: Redactor | None = None
 ) -> tuple[list[Record], FieldReport]:
-    """Return the rows of these records, and what is reported of their fields."""
+    """Return the rows of these records, and the report about their fields."""
     report = FieldReport()
     blocks = typed_columns(
         records,
@@ -94,8 +94,8 @@ class Shelf:
         """Publish a list as the snapshot of a day.
 
         :param records: the records, their number, or a function that reads the list.
-        :param when: the time, also since :data:`NOON`.
-        :param day: the day; None: that of the time.
+        :param when: the time, or the time since :data:`NOON`.
+        :param day: the day; None: the day of the time.
         """
         now = NOON + when if isinstance(when, timedelta) else when
         found = websites(records) if isinstance(records, int) else records
@@ -121,7 +121,7 @@ class Shelf:
         return None if snapshot is None else sum(1 for _ in snapshot.rows())
 
     def days(self, *, verify: bool = True) -> dict[int, bool]:
-        """Return the days of the month that have a snapshot, newest first, and whether it is whole."""
+        """Return the days of the month that have a snapshot, newest first, and whether it is complete."""
         found = list_snapshots(self.base, self.series.name, verify=verify)
         return {entry.day.day: entry.is_whole for entry in found}
 
@@ -133,5 +133,5 @@ def held(found: Snapshot | Partition) -> list[str]:
 
 
 def own(snapshot: Snapshot) -> list[str]:
-    """Return the names that belong in both folders of a snapshot."""
+    """Return the expected names in both folders of a snapshot."""
     return sorted(["_SUCCESS", "_manifest.json", *snapshot.manifest.file_names])

@@ -2,7 +2,7 @@
 """A pytest plugin that runs test files, and the tests in each file, in a random order.
 
 ``SHUFFLE=3 PYTHONPATH=tests/support .venv/bin/python -m pytest -p shuffling tests/unit``; the same seed has the same
-order. The tests of a file stay together, because they share what they start.
+order. The tests of a file run together, because they share their servers and processes.
 """
 
 from __future__ import annotations

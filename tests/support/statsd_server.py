@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A socket that Airflow sends its metrics to, in the protocol of StatsD."""
+"""A socket for the metrics of Airflow, in the protocol of StatsD."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LINE = re.compile(r"(?P<name>[^:|]+):(?P<value>[-+.\d]+)\|(?P<kind>c|ms|g)")
 
 
 class StatsD:
-    """Adds up the counters and timers that arrive, by name; a timer is in milliseconds."""
+    """Adds up the counters and timers by name; a timer is in milliseconds."""
 
     def __enter__(self) -> Self:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -39,7 +39,7 @@ class StatsD:
         }
 
     def sums(self, prefix: str) -> dict[str, float]:
-        """Return what has arrived so far, of the metrics whose names begin with ``prefix``, without it."""
+        """Return the values so far of the metrics whose names start with ``prefix``, without the prefix."""
         with self._lock:
             return {name.removeprefix(prefix): value for name, value in self._sums.items() if name.startswith(prefix)}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators in a process of their own, which is told to end as Airflow tells a task."""
+"""Operators in a separate process, which is stopped as Airflow stops a task."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from connections import with_parallel_requests
 
-#: A process that has imported all and forks a child for each job: importing Airflow takes longer than the job.
-#: The child says "killed" once ``on_kill`` has returned, and how it ended.
+#: A process that has imported everything and forks a child for each job: importing Airflow takes longer than the job.
+#: The child prints "killed" once ``on_kill`` has returned, and how it ended.
 _FORKING = """
 import json, os, signal, sys, traceback
 from types import SimpleNamespace
@@ -69,12 +69,12 @@ for line in sys.stdin:
     tell(event="gone")
 """
 
-#: Of a job. Airflow 3 goes on with the task after ``on_kill``, 2 raises an exception.
+#: Settings of a job. Airflow 3 continues the task after ``on_kill``, 2 raises an exception.
 DEFAULTS: dict[str, Any] = {"airflow": 3, "try_number": 1, "run_id": "run"}
 
 
 class TaskProcess:
-    """Runs one operator at a time: :meth:`start`, then :meth:`terminate` or :meth:`kill`, then :meth:`wait`."""
+    """Runs an operator at a time: :meth:`start`, then :meth:`terminate` or :meth:`kill`, then :meth:`wait`."""
 
     def __init__(self, log: Any) -> None:
         self._log = log
@@ -94,7 +94,7 @@ class TaskProcess:
         self._process.communicate(timeout=60)
 
     def start(self, operator: str, *, parallel_requests: int | None = None, **given: Any) -> None:
-        """Begin to run an operator.
+        """Start an operator.
 
         :param given: values of :data:`DEFAULTS`, and arguments of the operator.
         """
@@ -131,7 +131,7 @@ class TaskProcess:
         os.kill(self._pid, signal.SIGCONT)
 
     def end_all(self) -> None:
-        """Kill what a failed test has left running."""
+        """Kill the processes of a failed test."""
         if hasattr(self, "gone") and not self.gone.is_set():
             self.kill()
             self.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``make test`` leaves out: slow tests that are not chosen, and parameters whose pairs other cases have."""
+"""The tests that ``make test`` omits: slow tests that are not chosen, and redundant combinations of parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 #: Markers of tests that take seconds, not milliseconds. Those that are also marked ``chosen`` run nevertheless.
 SLOW = frozenset({"kill", "browser", "system", "slow"})
-#: From so many cases of one function on, not each combination of its parameters runs.
+#: From this number of cases of a function on, not every combination of its parameters runs.
 MANY = 12
 
 #: Two parameters of a case, with their values.
@@ -18,7 +18,7 @@ Pair = tuple[tuple[str, str], ...]
 
 
 def divided(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Return the tests of ``make test``, and those that it leaves out."""
+    """Return the tests of ``make test``, and the omitted tests."""
     by_function: dict[str, list[pytest.Item]] = {}
     for item in items:
         by_function.setdefault(item.nodeid.partition("[")[0], []).append(item)
@@ -35,9 +35,9 @@ def _of_one_function(cases: Sequence[pytest.Item]) -> Iterable[pytest.Item]:
 
 
 def pairwise(cases: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
-    """Yield cases of one function until each value of a parameter met each value of every other one.
+    """Yield cases of a function until each value of a parameter was combined with each value of every other parameter.
 
-    One parameter at a time would hide what only two of them together show.
+    Single parameters would hide faults of two parameters together.
     """
     left = {item: _pairs(item) for item in cases}
     if len(cases) < MANY or not any(left.values()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients whose time is the test's own."""
+"""Clients with the clock of the test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WEBSITE = {"id": WEBSITE_ID, "domain": "new.example", "privacy": 0, "email": 1}
 
 
 class Time:
-    """A clock that moves only when somebody sleeps, and the sleeps in their order."""
+    """A clock that moves only during a sleep, and the sleeps in their order."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -44,7 +44,7 @@ class Time:
 
 
 def client_of(url: str, time: Time | None = None, **settings: Any) -> AnalyticsClient:
-    """Return a client that waits without waiting."""
+    """Return a client whose waits take no time."""
     time = time or Time()
     given = {"base_url": url, "api_key": KEY, "timeout": 5, **settings}
     checked = Settings(**given)
@@ -52,13 +52,13 @@ def client_of(url: str, time: Time | None = None, **settings: Any) -> AnalyticsC
 
 
 def waiting_client_of(url: str, **settings: Any) -> AnalyticsClient:
-    """Return a client whose time is real."""
+    """Return a client with the real clock."""
     return AnalyticsClient(Settings(**{"base_url": url, "api_key": KEY, **settings}))
 
 
 @contextmanager
 def clients_of(sandbox: SandboxServer) -> Iterator[Callable[..., AnalyticsClient]]:
-    """Return what makes clients of a sandbox: ``client_with(page_parameter="p")``."""
+    """Return a function that creates clients of a sandbox: ``client_with(page_parameter="p")``."""
     with ExitStack() as made:
         yield lambda **settings: made.enter_context(
             client_of(**{"url": sandbox.url, "api_key": sandbox.api_key, **settings})
@@ -69,7 +69,7 @@ def clients_of(sandbox: SandboxServer) -> Iterator[Callable[..., AnalyticsClient
 def served(
     respond: Respond | Replies, time: Time | None = None, *, tls: ssl.SSLContext | None = None, **settings: Any
 ) -> Iterator[tuple[AnalyticsClient, RawServer]]:
-    """Run a server that answers in this way; return a client of it, and the server."""
+    """Run a server with these responses; return a client of it, and the server."""
     with RawServer(respond, tls) as server, client_of(server.url, time, **settings) as client:
         yield client, server
 
@@ -82,7 +82,7 @@ def error_of(
     time: Time | None = None,
     **settings: Any,
 ) -> Any:
-    """Return the error of a call, which is not repeated, to a server that answers in this way."""
+    """Return the error of a call without retries to a server with these responses."""
     with (
         served(respond, time, **{"max_retries": 0, **settings}) as (client, _),
         pytest.raises(kind, match=match) as caught,
@@ -92,5 +92,5 @@ def error_of(
 
 
 def do(client: AnalyticsClient, operation: str) -> Any:
-    """Carry out an operation, on the website above where it is about one."""
+    """Call an operation, on the website above if it needs a website."""
     return OPERATIONS[operation].call(client, WEBSITE_ID)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way a service may answer a create or an update, and store something else: the cases of ``fault_matrix.py``.
+"""Responses to a create or an update, and different stored values: cases of ``fault_matrix.py``.
 
-A case holds when the task succeeds and the service stores what was sent, or when it fails with a typed error and
-something does differ.
+A case is correct if the task succeeds and the service stores the sent values, or if the task fails with a typed error
+and a value really differs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ AXES: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class Writer:
-    """One way to take a write: which domain is stored, which fields are not, and what is answered."""
+    """A way to process a write: the stored domain, the ignored fields, and the response."""
 
     operation: str
     normalises: str
@@ -48,7 +48,7 @@ class Writer:
 
     @property
     def is_well_behaved(self) -> bool:
-        """Whether what was sent is stored."""
+        """Whether the sent values are stored."""
         is_same = self.operation == "update" or self.normalises != "without www"
         return is_same and not self.ignores
 
@@ -72,7 +72,7 @@ def writers() -> list[Writer]:
 
 @contextmanager
 def service() -> Iterator[FakeService]:
-    """Run a sandbox that the connection ``writes`` leads to."""
+    """Run a sandbox with the connection ``writes``."""
     with FakeService() as sandbox:
         os.environ["AIRFLOW_CONN_WRITES"] = sandbox.connection_json()
         try:
@@ -82,7 +82,7 @@ def service() -> Iterator[FakeService]:
 
 
 def write(sandbox: FakeService, writer: Writer) -> str | None:
-    """Try one way; return what did not hold, None if all did."""
+    """Try a way; return the problem, or None."""
     sandbox.reset()
     sandbox.configure(**writer.options())
     common: dict[str, Any] = {"task_id": "write", "analytics_conn_id": "writes", **SETTINGS}

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the system tests: shells, programs, wheels, and a browser."""
+
 from __future__ import annotations
 
 import os
@@ -13,7 +15,7 @@ import pytest
 from airflow_versions import AIRFLOW_VERSION
 from browser import Screen, browser
 
-#: Set where a missing tool must not go unnoticed: there a test that cannot run fails.
+#: If it is set, a test that cannot run for lack of a tool fails.
 NOTHING_IS_SKIPPED = bool(os.environ.get("CI"))
 
 
@@ -30,13 +32,13 @@ def checkout() -> Path:
 
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
-    """The environment that a person's shell would have: nothing of these tests' Airflow, nothing of make."""
+    """The environment of a person's shell: without the variables of these tests' Airflow and of make."""
     ours = ("AIRFLOW_", "ANALYTICS_", "MAKE", "MFLAGS", "PYTEST_")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
 def tool(name: str, install: str, path: str | None = None) -> str:
-    """Return where a program is; where there is none, skip the test, or let it fail in CI.
+    """Return the path of a program; if it is missing, skip the test, or fail in CI.
 
     :param install: the command that installs it.
     """
@@ -56,13 +58,13 @@ def uv(checkout: Path) -> str:
 
 @pytest.fixture(scope="session")
 def recipes_python(checkout: Path) -> str:
-    """The Python with what the recipes of docs/loading.md need."""
+    """The Python with the packages of the recipes of docs/loading.md."""
     return tool("python", "make .tools/recipes/.installed", str(checkout / ".tools" / "recipes" / "bin"))
 
 
 @pytest.fixture(scope="session")
 def postgresql() -> None:
-    """Debian keeps the programs of PostgreSQL apart, by version."""
+    """Debian stores the programs of PostgreSQL in a folder per version."""
     places = [*map(str, Path("/usr/lib/postgresql").glob("*/bin")), os.environ["PATH"]]
     tool("initdb", "apt-get install postgresql", os.pathsep.join(places))
 
@@ -78,7 +80,7 @@ def wheel(checkout: Path, uv: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def screen(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Screen]:
-    """A browser, and where its pictures are."""
+    """A browser, and the folder of its pictures."""
     programs = tool("chromium", "apt-get install chromium"), tool("chromedriver", "apt-get install chromium-driver")
     pictures = checkout / "build" / "screenshots" / AIRFLOW_VERSION
     with browser(*programs, tmp_path_factory.mktemp("chromium"), pictures) as screen:
@@ -87,6 +89,6 @@ def screen(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def in_pictures() -> Iterator[Callable[[str], Path]]:
-    """Make folders whose paths stand in pictures of the documents: short, and without the name of who ran the test."""
+    """Make folders whose paths are in pictures of the documents: short, and without the name of the user."""
     with ExitStack() as stack:
         yield lambda name: Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}-")))

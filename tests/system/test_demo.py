@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""``make demo``: it leaves a snapshot, and prints only understandable lines."""
+
 from __future__ import annotations
 
 import json
@@ -19,9 +21,9 @@ def test_make_demo_leaves_a_snapshot(checkout: Path, environment: dict[str, str]
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "nightly_website_snapshot is in state success" in answer.stdout
     assert "Websites on disk: 250, distinct ids: 250" in answer.stdout
-    # Quiet: what a person can follow, not Airflow's log; what to do next comes last, and names what is there.
+    # It prints understandable lines, not Airflow's log; the next step is last, and names existing files.
     assert len(answer.stdout.splitlines()) <= 30
-    # Of a shortened list, it shows the reason, and how to publish it anyway.
+    # For a shortened list, it prints the reason, and how to publish it anyway.
     assert "is in state failed" in answer.stdout
     assert "The list has 150 websites, 40.0% fewer than 250" in answer.stdout
     assert '--conf \'{"override_guards": ["fewer_websites"]}\'' in answer.stdout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/deployment.md and docs/operating.md tell to do: their commands are run, the rest is checked."""
+"""docs/deployment.md and docs/operating.md: their commands run, and the rest is checked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in ("deployment", "operating"))
 #: The Airflow of the document.
 AIRFLOW = "3.3.2"
-#: Beginning of a command that is not run, because Airflow's constraints are on another host.
+#: Start of a command that is not run, because Airflow's constraints are on another host.
 NOT_RUN = f'pip install "apache-airflow=={AIRFLOW}" --constraint "https://'
 #: Keys of the official chart that the document uses, as in the parameters reference of chart 1.22.
 CHART = {
@@ -55,7 +55,7 @@ for block in blocks("ini"):
 #: The connection of the document, as an environment variable.
 CONNECTION = SECRET["stringData"]["AIRFLOW_CONN_ANALYTICS_DEFAULT"]
 
-#: Run a command in the environment that the document installs; the rest are environment variables.
+#: Run a command in the environment of the document; the other arguments are environment variables.
 Run = Callable[..., str]
 
 
@@ -69,11 +69,11 @@ def service() -> Iterator[SandboxServer]:
 def run(
     uv: str, wheel: Path, environment: dict[str, str], service: SandboxServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Run:
-    """Run a command of the document: with its service, in an environment with nothing but what it installs."""
+    """Run a command of the document: with its service, in an environment that contains only the documented packages."""
     home = tmp_path_factory.mktemp("deployment")
     programs = home / "venv" / "bin"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(home / "venv")], check=True)
-    # uv does what pip does, in a tenth of the time.
+    # uv works like pip, in a tenth of the time.
     pip = programs / "pip"
     pip.write_text(f'#!/bin/sh\nexec {shlex.quote(uv)} pip "$@"\n')
     pip.chmod(0o755)
@@ -81,7 +81,7 @@ def run(
         **environment,
         "PATH": f"{programs}:{environment['PATH']}",
         "VIRTUAL_ENV": str(home / "venv"),
-        "UV_FIND_LINKS": str(wheel.parent),  # where this package is found before it is published
+        "UV_FIND_LINKS": str(wheel.parent),  # folder of this package before its publication
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
         "NO_PROXY": "127.0.0.1",
@@ -111,14 +111,14 @@ def here(text: str, service: SandboxServer) -> str:
     return text.replace("https://stats.example.com", service.url).replace('"KEY"', f'"{service.api_key}"')
 
 
-def test_every_command_is_run_and_the_secret_of_helm_is_a_connection(run: Run, service: SandboxServer) -> None:
+def test_documented_commands_run_and_the_helm_secret_is_a_connection(run: Run, service: SandboxServer) -> None:
     said = {command: run(command) for command in COMMANDS if not command.startswith(NOT_RUN)}
     assert len(said) == len(COMMANDS) - 1
     assert __version__ in said["airflow providers get airflow-provider-analytics"]
     assert "analytics" in said["airflow providers hooks"]
     [tested] = [answer for command, answer in said.items() if "connections test" in command]
     assert "Connection success!" in tested
-    # What was set is there for the sample of which the document tells.
+    # The setting is available to the sample of the document.
     assert json.loads(run("airflow variables get analytics_instances").splitlines()[-1])[0] == "client_a"
     assert re.search(r"(?m)^analytics *\| 4", run("airflow pools list"))
     variable = {
@@ -128,7 +128,7 @@ def test_every_command_is_run_and_the_secret_of_helm_is_a_connection(run: Run, s
     assert "Connection success!" in run("airflow connections test analytics_default", **variable)
 
 
-def test_the_values_are_keys_of_the_chart_and_all_versions_are_those_of_the_tests() -> None:
+def test_helm_values_are_keys_of_the_chart_with_the_tested_versions() -> None:
     def names(values: dict[str, Any], before: str = "") -> Iterator[str]:
         for name, value in values.items():
             whole = f"{before}{name}"
@@ -142,7 +142,7 @@ def test_the_values_are_keys_of_the_chart_and_all_versions_are_those_of_the_test
     assert source["secretRef"]["name"] == SECRET["metadata"]["name"]
     assert VALUES["airflowVersion"] == AIRFLOW
     assert VALUES["defaultAirflowTag"] == f"{AIRFLOW}-{__version__}"
-    # Otherwise a second worker begins what the first one is still let to end.
+    # Otherwise, a second worker starts the task that the first one may still end.
     visible = VALUES["config"]["celery_broker_transport_options"]["visibility_timeout"]
     assert visible > VALUES["workers"]["celery"]["terminationGracePeriodSeconds"]
     pins = f"constraints/airflow-{AIRFLOW}.txt"
@@ -150,14 +150,14 @@ def test_the_values_are_keys_of_the_chart_and_all_versions_are_those_of_the_test
     assert f"apache-airflow=={AIRFLOW}\n" in (ROOT / pins).read_text()
 
 
-def test_image_and_wheel_are_installed(run: Run, wheel: Path) -> None:
+def test_documented_image_installs_the_wheel(run: Run, wheel: Path) -> None:
     image, user, install, *_ = [line for line in DOCKERFILE.splitlines() if not line.startswith("#")]
     assert (image, user) == (f"FROM apache/airflow:{AIRFLOW}", "USER airflow")
     extras = re.search(rf'"apache-airflow=={AIRFLOW}" "airflow-provider-analytics\[(.*)\]=={__version__}"', install)
     assert extras, install
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
-    # uv would fetch all of it again.
+    # uv would download all of it again.
     run(install.removeprefix("RUN ").replace(" --no-cache-dir", ""))
     assert AIRFLOW in run("airflow version")
     build, install_wheel = blocks("sh")[0].splitlines()
@@ -185,7 +185,7 @@ def aws(secret: str, kwargs: dict[str, Any]) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def vault(secret: str, kwargs: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """Stand in for Vault: answer as its HTTP interface does to who reads that one secret with the right token."""
+    """Replace Vault: respond like its HTTP interface to a reader of that secret with the correct token."""
     path = "/v1/airflow/data/connections/analytics_default"
     answer = {"data": {"data": json.loads(secret), "metadata": {"version": 1}}}
 
@@ -200,7 +200,7 @@ def vault(secret: str, kwargs: dict[str, Any]) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize(("backend", "kwargs"), BACKENDS, ids=[name.rpartition(".")[2] for name, _ in BACKENDS])
-def test_a_secrets_manager_holds_the_connection(
+def test_connection_can_come_from_a_secrets_manager(
     run: Run, service: SandboxServer, tmp_path: Path, backend: str, kwargs: str
 ) -> None:
     settings = json.loads(kwargs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which consumers a snapshot starts: each pair of producer and consumer, run by a real scheduler."""
+"""Consumers that a snapshot starts: each pair of producer and consumer in a real scheduler (``assets.py``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_versions import needs_partitions
 
 
 @needs_partitions
-def test_a_snapshot_starts_the_consumers_that_the_page_has(tmp_path: Path) -> None:
+def test_snapshot_starts_the_documented_consumers(tmp_path: Path) -> None:
     """Airflow gives each event of a partitioned run the key of the run, and such an event starts no plain consumer."""
     with partition_cells.scheduled(tmp_path) as airflow:
         found = partition_cells.cells(airflow)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README.md, docs/quickstart.md, docs/operators.md, and docs/testing.md, word for word, in shells of their own."""
+"""README.md, docs/quickstart.md, docs/operators.md, and docs/testing.md: their commands, literally, in new shells."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ QUICKSTART, OPERATORS, TESTING = (
     (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("quickstart", "operators", "testing")
 )
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-#: What a user clones, which is on another host.
+#: Command of a user that clones from another host.
 REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-analytics"
 
 
 def steps(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the commands of each console block, and the lines that the text says are among what they print."""
+    """Yield the commands of each console block, and the expected lines of their output."""
     for commands, _, printed in re.findall(r"```console\n(.*?)```(\n\n[^`#]*?```text\n(.*?)```)?", text, re.DOTALL):
         yield commands, printed.splitlines()
 
 
 def loosely(line: str) -> str:
-    """Return a pattern for a line of the document: the day and the time are others, and so is the home.
+    """Return a pattern for a line of the document, with any day, time, and home.
 
-    Airflow writes the time before it and the place behind it, but a bare number is a line of its own.
+    Airflow writes the time before it and the place behind it, but a bare number is a separate line.
     """
     if line.isdecimal():
         return rf"(?m)^\s*{line}$"
@@ -43,7 +43,7 @@ def loosely(line: str) -> str:
 
 
 def run_all(text: str, folder: Path, environment: dict[str, str]) -> None:
-    """Run the console blocks of a document in one shell, and hold what each prints to the document."""
+    """Run the console blocks of a document in the same shell, and compare their output with the document."""
     found = list(steps(text))
     marks = [f"=== step {number} ===" for number in range(len(found))]
     script = ["set -e", "exec 2>&1"]
@@ -72,12 +72,12 @@ def test_readme_starts_like_the_quickstart_and_each_output_belongs_to_a_command(
 
 @pytest.mark.skipif(f"=={AIRFLOW_VERSION}" not in QUICKSTART, reason="the quickstart is run with the Airflow it names")
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
-def test_the_quickstart(uv: str, environment: dict[str, str], tmp_path: Path) -> None:
+def test_quickstart_runs_as_documented(uv: str, environment: dict[str, str], tmp_path: Path) -> None:
     folder, programs = tmp_path / "empty", tmp_path / "programs"
     folder.mkdir()
     programs.mkdir()
     (programs / "python3").symlink_to(Path(sys.executable).resolve())
-    # uv does what pip does, in a tenth of the time.
+    # uv works like pip, in a tenth of the time.
     wrapper = shlex.quote(f'#!/bin/sh\nexec {shlex.quote(uv)} pip "$@"\n')
     clone, make, install = next(steps(QUICKSTART))[0].splitlines()
     assert clone == f"git clone {REPOSITORY}"
@@ -89,7 +89,7 @@ def test_the_quickstart(uv: str, environment: dict[str, str], tmp_path: Path) ->
 
 @pytest.fixture
 def shell(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """The environment of a shell in which this Airflow is installed, with a home of its own."""
+    """The environment of a shell with this Airflow and a new home."""
     return {
         **environment,
         "PATH": f"{Path(sys.executable).parent}:{environment['PATH']}",
@@ -100,7 +100,7 @@ def shell(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
 
 
 def test_readme_first_dag_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None:
-    """Everything after the installation, which the quickstart has, too."""
+    """All commands after the installation, which the quickstart has, too."""
     [dag] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert "Save this DAG as `airflow/dags/office.py`." in README
     text = README[README.index("Start the local server") :]
@@ -115,7 +115,7 @@ def test_readme_first_dag_runs_as_printed(shell: dict[str, str], tmp_path: Path)
     assert list((tmp_path / "home" / "analytics-state").rglob("lists/*.json"))
 
 
-def test_one_operator_by_itself(shell: dict[str, str], tmp_path: Path) -> None:
+def test_documented_single_operator_runs(shell: dict[str, str], tmp_path: Path) -> None:
     page = OPERATORS.replace("/tmp/analytics/", f"{tmp_path}/")
     first_dag, alone = (
         page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0] for heading in ("A first DAG", "Run one by itself")
@@ -143,8 +143,8 @@ Published 60 websites
     run_all(text.replace("8500", str(free_port())), tmp_path, shell)
 
 
-def test_the_tests_of_a_dag(shell: dict[str, str], tmp_path: Path) -> None:
-    """What docs/testing.md calls a good night and two bad ones."""
+def test_documented_dag_tests_run(shell: dict[str, str], tmp_path: Path) -> None:
+    """The good night and the two bad nights of docs/testing.md."""
     _, _, section = TESTING.partition("\n## A DAG in pytest\n")
     conftest, nightly = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
     [command] = re.findall(r"```console\n(.*?)```", TESTING, re.DOTALL)
@@ -152,7 +152,7 @@ def test_the_tests_of_a_dag(shell: dict[str, str], tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     shutil.copy(ROOT / "dags" / "nightly_website_snapshot.py", tmp_path / "dags")
     (tmp_path / "tests" / "conftest.py").write_text(conftest)
-    # The sample waits five minutes before it tries again, which the page says how to change.
+    # The sample waits five minutes before its retry, which the page describes.
     at_once = "for task in dag.tasks: task.retry_delay = timedelta(0)"
     assert at_once in TESTING
     (tmp_path / "tests" / "test_nightly.py").write_text(nightly)

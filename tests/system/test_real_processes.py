@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler and its tasks do with the sample DAGs: triggered and read back over REST, as a person does."""
+"""The sample DAGs in a real scheduler, triggered and read over REST, as a person does (``dags``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from statsd_server import StatsD
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 WEBSITES = 200
-#: DAGs of what no sample has: metrics, and a task for each way to give a connection.
+#: DAGs without a sample: metrics, and a task for each source of a connection.
 MORE = """
 from datetime import datetime, timezone
 
@@ -47,7 +47,7 @@ with DAG("ways", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.
 
 @dataclass(frozen=True)
 class Service:
-    """A real Airflow, and the service that its tasks talk to."""
+    """A real Airflow, and the service of its tasks."""
 
     airflow: AirflowProcesses
     sandbox: SandboxServer
@@ -60,17 +60,17 @@ class Service:
 
     @property
     def state(self) -> Path:
-        """The state folder of the samples, and that of their snapshots."""
+        """The state folder of the samples, and the folder of their snapshots."""
         return self.dags.parent / "snapshots"
 
     def run(self, dag_id: str, expected: str = "success", **conf: Any) -> tuple[str, RunState]:
-        """Trigger a DAG and wait for the end of the run, which must be as expected; return its id and how it ended."""
+        """Trigger a DAG and wait for the end of the run, which must be as expected; return its id and its end."""
         self.api.unpause(dag_id)
         run_id = self.api.trigger(dag_id, conf)
         return run_id, self.ended(dag_id, run_id, expected)
 
     def ended(self, dag_id: str, run_id: str, expected: str = "success") -> RunState:
-        """Wait for the end of a run, which must be as expected, and hold its logs to what no log may hold."""
+        """Wait for the end of a run, which must be as expected, and check its logs for forbidden texts."""
         run = self.api.wait(dag_id, run_id)
         logs = self.api.logs(dag_id, run_id)
         told = "\n".join(f"{task_id}, try {number}:\n{log}" for (task_id, number), log in logs.items())
@@ -80,7 +80,7 @@ class Service:
         return run
 
     def written(self) -> Counter[str]:
-        """Return how often each website was updated."""
+        """Return the number of updates of each website."""
         return Counter(request.path for request in self.sandbox.requests if request.operation == "update")
 
     def by_domain(self) -> dict[str, dict[str, Any]]:
@@ -110,13 +110,13 @@ def service(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         }
         with AirflowProcesses(home, dags, settings) as airflow:
             yield Service(airflow, sandbox, dags, statsd)
-        # Also not in rendered fields and XComs, nor in what the processes wrote.
+        # This includes rendered fields, XComs, and the output of the processes.
         key = sandbox.api_key.encode()
         assert not [path for path in home.rglob("*") if path.is_file() and key in path.read_bytes()]
 
 
 def connection(sandbox: SandboxServer, way: str) -> dict[str, Any]:
-    """Return a connection to the sandbox whose requests say which connection it was."""
+    """Return a connection to the sandbox whose requests contain its name."""
     return {**json.loads(sandbox.connection_json()), "extra": {"headers": {"X-Way": way}}}
 
 
@@ -134,7 +134,7 @@ def rows(base_path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.chosen
-def test_each_night_is_loaded_after_it_was_written(service: Service) -> None:
+def test_snapshot_is_loaded_after_it_was_written(service: Service) -> None:
     api, folder = service.api, service.dags.parent / "snapshots"
     api.unpause("load_snapshot_into_duckdb")
     run_id, night = service.run("nightly_website_snapshot")
@@ -146,7 +146,7 @@ def test_each_night_is_loaded_after_it_was_written(service: Service) -> None:
     announced = api.log("nightly_website_snapshot", run_id, "announce")
     assert f"{len(expected)} websites are in {folder.as_uri()}" in announced
 
-    # Its event started a run of the other DAG, which loaded what it names.
+    # Its event started a run of the other DAG, which loaded the files of the event.
     def started() -> str | None:
         for run in api.runs("load_snapshot_into_duckdb"):
             events = api.asset_events_of("load_snapshot_into_duckdb", run["dag_run_id"])
@@ -169,8 +169,8 @@ def test_each_night_is_loaded_after_it_was_written(service: Service) -> None:
     } in answered
 
 
-def test_tasks_tell_the_metrics_of_airflow_what_they_did(service: Service, tmp_path: Path) -> None:
-    """What arrives at StatsD is what the service has seen."""
+def test_airflow_metrics_match_the_requests_of_the_tasks(service: Service, tmp_path: Path) -> None:
+    """StatsD gets the same numbers as the service."""
     service.api.unpause("metrics")
     service.sandbox.clear_requests()
     service.sandbox.fault("list", skip=1, status=503, headers={"Retry-After": "1"})
@@ -192,10 +192,10 @@ def test_tasks_tell_the_metrics_of_airflow_what_they_did(service: Service, tmp_p
     assert len(rows(tmp_path)) == asked["update"] == websites
 
 
-def test_tasks_are_given_connections_from_every_place(service: Service) -> None:
+def test_tasks_get_connections_from_every_source(service: Service) -> None:
     fields = connection(service.sandbox, "by_rest")
     host, _, port = fields["host"].rpartition(":")
-    # As the form sends it: with the port in a field of its own, and the extras as text.
+    # As the form sends it: with a separate field for the port, and the extras as text.
     form = {**fields, "connection_id": "by_rest", "host": host, "port": int(port), "extra": json.dumps(fields["extra"])}
     assert service.api.test_connection(form)[0]
     for wrong, said in ({"password": "wrong"}, "401"), ({"port": free_port()}, "refused"), ({"host": ""}, "Base URL"):
@@ -208,7 +208,7 @@ def test_tasks_are_given_connections_from_every_place(service: Service) -> None:
     assert sorted(asked) == [(way, True) for way in ("as_uri", "by_rest", "in_file", "in_json")]
 
 
-def test_a_plan_is_approved_in_two_steps(service: Service) -> None:
+def test_plan_is_approved_in_two_steps(service: Service) -> None:
     before = service.by_domain()
     existing = sorted(before)[len(before) // 2]
     (service.dags / "websites.yaml").write_text(f"""\
@@ -231,7 +231,7 @@ websites:
     assert after == {**before, existing: {**before[existing], "exclude_params": "gclid"}}
 
 
-def test_a_task_that_is_marked_failed_stops_and_does_the_rest_when_it_is_cleared(service: Service) -> None:
+def test_task_marked_as_failed_stops_and_continues_when_it_is_cleared(service: Service) -> None:
     api, sandbox, dag_id, address = service.api, service.sandbox, "sync_excluded_ips", "203.0.113.50"
     everywhere = sorted(str(website["id"]) for website in sandbox.websites())
 
@@ -241,7 +241,7 @@ def test_a_task_that_is_marked_failed_stops_and_does_the_rest_when_it_is_cleared
         )
 
     def listed() -> set[str]:
-        """Return what the table of the list has for all websites."""
+        """Return the rows of the list table for all websites."""
         [table] = service.state.glob(f"*/lists/{dag_id}.sync.json")
         groups = json.loads(table.read_text())["rows"]["exclude_ips"]
         return {entry for group in groups if group["scopes"] == ["*"] for entry in group["entries"]}
@@ -254,7 +254,7 @@ def test_a_task_that_is_marked_failed_stops_and_does_the_rest_when_it_is_cleared
         found = [str(line.get("website_id") or line["website"]) for line in mine]
         return sorted(website.rpartition("(id ")[2].rstrip(")") for website in found)
 
-    # Unpausing starts the run of its schedule, which gets another address.
+    # Unpausing starts the scheduled run, which gets another address.
     api.set_variable("exclude_ips", "203.0.113.49")
     api.unpause(dag_id)
     scheduled = wait_for(
@@ -273,7 +273,7 @@ def test_a_task_that_is_marked_failed_stops_and_does_the_rest_when_it_is_cleared
     told = wait_for("the count of a stopped try", lambda: said.search(api.log(dag_id, run_id, "sync")))
     sent = service.written()
     service.ended(dag_id, run_id, "failed")
-    # All that was sent is known; without a stop it would have gone on to the end, or until it is killed.
+    # All sent changes are recorded; without a stop it would have continued to the end, or until it is killed.
     assert (int(told[1]), int(told[2])) == (len(audited("update")), len(everywhere))
     assert int(told[1]) <= len(changed()) < WEBSITES / 2
     assert address in listed()
@@ -283,7 +283,7 @@ def test_a_task_that_is_marked_failed_stops_and_does_the_rest_when_it_is_cleared
     api.clear(dag_id, run_id, "sync")
     wait_for("the second try", lambda: api.run(dag_id, run_id).tasks["sync"].try_number == 2)
     assert service.ended(dag_id, run_id).tasks["sync"].try_number == 2
-    # Service, table and audit trail agree: each website is right, and was updated once.
+    # Service, table, and audit trail agree: each website is correct, and was updated once.
     assert changed() == audited("update", "failed") == everywhere
     assert address in listed()
     assert sorted(service.written().values()) == [1] * len(everywhere)

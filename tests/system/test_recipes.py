@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipes of docs/loading.md that need tools of their own: their code, as it is written there, on real snapshots.
+"""Recipes of docs/loading.md with additional tools: their code runs unchanged on real snapshots.
 
-The tools are in ``.tools/recipes``, which ``make test`` sets up: nothing of it is beside Airflow.
+The tools are in ``.tools/recipes``, which ``make test`` sets up, separate from Airflow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ IPS = "# offices\n203.0.113.7\n192.0.2.1 # Berlin\n2001:db8::1"
 
 Run = Callable[..., Any]
 
-#: One process for several programs, each with names of its own: to import the libraries takes seconds.
+#: A process for several programs, each with separate names: importing the libraries takes seconds.
 IN_TURN = """
 import json, sys
 
@@ -74,7 +74,7 @@ print(json.dumps(found, default=str))
 
 @pytest.fixture
 def run(recipes_python: str, checkout: Path, environment: dict[str, str], tmp_path: Path) -> Run:
-    """Run programs one after the other, and return what they print as JSON; ``/data`` is a folder of the test."""
+    """Run programs in sequence, and return their output as JSON; ``/data`` is a folder of the test."""
 
     def running(*programs: str, fails: bool = False) -> Any:
         ended = subprocess.run(
@@ -156,12 +156,12 @@ def rows_of(tmp_path: Path, *days: date) -> list[dict[str, Any]]:
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows by day and id, their times as rows of snapshots have them."""
+    """Return rows by day and id, with times as in rows of snapshots."""
     times = [{**row, "observed_at": datetime.fromisoformat(row["observed_at"])} for row in rows]
     return sorted(times, key=lambda row: (row["snapshot_date"], row["id"]))
 
 
-def test_iceberg_has_the_days_that_were_loaded_and_follows_what_is_replaced_and_removed(
+def test_iceberg_follows_loaded_replaced_and_removed_days(
     run: Run,
     checkout: Path,
     nights: Callable[..., None],
@@ -214,7 +214,7 @@ def test_dlt_keeps_types_and_lists_of_all_formats_and_replaces_a_day(
     analytics_sandbox.reset()
     take(DAY, second=2)
     [empty, deleted] = run(load, DUCKDB_ROWS, delete, DUCKDB_ROWS)
-    assert in_order(empty["rows"]) == in_order(replaced["rows"])  # the page says so
+    assert in_order(empty["rows"]) == in_order(replaced["rows"])  # documented on the page
     assert in_order(deleted["rows"]) == rows_of(tmp_path, DAYS[0], DAYS[2])
 
 
@@ -254,7 +254,7 @@ def test_postgresql_has_each_day_once(
 
 
 def without(program: str) -> str:
-    """Return a program that creates a table or loads it as an earlier version did, whose rows had no ``favorite``."""
+    """Return a program that creates a table or loads it like an earlier version, whose rows had no ``favorite``."""
     for found in ("favorite boolean, ", "favorite, "):
         program = program.replace(found, "")
     program = program.replace("snapshot.manifest.columns}", "snapshot.manifest.columns if column.name != 'favorite'}")
@@ -283,7 +283,7 @@ def test_iceberg_and_dlt_add_a_new_column_at_the_end(
 
 
 @pytest.mark.parametrize("warehouse", ["BigQuery", "Snowflake", "Redshift"])
-def test_recipes_that_are_not_run_create_every_column_and_say_why(checkout: Path, warehouse: str) -> None:
+def test_recipes_without_a_run_create_every_column_and_give_a_reason(checkout: Path, warehouse: str) -> None:
     page = (checkout / "docs" / "loading.md").read_text(encoding="utf-8")
     assert re.search(rf"^## {warehouse}\n\nNot run: ", page, re.MULTILINE)
     create, load = code_of(checkout, warehouse, "sql")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person sees of this package on the screens of Airflow, without scrolling."""
+"""Screens of Airflow: the parts of this package that a person sees without scrolling (``hooks``, ``operators``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, t
 pytestmark = [pytest.mark.browser, needs_known_screens]
 
 WEBSITES = 250
-#: Nights before the one that Airflow runs.
+#: Nights before Airflow's night.
 NIGHTS = 14
 TODAY = datetime.now(UTC).date()
 YESTERDAY = TODAY - timedelta(days=1)
@@ -57,7 +57,7 @@ with DAG(
             html_report=True,
         )
 """
-#: Connection to what the log of its night has to show at once; its task has the same name.
+#: Connection to the text that the log of its night must contain at the top; its task has the same name.
 TOLD = {
     "analytics_default": [
         f"Published 264 websites as {TODAY}, since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.",
@@ -82,7 +82,7 @@ TOLD = {
         "connection 'failing'.",
     ],
 }
-#: Connection to the colour of its test, and what is said.
+#: Connection to the color of its test, and its message.
 TESTED = {
     "analytics_default": ("green", "accepts the API key: "),
     "wrong_key": ("red", "API key rejected (401 Unauthorized). Correct the API key of the connection."),
@@ -94,14 +94,14 @@ TESTED = {
 
 @dataclass(frozen=True)
 class Stage:
-    """An Airflow, the connections that are in its database, and a run of all nights."""
+    """An Airflow, the connections in its database, and a run of all nights."""
 
     airflow: AirflowProcesses
     connections: dict[str, dict[str, Any]]
     run_id: str
 
     def wait_for(self, night: str) -> None:
-        """Wait until a task has ended as it should, or waits for its next try."""
+        """Wait until a task has ended as expected, or waits for its next try."""
 
         def ended() -> str | None:
             tasks = self.airflow.api.run("nights", self.run_id).tasks
@@ -114,7 +114,7 @@ class Stage:
 
 
 def take_nights(sandbox: SandboxServer, base_path: Path, nights: int) -> None:
-    """Take the snapshots of the nights before today; each night some websites come."""
+    """Take the snapshots of the nights before today; each night adds some websites."""
     with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
         source = ListSource(url=client.base_url, account_id=account_id(client.get_account()))
         origin = Origin(make_listing=client.iter_websites, source=source, stats=client.stats)
@@ -167,7 +167,7 @@ def staged(checkout: Path, in_pictures: Callable[[str], Path]) -> Iterator[Stage
         nights = DAG.format(nights=list(TOLD), base_path=base_path.as_uri(), day=TODAY)
         (dags / "nights.py").write_text(nights)
         settings = {
-            # A browser opens connections before it needs them, and one of them would keep the only worker of Airflow 2.
+            # A browser opens connections in advance, and one of them would block the only worker of Airflow 2.
             "AIRFLOW__WEBSERVER__WORKER_CLASS": "gthread",
             "GUNICORN_CMD_ARGS": "--threads=8",
         }
@@ -186,10 +186,10 @@ def ways(staged: Stage, screen: Screen) -> Screens:
 
 
 @pytest.mark.chosen
-def test_a_connection_is_filled_in_and_reopened(staged: Stage, screen: Screen, ways: Screens) -> None:
+def test_connection_form_is_saved_and_reopened(staged: Stage, screen: Screen, ways: Screens) -> None:
     ways.new_connection("stats", staged.connections["analytics_default"])
     screen.sees("Base URL http://127.0.0.1", "API key", "Port")
-    # Of the fields that every connection has, those that have no meaning here.
+    # Of the common fields of connections, those without a meaning here.
     assert not {"Login", "Schema"} & set(screen.in_sight().split(" "))
     screen.picture("connection")
     ways.extras()
@@ -210,15 +210,13 @@ def test_a_connection_is_filled_in_and_reopened(staged: Stage, screen: Screen, w
 
 
 @pytest.mark.parametrize("conn_id", TESTED)
-def test_the_test_of_a_connection_says_what_is_wrong(
-    staged: Stage, screen: Screen, ways: Screens, conn_id: str
-) -> None:
+def test_connection_test_button_reports_the_problem(staged: Stage, screen: Screen, ways: Screens, conn_id: str) -> None:
     colour, said = TESTED[conn_id]
     assert ways.test_connection(conn_id, staged.connections[conn_id], said) in (colour, None)
     screen.picture(f"test_{conn_id}")
 
 
-def test_the_form_of_each_sample_names_and_explains_its_params(staged: Stage, screen: Screen, ways: Screens) -> None:
+def test_sample_form_names_and_explains_its_params(staged: Stage, screen: Screen, ways: Screens) -> None:
     api = staged.airflow.api
     explained = set()
     for dag in api.get("/dags")["dags"]:
@@ -238,9 +236,7 @@ def test_the_form_of_each_sample_names_and_explains_its_params(staged: Stage, sc
 
 
 @pytest.mark.parametrize("night", TOLD)
-def test_the_log_of_a_night_tells_how_it_was_at_a_glance(
-    staged: Stage, screen: Screen, ways: Screens, night: str
-) -> None:
+def test_task_log_summarizes_the_night(staged: Stage, screen: Screen, ways: Screens, night: str) -> None:
     staged.wait_for(night)
     ways.log("nights", staged.run_id, night)
     screen.sees(*TOLD[night])
@@ -251,14 +247,14 @@ def test_the_log_of_a_night_tells_how_it_was_at_a_glance(
         screen.picture(f"log_{night}_folded")
 
 
-def test_the_report_opens_in_a_browser(staged: Stage, screen: Screen) -> None:
+def test_report_opens_in_a_browser(staged: Stage, screen: Screen) -> None:
     staged.wait_for("analytics_default")
     screen.open(staged.airflow.api.xcom("nights", staged.run_id, "analytics_default")["report"])
     screen.sees("264 websites", f"Since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.")
     screen.picture("report")
 
 
-def test_a_snapshot_is_an_event_of_its_asset(staged: Stage, screen: Screen, ways: Screens) -> None:
+def test_snapshot_creates_an_event_of_its_asset(staged: Stage, screen: Screen, ways: Screens) -> None:
     staged.wait_for("analytics_default")
     ways.assets()
     screen.sees("analytics://analytics_default/websites")
@@ -270,7 +266,7 @@ def test_a_snapshot_is_an_event_of_its_asset(staged: Stage, screen: Screen, ways
     screen.picture("asset")
 
 
-def test_a_form_can_be_sent_with_its_defaults(staged: Stage, ways: Screens) -> None:
+def test_sample_form_can_be_submitted_with_its_defaults(staged: Stage, ways: Screens) -> None:
     ways.trigger_form("nightly_website_snapshot")
     ways.trigger()
     runs = partial(staged.airflow.api.runs, "nightly_website_snapshot")

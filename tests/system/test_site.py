@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation site: built strictly by ``make docs``; its links, reference and llms.txt."""
+"""Documentation site of ``make docs``: links, reference, and llms.txt."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def site(checkout: Path, environment: dict[str, str]) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[str, str]:
-    """The text of the pages, by their address below that of the site."""
+    """The text of the pages, by their path on the site."""
     files = [path for path in site.rglob("*.html") if path.name != "404.html"]
     return {str(path.relative_to(site)).removesuffix("index.html"): path.read_text("utf-8") for path in files}
 
 
-def test_no_reader_is_told_to_anybody(pages: dict[str, str]) -> None:
+def test_docs_site_loads_no_third_party_resources(pages: dict[str, str]) -> None:
     loads = re.compile(
         r'<(?:img|script)\b[^>]* src="(?:https?:)?//[^"]*"|<link\b[^>]* rel="(?:stylesheet|icon)"[^>]*//[^>]*>'
     )
@@ -44,7 +44,7 @@ def test_no_reader_is_told_to_anybody(pages: dict[str, str]) -> None:
 
 
 def test_every_link_to_the_repository_has_its_file() -> None:
-    """Also those of README.md, which the package page shows, where no link is relative."""
+    """This includes the links of README.md, which the package page displays, so none is relative."""
     address = re.compile(rf"{re.escape(REPOSITORY)}/(?:blob|tree|raw)/main/([^)#\s\"]+)")
     texts = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + [
         *(ROOT / "docs").rglob("*.md")
@@ -54,14 +54,14 @@ def test_every_link_to_the_repository_has_its_file() -> None:
     assert {(name, path) for name, path in linked if not (ROOT / path).exists()} == set()
 
 
-def test_the_first_page_is_the_readme_and_the_changelog_is_that_of_the_repository(site: Path) -> None:
+def test_site_includes_the_readme_and_the_changelog_of_the_repository(site: Path) -> None:
     heading = (ROOT / "README.md").read_text().splitlines()[0].removeprefix("# ")
     assert f">{heading}" in (site / "index.html").read_text()
     version = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
     assert version in (site / "changelog" / "index.html").read_text()
 
 
-def test_the_reference_has_every_operator_hook_method_and_exception(pages: dict[str, str]) -> None:
+def test_reference_has_every_operator_hook_method_and_exception(pages: dict[str, str]) -> None:
     def anchors(page: str) -> set[str]:
         return set(re.findall(r'\bid="([^"]+)"', pages[f"reference/{page}/"]))
 
@@ -75,7 +75,7 @@ def test_the_reference_has_every_operator_hook_method_and_exception(pages: dict[
     assert [name for name, text in pages.items() if name.startswith("reference/") and rst.search(text)] == []
 
 
-def test_llms_txt_names_every_page_with_what_it_is_about(site: Path, pages: dict[str, str]) -> None:
+def test_llms_txt_names_and_describes_every_page(site: Path, pages: dict[str, str]) -> None:
     text = (site / "llms.txt").read_text(encoding="utf-8")
     listed = re.findall(r"^- \[.+\]\((.+)\): (.+)$", text, re.MULTILINE)
     assert len(listed) == text.count("\n- ")
@@ -84,9 +84,7 @@ def test_llms_txt_names_every_page_with_what_it_is_about(site: Path, pages: dict
     assert all(20 < len(about) < 400 for _, about in listed)
 
 
-def test_what_leads_nowhere_stops_the_build(
-    site: Path, checkout: Path, environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_broken_link_stops_the_build(site: Path, checkout: Path, environment: dict[str, str], tmp_path: Path) -> None:
     for name in ("docs", "scripts", "airflow_provider_analytics", "constraints"):
         shutil.copytree(checkout / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("README.md", "CHANGELOG.md", "mkdocs.yml", "Makefile"):

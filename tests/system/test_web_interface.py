@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person does on the screens of a real Airflow 3.3, done in a headless Chromium."""
+"""Actions of a person on the screens of a real Airflow 3.3, in a headless Chromium (``dags``)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Interface:
     api: AirflowApi
 
     def sandbox(self, what: str) -> Any:
-        """Return what the analytics server's control endpoints say."""
+        """Return the response of the analytics server's control endpoints."""
         return requests.get(f"{self.server}/_sandbox/{what}", timeout=PATIENCE).json()
 
 
@@ -71,7 +71,7 @@ def interface(checkout: Path, environment: dict[str, str], in_pictures: Callable
             try:
                 process.communicate(timeout=PATIENCE)
             except subprocess.TimeoutExpired:
-                # Else leaving the block would wait for it for ever.
+                # Otherwise, leaving the block would wait for it forever.
                 process.kill()
                 raise
 
@@ -86,7 +86,7 @@ def ended_run(interface: Interface, dag_id: str, run_type: str) -> dict[str, Any
     return wait_for(f"the end of a run of {dag_id}", ended)
 
 
-#: Changes of websites that the server has, and new ones: as a file, and as records.
+#: Changes of existing websites, and new ones: as a file, and as records.
 WEBSITES = """\
 websites:
   www.new-harbour.example: {privacy: private, exclude_ips: [203.0.113.7]}
@@ -123,7 +123,7 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     screen.picture("approve_2_asked")
     screen.click("//td//a[normalize-space()='Change the websites?']")
     screen.wait(lambda _: any(approve.is_enabled() for approve in screen.all(button("Approve"))))
-    # Rendered, and not as the Markdown's own signs.
+    # Rendered, and not as Markdown source.
     assert screen.all("//strong[.='2 to create, 2 to update, 0 to delete']")
     assert {"Create (2)", "Update (2)"} <= {heading.text for heading in screen.all("h3")}
     code = {element.text for element in screen.all("code")}
@@ -147,8 +147,8 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     assert all(domain in audited for domain in (*CREATED, *UPDATED))
 
 
-def test_the_sample_dags_run_at_the_first_click(interface: Interface) -> None:
-    """What they ask for is there: connection, Variables and pool; a form that is sent as it is leads to success."""
+def test_sample_dags_run_at_the_first_click(interface: Interface) -> None:
+    """Connection, Variables, and pool exist; a form that is submitted unchanged succeeds."""
     clicked = ("sync_excluded_ips", "sync_excluded_ips_in_chunks", "many_instances", "onboard_website")
     api = interface.api
     for dag_id in clicked:
@@ -158,7 +158,7 @@ def test_the_sample_dags_run_at_the_first_click(interface: Interface) -> None:
     assert states == dict.fromkeys(clicked, "success")
 
 
-def test_ctrl_c_stops_everything(interface: Interface) -> None:
+def test_ctrl_c_stops_every_process(interface: Interface) -> None:
     started = psutil.Process(interface.process.pid).children(recursive=True)
     assert started
     [home] = {Path(found) for process in started if (found := home_of(process))}
@@ -169,7 +169,7 @@ def test_ctrl_c_stops_everything(interface: Interface) -> None:
     assert [interface.process.stdout.readline() for _ in range(2)] == ["\n", "Stopping.\n"]
     assert interface.process.wait(timeout=PATIENCE) == 0
     assert not home.exists()
-    # A process that has ended is still seen until init has collected it.
+    # An ended process is still visible until init has collected it.
     _, left = psutil.wait_procs(started, timeout=5)
     assert not left
     for url in (interface.url, interface.server):

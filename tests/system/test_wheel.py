@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Wheel and source distribution: their files."""
+
 from __future__ import annotations
 
 import subprocess
@@ -12,14 +14,14 @@ from airflow_provider_analytics import __version__
 
 
 @pytest.mark.chosen
-def test_the_wheel_holds_what_is_expected_and_nothing_else(wheel: Path, checkout: Path) -> None:
+def test_wheel_contains_exactly_the_expected_files(wheel: Path, checkout: Path) -> None:
     files = [path for path in (checkout / "airflow_provider_analytics").rglob("*") if path.is_file()]
     tracked = [str(path.relative_to(checkout)) for path in files if path.suffix != ".pyc"]
     packed = zipfile.ZipFile(wheel).namelist()
     assert content_problems(packed, tracked, f"airflow_provider_analytics-{__version__}") == []
 
 
-def test_the_source_distribution_makes_the_same_wheel(wheel: Path, checkout: Path, uv: str, tmp_path: Path) -> None:
+def test_source_distribution_builds_the_same_wheel(wheel: Path, checkout: Path, uv: str, tmp_path: Path) -> None:
     subprocess.run([uv, "build", "--quiet", "--sdist", "--out-dir", str(tmp_path), str(checkout)], check=True)
     [archive] = tmp_path.glob("*.tar.gz")
     subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(tmp_path), str(archive)], check=True)

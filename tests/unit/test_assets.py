@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Assets and their URIs (``assets.py``)."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,14 +27,14 @@ from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOpera
         ),
     ],
 )
-def test_the_asset_is_that_of_the_list(arguments: dict[str, Any], uri: str) -> None:
+def test_asset_identifies_the_list(arguments: dict[str, Any], uri: str) -> None:
     operator = SnapshotWebsitesOperator(task_id="a_task", base_path="/data", **arguments)
     assert operator.asset.uri == snapshot_asset(**arguments).uri == uri
     assert operator.outlets[0] is operator.asset
 
 
 @needs_partitions
-def test_the_second_outlet_is_the_partitioned_asset_which_is_none_to_give() -> None:
+def test_second_outlet_is_the_partitioned_asset_that_users_cannot_pass() -> None:
     operator = SnapshotWebsitesOperator(task_id="a_task", base_path="/data", favorite=False, search="a b&c")
     second = snapshot_asset(favorite=False, search="a b&c", partitioned=True)
     assert operator.outlets == [operator.asset, second]
@@ -41,13 +43,13 @@ def test_the_second_outlet_is_the_partitioned_asset_which_is_none_to_give() -> N
         SnapshotWebsitesOperator(task_id="a_task", base_path="/data", asset=snapshot_asset(partitioned=True))
 
 
-def test_an_asset_of_another_kind_has_no_second_outlet() -> None:
+def test_asset_of_another_kind_has_no_second_outlet() -> None:
     theirs = Asset("s3://bucket/websites")
     assert SnapshotWebsitesOperator(task_id="a_task", base_path="/data", asset=theirs).outlets == [theirs]
 
 
 @needs_no_partitions
-def test_an_asset_that_nothing_would_update_is_refused() -> None:
+def test_partitioned_asset_is_rejected_before_airflow_3_3() -> None:
     with pytest.raises(ValueError, match=r"partitioned=True is not allowed before Airflow 3\.3"):
         snapshot_asset(partitioned=True)
     operator = SnapshotWebsitesOperator(task_id="a_task", base_path="/data")
@@ -56,7 +58,7 @@ def test_an_asset_that_nothing_would_update_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["base_path", "snapshot_name", "search", "favorite", "analytics_conn_id"])
 @pytest.mark.parametrize("template", ["{{ params.x }}", "a-{% if x %}b{% endif %}"])
-def test_a_template_asks_for_the_asset_where_the_dag_is_parsed(name: str, template: str) -> None:
+def test_template_needs_an_asset_when_the_dag_is_parsed(name: str, template: str) -> None:
     arguments: dict[str, Any] = {"task_id": "a_task", "base_path": "/data", name: template}
     with pytest.raises(ValueError, match=rf"asset is required, since {name}="):
         SnapshotWebsitesOperator(**arguments)
@@ -69,7 +71,7 @@ def test_airflow_knows_the_addresses() -> None:
 
 
 @pytest.mark.parametrize("uri", ["analytics://stats/", "analytics://stats/a/b", "analytics:///websites"])
-def test_an_address_that_names_no_dataset_is_refused(uri: str) -> None:
+def test_uri_without_a_dataset_is_rejected(uri: str) -> None:
     with pytest.raises(ValueError, match=r"allowed: analytics://<connection id>/<snapshot_name>"):
         sanitize_uri(urlsplit(uri))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error that names the websites that failed, as a person reads it in a task log."""
+"""The error that names the failed websites in a task log (``exceptions.py``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_websites_are_grouped_by_reason_and_ten_are_named() -> None:
 
 
 @pytest.mark.parametrize("character", ["a", "\u00fc", "\U0001f600"])
-def test_the_message_stays_below_4_kb(character: str) -> None:
+def test_message_is_shorter_than_4_kb(character: str) -> None:
     failures = {f"{number}.{character * 240}": f"{number} {character * 500}" for number in range(300)}
     error = BulkError(failures)
     error.where = "https://stats.example.com/app, connection 'analytics_default'"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every place that has to know the fields of a website knows each field of the table in ``api/fields.py``.
+"""Fields of a website: every place that needs them knows each field of the table in ``api/fields.py``.
 
-What can be derived from the table is. The rest (signatures and docstrings that people read in an editor, SQL, the
-report, the sandbox's own table and seeds, the scenarios of the fuzzer, the statements of docs/interface.md) is
-compared here: a case for each place, which names the place and the fields.
+Most places derive their fields from the table. The others (signatures and docstrings that people read in an editor,
+SQL, the report, the sandbox's own table and seeds, the scenarios of the fuzzer, the statements of docs/interface.md)
+are compared here, with a case for each place. A failure names the place and the fields.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ ON_CREATE = {field.name for field in WEBSITE_FIELDS if field.on_create}
 ON_UPDATE = {field.name for field in WEBSITE_FIELDS if field.on_update}
 RECORDED = ALL & set(RECORD_FIELDS)
 IN_FILES = ON_UPDATE - {"password"} | {PASSWORD_FROM}
-#: A value of each kind, as the service shows it.
+#: A value of each kind, as the service returns it.
 KINDS: dict[str, Any] = {"Domain": "a.example", "PrivacyFlag": 1, "Flag": 1, "Boolean": True, "Lines": "192.0.2.1"}
 VALUES = {field.name: KINDS.get(type(field).__name__, "a text") for field in WEBSITE_FIELDS}
-#: Fields of the first version; a table in a warehouse has a column for each of them.
+#: Fields of the first version; a warehouse table has a column for each of them.
 FIRST = {"domain", "privacy", "email", "exclude_bots", "exclude_params", "exclude_ips", "favorite"}
 DUCKDB, POSTGRESQL = "dags/load_snapshot_into_duckdb.py", "docs/loading.md"
 #: Types of columns, by file.
@@ -100,7 +100,7 @@ class Recorder:
 
 
 def sent_by(operator: Any, **others: Any) -> set[str]:
-    """Name the fields that an operator sends as they are given."""
+    """Name the fields that an operator sends unchanged."""
     known, hook = inspect.signature(inspect.unwrap(operator.__init__)).parameters, Recorder()
     given = {ARGUMENTS.get(name, name): value for name, value in VALUES.items()}
     given[PASSWORD_FROM] = "connection:page_password"
@@ -158,7 +158,7 @@ def differ(records: list[dict[str, Any]]) -> set[str]:
     return {name for name in ALL if len({str(record.get(name)) for record in records}) > 1}
 
 
-#: Place, the names that belong there, and those that are there.
+#: Place, the expected names, and the names that are there.
 PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
     "api/fields.py, CreateSettings": (ON_CREATE - {"domain"}, lambda: CreateSettings.__annotations__),
     "api/fields.py, UpdateSettings": (ON_UPDATE, lambda: UpdateSettings.__annotations__),
@@ -170,7 +170,7 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
         set(LINE_FIELDS),
         lambda: {getattr(var, "field", "") for var in vars(exclusions).values()},
     ),
-    # The sandbox has a table of its own, so that a mistake here is not mirrored there.
+    # The sandbox has its own table, so that a mistake here is not repeated there.
     "sandbox/form_fields.py, on_create": (ON_CREATE, lambda: {field.name for field in sandbox_fields.CREATE_FIELDS}),
     "sandbox/form_fields.py, on_update": (ON_UPDATE, lambda: {field.name for field in sandbox_fields.UPDATE_FIELDS}),
     "sandbox/form_fields.py, is_shown": (RECORDED, shown_by_the_sandbox),
@@ -222,7 +222,7 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
         RECORDED - FIRST,
         lambda: in_sql(DUCKDB, ADD),
     ),
-    # The domain is the first column of the table, and is not counted.
+    # The domain is the first column of the table and is not counted.
     "snapshots/html_report.py, summarise": (RECORDED - {"domain"}, lambda: quoted_in(html_report.summarise)),
     "snapshots/html_report.py, _table_cells, and report.html.j2": (
         RECORDED,
@@ -231,21 +231,21 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
     "sandbox/seeds.py, generate_websites": (RECORDED, lambda: differ(list(generate_websites(200, seed=1)))),
     "tests/fuzzer/scenario.py, FIELDS or LISTS": (RECORDED - {"domain"}, lambda: set(scenario.FIELDS)),
     "tests/fuzzer/scenario.py, DEFAULTS": (RECORDED - {"domain"}, lambda: set(scenario.DEFAULTS)),
-    "tests/fuzzer/soak.py, Draw.website": (
+    "tests/fuzzer/soak.py, ScenarioGenerator.website": (
         RECORDED - {"domain"},
-        lambda: differ([soak.Draw(seed).website() for seed in range(50)]),
+        lambda: differ([soak.ScenarioGenerator(seed).website() for seed in range(50)]),
     ),
-    "tests/fuzzer/soak.py, Draw.settings": (
+    "tests/fuzzer/soak.py, ScenarioGenerator.settings": (
         RECORDED - {"domain"},
-        lambda: differ([soak.Draw(seed).settings(update=True) for seed in range(50)]),
+        lambda: differ([soak.ScenarioGenerator(seed).settings(update=True) for seed in range(50)]),
     ),
 }
-#: Where more than the names that belong there does no harm.
+#: Places where additional names are harmless.
 MAY_HAVE_MORE = ("tests/fuzzer", "sandbox/seeds.py", "snapshots/html_report.py", f"{DUCKDB}, {ADD!r}")
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_place_has_each_field(place: str) -> None:
+def test_every_place_has_every_field(place: str) -> None:
     wanted, find = PLACES[place]
     found = set(find())
     missing, extra = wanted - found, (found & ALL) - wanted
@@ -253,7 +253,7 @@ def test_a_place_has_each_field(place: str) -> None:
     assert not extra or place.startswith(MAY_HAVE_MORE), f"{place}: remove {', '.join(sorted(extra))}"
 
 
-def test_a_table_of_duckdb_without_a_column_gets_it_at_the_end(tmp_path: Path) -> None:
+def test_duckdb_table_gets_a_missing_column_at_the_end(tmp_path: Path) -> None:
     sql = sample("load_snapshot_into_duckdb", tmp_path)
     earlier = sql.CREATE.partition("CREATE OR REPLACE VIEW")[0].replace(", favorite BOOLEAN", "")
     view = "CREATE OR REPLACE VIEW"
@@ -271,8 +271,8 @@ def test_a_table_of_duckdb_without_a_column_gets_it_at_the_end(tmp_path: Path) -
 
 
 @pytest.mark.repository
-def test_what_is_generated_is_up_to_date() -> None:
-    """Schemas, docs/interface.md, tables of documents: ``make generate`` writes them."""
+def test_generated_files_are_up_to_date() -> None:
+    """``make generate`` writes schemas, docs/interface.md, and tables of documents."""
     command = [sys.executable, str(CHECKOUT / "scripts" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr

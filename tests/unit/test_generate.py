@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``make generate`` and ``make constraints``: what they say if something is missing, and what they keep."""
+"""``make generate`` and ``make constraints``: error messages for missing entries, and pins that are kept."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests' own tools: a guard that does not guard, or a DAG that no test runs, would go unnoticed."""
+"""The test tools: the network guard, and the sample DAGs that tests run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
-def test_far_hosts_are_out_of_reach_and_loopback_is_not(host: str) -> None:
+def test_remote_hosts_are_unreachable_and_loopback_is_reachable(host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as client, pytest.raises(pytest.fail.Exception, match="only this machine"):
         client.connect((host, 80))
@@ -33,7 +33,7 @@ def test_every_sample_dag_is_run() -> None:
 
 @pytest.mark.parametrize("module", ["soak", "generate", "mutants", "request_counts", "bench"])
 def test_import_of_a_program_does_not_change_the_settings_of_the_process(module: str) -> None:
-    """Tests import it, and the tests after them would run with its Airflow home and its log level."""
+    """Tests import it, and later tests would run with its Airflow home and its log level."""
     folders = [str(CHECKOUT / name) for name in ("scripts", "tests/support", "tests/fuzzer", "tests/benchmarks")]
     code = (
         f"import os, sys; sys.path[:0] = {folders}; before = dict(os.environ); import {module}; "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each module may import, as it is written, and what importing the package loads, in a process of its own."""
+"""Imports: which modules each part may import, and which modules the package loads in a separate process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider_analytics.get_provider_info import get_provider_info
 PACKAGE = "airflow_provider_analytics"
 ROOT = Path(airflow_provider_analytics.__file__).parent
 
-#: Folder or module of the package to what it may import of it, besides itself, ``exceptions`` and ``readable``.
+#: Folder or module of the package to its allowed imports, besides itself, ``exceptions`` and ``readable``.
 MAY_IMPORT = {
     "__init__": set[str](),
     "exceptions": set(),
@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "__main__": {"commands"},
     "sandbox": {"__version__"},
 }
-#: Folder of ``reconcile`` to the folders and modules of ``reconcile`` that it may import: the way of the data.
+#: Folder of ``reconcile`` to the folders and modules of ``reconcile`` that it may import: the direction of the data.
 MAY_IMPORT_IN_RECONCILE = {
     "desired": {"records", "service_websites"},
     "plan": {"desired", "records"},
@@ -48,7 +48,7 @@ MAY_IMPORT_IN_RECONCILE = {
 }
 WITH_AIRFLOW = {"assets", "commands", "hooks", "operators"}
 
-#: What only a running task needs; the rest (names, enums, constants) is small.
+#: Modules that only a running task needs; the rest (names, enums, constants) is small.
 HEAVY = ("api.client", "api.listing", "api.transport", "hooks", "sandbox", "snapshots", "storage")
 
 NEW_MODULES = """
@@ -72,7 +72,7 @@ def imported(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_import_what_their_part_may_import(path: Path) -> None:
+def test_modules_import_only_allowed_layers(path: Path) -> None:
     part, names = path.relative_to(ROOT).parts[0].removesuffix(".py"), imported(path)
     assert part in MAY_IMPORT, "add a rule for it to MAY_IMPORT"
     own = {name.split(".")[1] for name in names if name.startswith(f"{PACKAGE}.")}
@@ -89,13 +89,13 @@ def test_modules_import_what_their_part_may_import(path: Path) -> None:
         allowed = {"socket"} if path.name in ("host_names.py", "stopping.py") else set()
         packages -= {"requests"} if names >= {"requests.utils"} and "requests" not in names else set()
         assert {"requests", "urllib3", "http", "httpx", "socket"} & packages <= allowed
-    # Every folder says what belongs there and what it may import.
+    # Every folder describes its content and its allowed imports.
     if path.name == "__init__.py" and path.parent != ROOT:
         assert "import" in (ast.get_docstring(ast.parse(path.read_text())) or "").lower()
 
 
 @pytest.mark.repository
-def test_the_architecture_names_what_exists() -> None:
+def test_architecture_names_only_existing_modules() -> None:
     text = (ROOT.parent / "docs" / "internals" / "architecture.md").read_text()
     code = "\n".join(path.read_text() for path in ROOT.rglob("*.py"))
     files = set(re.findall(r"\b(\w+\.py)\b", text))
@@ -122,7 +122,7 @@ def packages(modules: set[str]) -> set[str]:
     return {module.partition(".")[0] for module in modules}
 
 
-def test_what_is_free_of_airflow_never_loads_it_and_the_package_itself_nothing() -> None:
+def test_modules_without_airflow_never_load_it_and_the_package_loads_nothing() -> None:
     parts = ("acceptance", "api", "probe", "reconcile", "snapshots", "sandbox")
     modules = [module for part in parts for module in modules_in(f"{PACKAGE}.{part}")]
     assert "airflow" not in packages(brought_along(modules))
@@ -131,10 +131,10 @@ def test_what_is_free_of_airflow_never_loads_it_and_the_package_itself_nothing()
     assert packages(new) == {PACKAGE}
 
 
-@pytest.mark.slow  # imports Airflow in a process of its own
+@pytest.mark.slow  # imports Airflow in a separate process
 @pytest.mark.chosen
-def test_dag_files_load_nothing_heavy() -> None:
-    """DAG files are parsed every few seconds: operators cost no more than Airflow's own base class does."""
+def test_dag_files_load_no_heavy_modules() -> None:
+    """DAG files are parsed every few seconds, so operators may cost no more than Airflow's own base class."""
     base = "from airflow.providers.common.compat.sdk import BaseOperator, BaseOperatorLink, AirflowFailException"
     (integration,) = get_provider_info()["operators"]
     new = brought_along(integration["python-modules"], before=base)

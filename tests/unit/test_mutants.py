@@ -43,7 +43,7 @@ MISTAKES = [
 ]
 
 
-def test_each_kind_of_mistake_is_made(tmp_path: Path) -> None:
+def test_every_kind_of_mistake_is_made(tmp_path: Path) -> None:
     path = tmp_path / "code.py"
     path.write_text(CODE)
     sources = [mutant.source for mutant in mutants.mutants_of(path)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of the documents, by ``make screenshots`` and ``make bench``: all of them shown, none of them large."""
+"""Pictures of the documents (``make screenshots``, ``make bench``): all are used, and none is large."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from screenshots import IMAGES, PICTURES, RECORDINGS
 
 
 @pytest.mark.repository
-def test_the_documents_show_the_pictures_that_are_made_and_these_are_small() -> None:
+def test_documents_contain_the_generated_pictures_and_these_are_small() -> None:
     root = Path(__file__).parents[2]
     texts = [path.read_text("utf-8") for path in (root / "README.md", *(root / "docs").rglob("*.md"))]
     shown = {picture for text in texts for picture in re.findall(r"!\[.+\]\([^)]*?([\w-]+\.(?:png|gif))\)", text)}

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Provider info for Airflow (``get_provider_info.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -15,9 +17,9 @@ from airflow_provider_analytics import __version__
 from airflow_provider_analytics.get_provider_info import get_provider_info
 
 PACKAGE = "airflow-provider-analytics"
-#: What provider.yaml asks of Airflow's own release managers, and provider info leaves out.
+#: Requirements of provider.yaml for Airflow's release managers, which provider info omits.
 RELEASE_KEYS = {"state", "source-date-epoch", "dependencies"}
-#: What Airflow 2 does not know, and does not mind.
+#: Keys that Airflow 2 does not know and ignores.
 NEWER_KEYS = {"asset-uris", "cli"}
 
 
@@ -26,7 +28,7 @@ def schema(name: str) -> dict[str, Any]:
     return found
 
 
-def test_provider_info_is_what_airflow_reads_and_holds_to_the_strict_schema() -> None:
+def test_provider_info_is_read_by_airflow_and_follows_the_strict_schema() -> None:
     jsonschema.validate(get_provider_info(), schema("provider_info.schema.json"))
     strict = schema("provider.yaml.schema.json")
     strict["required"] = [key for key in strict["required"] if key not in RELEASE_KEYS]

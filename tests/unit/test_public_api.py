@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public surface is what ``docs/reference/public_api.txt`` says; a change of it is made on purpose."""
+"""Public API: it equals ``docs/reference/public_api.txt``, so a change is deliberate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE = Path(__file__).parents[2] / "docs" / "reference" / "public_api.txt"
 
 @pytest.mark.repository
 @needs_what_is_measured
-def test_the_public_surface_is_the_written_one() -> None:
+def test_public_api_equals_the_documented_api() -> None:
     written, found = FILE.read_text(encoding="utf-8").splitlines(), public_api.render().splitlines()
     changes = "\n".join(difflib.unified_diff(written, found, "written", "found", lineterm="", n=0))
     assert not changes, (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README.md is the page of the package as well: short, its links absolute, each to a file of this checkout."""
+"""README.md: it is short, and its links are absolute and lead to files of this checkout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PICTURES = f"https://raw.githubusercontent.com/{REPOSITORY}/main/"
 TEXT, _, DEFINITIONS = README.partition("\n[airflow]: ")
 LINKS = dict(re.findall(r"^\[(\S+)\]: (\S+)$", f"[airflow]: {DEFINITIONS}", re.MULTILINE))
 
-#: The documents of users to the tests that run or check their code, with the languages of it; ``-`` for none.
+#: User documents to the tests that run or check their code, with its languages; ``-`` for none.
 RUN_BY: dict[str, dict[str, str]] = {
     "README.md": {"integration/test_readme_dags": "python", "system/test_quickstart": "console sh text"},
     "docs/quickstart.md": {"system/test_quickstart": "console text"},
@@ -61,14 +61,14 @@ RUN_BY: dict[str, dict[str, str]] = {
 }
 
 
-def test_its_links_stand_at_the_end_so_that_its_source_can_be_read() -> None:
+def test_readme_links_are_at_the_end_of_its_source() -> None:
     assert "](" not in TEXT
     without_code = re.sub(r"```.*?```|`[^`]*`", "", TEXT, flags=re.DOTALL)
     used = {name or text for text, name in re.findall(r"\[([^\[\]]+)\](?:\[([^\]]+)\])?", without_code)}
     assert used == LINKS.keys()
 
 
-def test_each_link_to_this_repository_is_absolute_and_has_its_file() -> None:
+def test_readme_links_to_this_repository_are_absolute_and_have_a_file() -> None:
     assert {target for target in LINKS.values() if not target.startswith("https://")} == set()
     files = [
         target.removeprefix(base).partition("#")[0]
@@ -85,7 +85,7 @@ def test_each_link_to_this_repository_is_absolute_and_has_its_file() -> None:
 
 
 @pytest.mark.parametrize("document", [name for name in RUN_BY if name.startswith("docs/")])
-def test_each_link_of_its_documents_has_its_file_and_its_heading(document: str) -> None:
+def test_document_link_has_its_file_and_heading(document: str) -> None:
     for target in re.findall(r"\]\(([^)\s]*)\)", (ROOT / document).read_text(encoding="utf-8")):
         if target.startswith("https://"):
             continue
@@ -101,15 +101,15 @@ def headings(file: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
-def test_all_documents_are_named_and_checked() -> None:
+def test_every_document_is_named_and_checked() -> None:
     pages = {str(file.relative_to(ROOT)) for file in (ROOT / "docs").glob("*.md")}
     assert pages <= RUN_BY.keys()
     assert pages <= {target.partition("#")[0].removeprefix(PAGES) for target in LINKS.values()}
 
 
 @pytest.mark.parametrize("document", RUN_BY)
-def test_all_code_is_run_or_checked(document: str) -> None:
-    # What is written from docstrings has signatures.
+def test_every_code_block_is_run_or_checked(document: str) -> None:
+    # Generated documents contain signatures of docstrings.
     text = re.split("<!-- begin (?:hook|sandbox|commands)", (ROOT / document).read_text(encoding="utf-8"))[0]
     # Every other fence ends a block.
     languages = {language or "-" for language in re.findall(r"^```(.*)$", text, re.MULTILINE)[::2]}

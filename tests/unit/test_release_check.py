@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make dist` finds: each check is shown a release that it has to refuse."""
+"""``make dist``: each check of the release rejects a bad release."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import release_check
         ("## Notes\n\n## 1.2.0 (unreleased)", [], "no '## <version> (<date> or unreleased)': ## Notes"),
     ],
 )
-def test_version_changelog_and_tag_name_the_same(heading: str, tags: list[str], problem: str) -> None:
+def test_version_changelog_and_tag_agree(heading: str, tags: list[str], problem: str) -> None:
     changelog = f"# Changelog\n\n{heading}\n\n* Text.\n\n## 1.1.0 (2026-01-01)\n"
     found = release_check.version_problem("1.2.0", changelog, tags)
     assert problem in found
@@ -40,8 +40,6 @@ PACKED = [*TRACKED, *(f"{STEM}.dist-info/{name}" for name in release_check.METAD
         (["dags/test_a.py"], [], ["dags/test_a.py is not expected", "dags/test_a.py is a test"]),
     ],
 )
-def test_a_wheel_has_the_files_of_the_package_and_nothing_else(
-    more: list[str], without: list[str], problems: list[str]
-) -> None:
+def test_wheel_has_exactly_the_files_of_the_package(more: list[str], without: list[str], problems: list[str]) -> None:
     packed = [name for name in (*PACKED, *more) if name not in without]
     assert release_check.content_problems(packed, TRACKED, STEM) == problems

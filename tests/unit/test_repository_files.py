@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files for GitHub and for Airflow's registry: they name the project's places, and what is really there."""
+"""Files for GitHub and for Airflow's registry: they name the project's real places and files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.repository
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-#: What a reader opens.
+#: Files that a reader opens.
 TEXTS = sorted(
     path
     for pattern in ("*.md", "*.yml", "docs/*.md", ".github/*", ".github/*/*", "airflow_provider_analytics/**/*.py")
@@ -39,7 +39,7 @@ def steps(workflow: Path) -> list[dict[str, Any]]:
 # Addresses
 
 
-def test_every_address_of_the_project_is_one_of_its_places() -> None:
+def test_every_project_url_is_a_known_place() -> None:
     source = PROJECT["urls"]["Source"]
     raw = source.replace("//github.com/", "//raw.githubusercontent.com/")
     package_page = "https://pypi.org/project/airflow-provider-analytics/"
@@ -53,7 +53,7 @@ def test_every_address_of_the_project_is_one_of_its_places() -> None:
     assert strangers == set()
 
 
-def test_the_places_are_those_that_documents_and_airflow_name() -> None:
+def test_places_equal_the_urls_of_documents_and_airflow() -> None:
     urls = PROJECT["urls"]
     assert urls["Homepage"] == urls["Source"]
     assert urls["Issues"] == f"{urls['Source']}/issues"
@@ -70,7 +70,7 @@ def test_the_places_are_those_that_documents_and_airflow_name() -> None:
 # Airflow's registry
 
 
-def test_the_registry_lists_every_operator() -> None:
+def test_registry_lists_every_operator() -> None:
     folder = ROOT / "airflow_provider_analytics" / "operators"
     texts = [path.read_text() for path in folder.glob("*.py")]
     found = {name for text in texts for name in re.findall(r"^class ([A-Z]\w+Operator)\(", text, re.MULTILINE)}
@@ -100,7 +100,7 @@ def test_server_template_asks_for_the_report_of_verify() -> None:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
-def test_actions_are_pinned_and_a_job_gets_what_it_needs_and_no_secret(workflow: Path) -> None:
+def test_actions_are_pinned_and_jobs_have_minimal_permissions_and_no_secret(workflow: Path) -> None:
     lines = re.findall(r"^ *-? *uses: (.*)$", workflow.read_text(), re.MULTILINE)
     assert len(lines) == len([step for step in steps(workflow) if step.get("uses")]) > 0
     pinned = re.compile(r"[\w-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+|\$/\.github/workflows/\w+\.yml")
@@ -111,7 +111,7 @@ def test_actions_are_pinned_and_a_job_gets_what_it_needs_and_no_secret(workflow:
     assert "secrets." not in workflow.read_text()
 
 
-def test_the_ci_runs_what_a_maintainer_runs_and_each_action_in_one_version() -> None:
+def test_ci_runs_the_make_targets_and_uses_each_action_in_a_single_version() -> None:
     all_steps = [step for workflow in WORKFLOWS for step in steps(workflow)]
     used = {step["uses"] for step in all_steps if step.get("uses")}
     assert len(used) == len({action.partition("@")[0] for action in used})
@@ -122,7 +122,7 @@ def test_the_ci_runs_what_a_maintainer_runs_and_each_action_in_one_version() -> 
     assert called <= targets
 
 
-def test_the_ci_runs_on_every_python_that_is_claimed() -> None:
+def test_ci_runs_on_every_claimed_python() -> None:
     jobs = loaded(".github", "workflows", "ci.yml")["jobs"]
     suite = jobs["suite"]["container"].partition(":")[2].partition("-")[0]
     claimed = {found[1] for line in PROJECT["classifiers"] if (found := re.search(r"Python :: (3\.\d+)$", line))}
@@ -131,7 +131,7 @@ def test_the_ci_runs_on_every_python_that_is_claimed() -> None:
     assert tested - claimed == {"3.14"}, "tested ahead of the claim"
 
 
-def test_nothing_is_published_that_was_not_checked() -> None:
+def test_only_checked_packages_are_published() -> None:
     jobs = loaded(".github", "workflows", "release.yml")["jobs"]
     assert jobs["ci"]["uses"].endswith("/ci.yml")
     assert [jobs[name]["needs"] for name in ("build", "publish", "announce")] == ["ci", "build", "publish"]
@@ -139,7 +139,7 @@ def test_nothing_is_published_that_was_not_checked() -> None:
     assert can_publish == ["publish"]
 
 
-def test_each_module_names_its_license() -> None:
+def test_every_module_names_its_license() -> None:
     line = f"# SPDX-License-Identifier: {PROJECT['license']}"
     modules = [
         path for folder in ("airflow_provider_analytics", "scripts", "tests") for path in ROOT.glob(f"{folder}/**/*.py")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What builds a release, and what stands in it: no file is taken whose hash is not in the repository."""
+"""Supply chain: builds install only files whose hashes are in the repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-#: The first versions without a known way to take the memory or the time of a worker by a response.
+#: The first versions without a known denial of service by a response.
 SAFE = {"urllib3": "2.6.3", "requests": "2.32.4", "idna": "3.7"}
 REPOSITORY = Path(release_check.__file__).resolve().parent.parent
 
@@ -30,7 +30,7 @@ def test_every_pin_of_a_tool_has_hashes(tools: str) -> None:
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}[\s\\]*", hashe) for hashe in hashes)
 
 
-def test_no_tool_is_installed_without_its_hash() -> None:
+def test_tools_are_installed_only_with_hashes() -> None:
     recipes = (REPOSITORY / "Makefile").read_text().replace("\\\n", " ")
     installs = [line for line in recipes.splitlines() if re.search(r"pip (install|sync)", line)]
     # The environments of the tests have pins without hashes.

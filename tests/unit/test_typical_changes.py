@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each of the typical changes fails a test that names the places that do not know of it.
+"""Typical changes: an incomplete change fails a test that names the places to edit.
 
-A field: ``test_fields_are_everywhere.py``. An operator: ``operators/test_operator_classes.py`` and the registry in
-``test_repository_files.py``. Here: a list parameter, an operation, a file format with its extra, a guard and a
-secret of a connection. CONTRIBUTING says where each of them goes.
+Fields are tested in ``test_fields_are_everywhere.py``, operators in ``operators/test_operator_classes.py`` and in the
+registry test of ``test_repository_files.py``. This file tests list parameters, operations, file formats with their
+extras, guards, and secrets of a connection. CONTRIBUTING lists the places of each change.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ from airflow_provider_analytics.snapshots.manifest import Manifest
 
 CHECKOUT = Path(__file__).parents[2]
 
-#: List parameters that may move rows of a list of several pages, and those that do not select: for these, the order of
-#: the rows is part of the proof. Every other one is named as stable, or the list is read in both directions.
+#: List parameters that might move rows of a list of several pages, and parameters that do not select: for the latter,
+#: the
+#: order of the rows is part of the proof. The others are named as stable, or the list is read in both directions.
 MOVES_ROWS = {"favorite"}
 SELECTS_NOTHING = {"sort_by", "sort", "per_page"}
 
@@ -75,12 +76,12 @@ PLACES_OF_A_LIST_PARAMETER: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("name", ListFilters.__annotations__)
 @pytest.mark.parametrize("place", PLACES_OF_A_LIST_PARAMETER)
-def test_a_list_parameter_is_known_to(place: str, name: str) -> None:
+def test_list_parameter_is_known_to(place: str, name: str) -> None:
     known = name in PLACES_OF_A_LIST_PARAMETER[place]()  # type: ignore[operator]
     assert known, f"{place} says nothing of {name}"
 
 
-#: Operation to the name that the hook has for it.
+#: Operation to its method of the hook.
 IN_THE_HOOK = {
     "list": "list_websites", "show": "get_website", "create": "create_website", "update": "update_website",
     "delete": "delete_website", "account": "get_account",
@@ -125,7 +126,7 @@ PLACES_OF_AN_OPERATION: dict[str, Callable[[str], bool]] = {
 
 
 def sentence(path: str, beginning: str) -> str:
-    """Return the paragraph or the table of a document that begins with a text."""
+    """Return the paragraph or the table of a document that starts with a text."""
     found = text_of(path).partition(beginning)[2].partition("\n\n")[0]
     assert found, f"{path} has no paragraph with {beginning!r}: adapt this test"
     return found
@@ -141,11 +142,11 @@ def operator_of(operation: str) -> str:
 
 @pytest.mark.parametrize("name", sorted({*OPERATIONS, *IN_THE_SANDBOX}))
 @pytest.mark.parametrize("place", PLACES_OF_AN_OPERATION)
-def test_an_operation_is_known_to(place: str, name: str) -> None:
+def test_operation_is_known_to(place: str, name: str) -> None:
     assert PLACES_OF_AN_OPERATION[place](name), f"{place} does not know the operation {name}"
 
 
-def test_an_operation_begins_in_the_hook_or_the_sandbox() -> None:
+def test_operation_is_defined_in_the_hook_or_the_sandbox() -> None:
     own = {name for name in vars(AnalyticsHook) if not name.startswith("_") and not name.endswith(("_name", "_type"))}
     new = own - NO_OPERATION - {*IN_THE_HOOK.values()}
     assert not {name for name in new if callable(getattr(AnalyticsHook, name))}, "add it to IN_THE_HOOK or NO_OPERATION"
@@ -172,7 +173,7 @@ PLACES_OF_A_FORMAT: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("place", PLACES_OF_A_FORMAT)
-def test_a_file_format_is_known_to(place: str, name: str) -> None:
+def test_file_format_is_known_to(place: str, name: str) -> None:
     assert re.search(rf"\b{name}\b", PLACES_OF_A_FORMAT[place]()), f"{place} says nothing of {name}"
 
 
@@ -182,7 +183,7 @@ EXTRAS = PROJECT["optional-dependencies"].keys() - {"sandbox"}
 
 
 @pytest.mark.parametrize("choice", [*FORMATS, *COMPRESSIONS])
-def test_what_a_file_format_needs_is_an_extra(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_of_a_file_format_is_an_extra(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ImportError(name)
 
@@ -202,7 +203,7 @@ PLACES_OF_AN_EXTRA: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS))
-def test_an_extra_is_known_to_and_pinned(extra: str) -> None:
+def test_extra_is_known_to_and_pinned(extra: str) -> None:
     for place, text in PLACES_OF_AN_EXTRA.items():
         assert f"`{extra}`" in text(), f"{place} says nothing of the extra {extra}"
     for pins in sorted((CHECKOUT / "constraints").glob("airflow-*.txt")):
@@ -229,7 +230,7 @@ PLACES_OF_A_GUARD: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("name", GUARDS)
 @pytest.mark.parametrize("place", PLACES_OF_A_GUARD)
-def test_a_guard_is_known_to(place: str, name: str) -> None:
+def test_guard_is_known_to(place: str, name: str) -> None:
     assert re.search(rf"[`\"]{name}[`\"]", PLACES_OF_A_GUARD[place](name)), f"{place} says nothing of {name}"
 
 
@@ -243,8 +244,8 @@ SECRETS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Settings) if not field.repr])
-def test_a_secret_of_a_connection_is_hidden_and_named(name: str) -> None:
-    """Another way to authenticate begins with a setting that is not shown."""
+def test_connection_secret_is_hidden_and_named(name: str) -> None:
+    """Another way to authenticate starts with a setting that is not printed."""
     assert name in SECRETS, f"SECRETS of this test does not know {name}"
     with client_of("https://stats.example", **{name: SECRETS[name]}) as client:
         assert MARKER not in client.redact(f"a {MARKER} b")

@@ -45,7 +45,7 @@ def nightly_website_snapshot():
         },
         outlets=[Asset(uri="website-snapshots://websites", name="website_snapshots")],
     )
-    # The pair that this run wrote, whatever else is published meanwhile.
+    # The files of this run, independent of later publications.
     compare = HttpOperator(
         task_id="compare",
         endpoint="compare",

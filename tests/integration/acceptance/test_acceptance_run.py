@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The acceptance run over real sockets: its findings, its limits, and the removal of everything that it created."""
+"""Acceptance run: findings, request limits, and removal of its websites, over real sockets (``acceptance``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from airflow_provider_analytics.sandbox.requests import Operation, RecordedReque
 
 Run = Callable[..., tuple[int, str, str]]
 
-#: As the presets, but with shorter times.
+#: The options of the presets, but with shorter times.
 QUICK_PRESETS: dict[str, dict[str, Any]] = {
     **{name: {"preset": name} for name in PRESETS},
     "throttle": {"throttle": {"attempts": 60, "minutes": 0.02}},
@@ -62,7 +62,7 @@ def verified(settings: Settings, **arguments: Any) -> AcceptanceRun:
 
 
 def marks(run: AcceptanceRun) -> dict[str, str]:
-    """Return the statements that are not seen as documented."""
+    """Return the statements without a documented mark."""
     return {finding.name: finding.mark for finding in run.findings.values() if finding.mark != "ok"}
 
 
@@ -169,7 +169,7 @@ def test_run_suggests_the_update_method_that_keeps_unsent_fields(analytics_sandb
     assert run.findings["update-methods"].seen.startswith("PATCH resets email")
 
 
-def test_repeated_steps_send_no_write_except_for_passwords(analytics_sandbox: FakeService) -> None:
+def test_repeated_steps_send_writes_only_for_passwords(analytics_sandbox: FakeService) -> None:
     verified(settings_of(analytics_sandbox))
     writes = [(request.method, request.body) for request in analytics_sandbox.requests if request.method != "GET"]
     repeated = [body for (_, body), (_, following) in itertools.pairwise(writes) if body == following]
@@ -227,7 +227,7 @@ def test_run_fails_if_no_request_is_left_for_the_create(
     assert len(analytics_sandbox.requests) == 2
 
 
-def test_run_needs_no_complete_list_of_a_large_account(analytics_sandbox: FakeService) -> None:
+def test_run_works_without_the_complete_list_of_a_large_account(analytics_sandbox: FakeService) -> None:
     analytics_sandbox.seed(3000)
     leftover = analytics_sandbox.add_website(new_domain())
     run = verified(settings_of(analytics_sandbox))
@@ -300,7 +300,7 @@ def test_next_run_removes_the_website_after_a_kill_before_each_request(
         try:
             run = verified(settings_of(analytics_sandbox), created=CreatedWebsites(record))
         except LeftoverError:
-            # The run was killed between the create and its response: the website could be anybody's.
+            # The run was killed between the create and its response: the website might belong to any user.
             unknown += 1
             record.unlink()
             analytics_sandbox.store.delete(analytics_sandbox.websites()[-1]["id"])
@@ -404,7 +404,7 @@ def test_command_prints_the_table_and_the_extra_to_set(analytics_sandbox: FakeSe
 
 
 @pytest.mark.repository
-def test_rows_of_the_documents_are_in_the_report(analytics_sandbox: FakeService, command: Run) -> None:
+def test_documented_rows_are_in_the_report(analytics_sandbox: FakeService, command: Run) -> None:
     document = (Path(__file__).parents[3] / "docs" / "connection.md").read_text(encoding="utf-8")
     rows_of_document = document.partition("rows of the report")[2].partition("```text\n")[2].partition("```")[0]
     analytics_sandbox.configure(preset="boolean-rule")
@@ -415,7 +415,7 @@ def test_rows_of_the_documents_are_in_the_report(analytics_sandbox: FakeService,
 
 
 @pytest.mark.repository
-def test_make_target_of_the_documents_exists() -> None:
+def test_documented_make_target_exists() -> None:
     root = Path(__file__).parents[3]
     document = (root / "docs" / "connection.md").read_text(encoding="utf-8")
     [target] = re.findall(r'^CONN="\$AIRFLOW_CONN_ANALYTICS_DEFAULT" make (\w+)$', document, re.MULTILINE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers that look like a success and are none: for each operation a typed error, never a result."""
+"""Responses that look like a success: a typed error for each operation, never a result (``api/dialect.py``)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EMPTY_LIST = http(200, list_body({}, []))
 
 
 def outcome(operation: str, *replies: bytes | Reply, **settings: Any) -> tuple[Any, RawServer]:
-    """Return the error or the result of an operation whose answers are these."""
+    """Return the error or the result of an operation with these responses."""
     with served(replies, **{"max_retries": 0, **settings}) as (client, server):
         try:
             return do(client, operation), server
@@ -81,10 +81,10 @@ BAD_BODIES: dict[str, bytes] = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("name", BAD_BODIES)
-def test_no_such_answer_is_a_success(operation: str, name: str) -> None:
+def test_invalid_response_is_not_a_success(operation: str, name: str) -> None:
     error, _ = outcome(operation, BAD_BODIES[name])
     if error is None and operation in WRITES:
-        return  # it says nothing of the record: what is stored is read afterwards
+        return  # it has no record, so the stored record is read afterwards
     assert isinstance(error, UnexpectedResponseError), error
     assert f"{PREFIX}/" in str(error)
     assert error.method == OPERATIONS[operation].method
@@ -106,14 +106,14 @@ SHAPES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("operation", "body"), [(name, body) for name, bodies in SHAPES.items() for body in bodies])
-def test_json_of_another_shape_is_no_success(operation: str, body: Any) -> None:
+def test_json_of_another_structure_is_not_a_success(operation: str, body: Any) -> None:
     found, _ = outcome(operation, http(200, body))
-    # A write that says nothing of the record is followed by a read.
+    # A write without a record in its response is followed by a read.
     assert isinstance(found, UnexpectedResponseError) or (operation in ("create", "update") and found is None), found
 
 
 @pytest.mark.parametrize("operation", READS)
-def test_an_empty_answer_to_a_read_and_one_about_another_website_are_no_success(operation: str) -> None:
+def test_read_fails_on_an_empty_response_or_another_website(operation: str) -> None:
     for status in (200, 201, 204):
         assert "empty" in str(refused(operation, http(status, b"")))
     error = refused("show", http(200, {"data": {"id": 8}}))
@@ -122,7 +122,7 @@ def test_an_empty_answer_to_a_read_and_one_about_another_website_are_no_success(
 
 @pytest.mark.parametrize("status", [200, 201, 204])
 @pytest.mark.parametrize("body", [b"", b" \r\n"])
-def test_an_empty_answer_to_a_write(status: int, body: bytes) -> None:
+def test_write_with_an_empty_response_is_verified(status: int, body: bytes) -> None:
     empty = http(status, body if status != 204 else b"")
     assert outcome("delete", empty)[0] is None
 
@@ -140,7 +140,7 @@ def test_an_empty_answer_to_a_write(status: int, body: bytes) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("missing", [1, 10])
-def test_a_body_cut_short_of_its_content_length(operation: str, missing: int) -> None:
+def test_body_shorter_than_its_content_length_is_not_a_success(operation: str, missing: int) -> None:
     body = json.dumps(GOOD[operation]).encode()
     cut = Reply(http(200, body[:-missing], length=len(body)), then="close")
     error = refused(operation, cut, kind=AnalyticsConnectionError)
@@ -148,24 +148,24 @@ def test_a_body_cut_short_of_its_content_length(operation: str, missing: int) ->
 
 
 def without_length(body: bytes, *headers: str) -> Reply:
-    """Return a response of HTTP/1.0, as some proxies send it: the end of the connection ends the body."""
+    """Return a response of HTTP/1.0, like some proxies: the end of the connection ends the body."""
     head = "\r\n".join(("HTTP/1.0 200 OK", "Content-Type: application/json", *headers))
     return Reply(head.encode() + b"\r\n\r\n" + body, then="close")
 
 
 @pytest.mark.parametrize("operation", READS)
 @pytest.mark.parametrize("is_zipped", [False, True])
-def test_a_body_without_a_length_that_was_cut_is_no_success(operation: str, is_zipped: bool) -> None:
+def test_truncated_body_without_a_length_is_not_a_success(operation: str, is_zipped: bool) -> None:
     body = json.dumps(GOOD[operation]).encode()
     whole = gzip.compress(body) if is_zipped else body
     headers = ["Content-Encoding: gzip"] if is_zipped else []
-    # Behind the JSON, gzip has eight bytes more.
+    # After the JSON, gzip has eight more bytes.
     for place in range(0, len(whole) - 9, 3):
         refused(operation, without_length(whole[:place], *headers))
 
 
 @pytest.mark.parametrize("status", [202, 203, 205, 206])
-def test_a_delete_that_is_only_accepted_is_verified(status: int) -> None:
+def test_delete_with_status_202_is_verified(status: int) -> None:
     gone, there = http(404), http(200, GOOD["show"])
     accepted = http(status, {"message": "queued"} if status != 205 else b"")
     with served([accepted, there, gone], max_retries=0) as (client, server):
@@ -175,7 +175,7 @@ def test_a_delete_that_is_only_accepted_is_verified(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [202, 203, 206])
-def test_a_create_that_is_only_accepted_is_looked_up(status: int) -> None:
+def test_create_with_status_202_is_looked_up(status: int) -> None:
     accepted, shown = http(status, {"message": "queued"}), http(200, GOOD["list"])
     with served([accepted, EMPTY_LIST, shown, http(200, GOOD["show"])]) as (client, _):
         assert client.create_website("new.example", email=True).record == WEBSITE
@@ -191,16 +191,16 @@ def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> bytes:
 
 
 @pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "create"])
-def test_a_chunked_body(operation: str) -> None:
+def test_truncated_chunked_body_is_not_a_success(operation: str) -> None:
     body = json.dumps(GOOD[operation]).encode()
     found, _ = outcome(operation, chunked(body[:5], body[5:]))
     assert not isinstance(found, Exception), found
-    # The JSON is whole in each of these: only the end of the chunks is missing.
+    # The JSON is complete in each of these: only the end of the chunks is missing.
     for end in (b"", b"5", b"5\r\nab", b"zz\r\n"):
         refused(operation, Reply(chunked(body, end=end), then="close"), kind=AnalyticsConnectionError)
 
 
-def test_damaged_gzip() -> None:
+def test_damaged_gzip_is_not_a_success() -> None:
     plain = json.dumps(GOOD["list"]).encode()
     body = gzip.compress(plain)
     flipped = body[:-6] + bytes([body[-6] ^ 1]) + body[-5:]
@@ -215,13 +215,13 @@ def test_damaged_gzip() -> None:
 @pytest.mark.parametrize(
     "kind", ["application/json; charset=utf-8", "application/vnd.api+json", "text/json", "APPLICATION/JSON", None]
 )
-def test_every_name_of_json_is_read(kind: str | None) -> None:
+def test_every_media_type_of_json_is_read(kind: str | None) -> None:
     assert outcome("show", http(200, GOOD["show"], kind=kind))[0] == WEBSITE
     marked = b"\xef\xbb\xbf" + json.dumps(GOOD["show"]).encode()
     assert outcome("show", http(200, marked, kind=kind))[0] == WEBSITE
 
 
-def test_an_error_with_very_many_fields_is_bounded() -> None:
+def test_error_with_very_many_fields_is_truncated() -> None:
     errors = {f"field{n}": ["wrong"] * 100 for n in range(1000)}
     error = refused("create", http(422, {"message": "no", "errors": errors}), kind=AnalyticsApiError)
     assert len(error.errors) == dialect.MAX_MESSAGES
@@ -231,7 +231,7 @@ def test_an_error_with_very_many_fields_is_bounded() -> None:
     assert len(error.errors["email"]) == dialect.MAX_MESSAGES
 
 
-def test_the_answer_behind_an_interim_one_is_not_taken_for_that_of_the_next_request() -> None:
+def test_response_after_an_interim_response_belongs_to_its_request() -> None:
     def respond(request: Request) -> bytes | Reply:
         if request.target.endswith("/7"):
             return BAD_BODIES["early hints"] + http(200, {"data": {"id": 7}})
@@ -245,10 +245,10 @@ def test_the_answer_behind_an_interim_one_is_not_taken_for_that_of_the_next_requ
 
 
 @pytest.mark.parametrize("value", ["9" * 5000, "9" * 400, "-1", "1e3", "٣", ""])
-def test_numbers_that_are_none_are_taken_for_absent(value: str) -> None:
+def test_numbers_outside_of_json_count_as_missing(value: str) -> None:
     body = {"data": [{"id": value or "x"}], "total": value, "current_page": value}
     with served(http(200, body)) as (client, _):
-        # Without a total: both directions, and the page parameter has no effect. One website proves itself.
+        # Without a total: both directions, and the page parameter has no effect. A single website proves itself.
         assert [row["id"] for row in client.list_websites()] == [value or "x"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The complete list against every shape and fault: see ``fault_matrix.py`` for what a case is and when it holds."""
+"""Complete lists and writes for every structure and fault (``tests/support/fault_matrix.py`` defines the cases)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _GROUPS = fault_matrix.groups(complete="FAULT_MATRIX" in os.environ)
         for name, cases in _GROUPS.items()
     ],
 )
-def test_every_case_holds(group: str) -> None:
+def test_fault_group_has_no_wrong_outcome(group: str) -> None:
     counts, failures = fault_matrix.run(_GROUPS[group])
     assert not failures
     assert counts["tried"] == len(_GROUPS[group]) >= 500
     if group.startswith("moving"):
-        # Neither every reading is refused, nor does the list stand still in all of them.
+        # Some readings are accepted, and in some of them the list changes.
         assert counts["taken"] > counts["tried"] * _GROUPS[group][0][0].taken
 
 
@@ -53,7 +53,7 @@ def test_every_case_holds(group: str) -> None:
     ],
     ids=str,
 )
-def test_a_refusal_names_the_check_and_what_was_seen(server: Server, check: str) -> None:
+def test_incomplete_list_error_names_the_check_and_the_numbers(server: Server, check: str) -> None:
     with pytest.raises(IncompleteListError) as caught:
         fault_matrix.read(server.answer, {})
     assert caught.value.check == check
@@ -80,7 +80,7 @@ def scripted(pages: Iterable[Page], query: dict[str, str]) -> Listing:
 
 
 BY_DOMAIN, FAVORITES = {"sort_by": "domain", "sort": "asc"}, {"favorite": "true"}
-#: Query, pages, the check that fails, whether the list moved, and a part of the message.
+#: Query, pages, the failing check, whether the list changed, and a part of the message.
 REFUSED: dict[str, tuple[dict[str, str], list[Page], str, bool, str]] = {
     # 1 to 19 and 22 by domain. After page 1, 22 and one or two of its websites are deleted, so that as many move up,
     # and the next websites get ids from 20 on.
@@ -123,24 +123,24 @@ REFUSED: dict[str, tuple[dict[str, str], list[Page], str, bool, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_list_that_may_lack_a_website_is_refused(case: str) -> None:
+def test_list_that_might_lack_a_website_is_rejected(case: str) -> None:
     query, pages, check, moved, message = REFUSED[case]
     listing = scripted(pages, query)
     got: list[dict[str, Any]] = []
     with pytest.raises(IncompleteListError, match=message or None) as caught:
         got.extend(listing)
     assert (caught.value.check, caught.value.moved) == (check, moved)
-    # Nothing is yielded behind the point where the proof fails, and no proof is given.
+    # Rows after the failed check are not returned, and there is no proof.
     assert listing.proof is None
     assert len(got) <= sum(len(page.rows) for page in pages)
 
 
-#: Query, pages, the ids that are read, and the method of the proof.
+#: Query, pages, the returned ids, and the method of the proof.
 READ: dict[str, tuple[dict[str, str], list[Page], set[int], str]] = {
     "a website was created after the page": (
         {}, [Page(rows(5, 3, 1), 3, 1), Page(rows(1, 3, 5, 6), 4, 1)], {1, 3, 5}, "one page",
     ),
-    # A total alone does not prove favorites that the rows do not show.
+    # A total alone does not prove favorites that the rows omit.
     "hidden favorites": (
         FAVORITES,
         [
@@ -153,7 +153,7 @@ READ: dict[str, tuple[dict[str, str], list[Page], set[int], str]] = {
 
 
 @pytest.mark.parametrize("case", READ)
-def test_a_list_is_read_with_its_pages(case: str) -> None:
+def test_list_needs_one_request_per_page(case: str) -> None:
     query, pages, ids, method = READ[case]
     listing = scripted(pages, query)
     assert {row["id"] for row in listing} == ids
@@ -171,7 +171,7 @@ def test_a_list_is_read_with_its_pages(case: str) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_filter_that_is_not_named_as_stable_is_read_in_both_directions(
+def test_list_with_an_unstable_filter_is_read_in_both_directions(
     filters: dict[str, str], method: str, order: str
 ) -> None:
     listing = Listing(page_function(Server(size=250).answer), {**ORDERS[order], **filters})
@@ -181,7 +181,7 @@ def test_a_filter_that_is_not_named_as_stable_is_read_in_both_directions(
 
 
 @pytest.mark.parametrize("sizes", [(250, 250, 250, 0), (250,) * 4, (250, 251) * 2], ids=str)
-def test_a_list_that_moved_is_read_again_four_times_at_most(sizes: tuple[int, ...]) -> None:
+def test_changed_list_is_read_again_at_most_four_times(sizes: tuple[int, ...]) -> None:
     left = iter(sizes)
 
     def make() -> Listing:
@@ -199,7 +199,7 @@ def test_a_list_that_moved_is_read_again_four_times_at_most(sizes: tuple[int, ..
 
 
 def test_memory_grows_by_ids_only() -> None:
-    """From 1,000 to 25,000 websites of some 2 KB each: bounded per id, far below a row."""
+    """From 1,000 to 25,000 websites of about 2 KB each: limited per id, far below a row."""
 
     def serve(query: dict[str, str], size: int) -> Page:
         first = size - (int(query.get("page", "1")) - 1) * 100

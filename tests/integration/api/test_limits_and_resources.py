@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of rate, size and time; connections that are reused and closed."""
+"""Limits of rate, size, and time, and reuse of connections (``api/rate_limiter.py``, ``api/transport.py``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECORD = http(200, {"id": 7})
 
 
 class Turns(Time):
-    """A clock that stands still while threads wait, so that each of them tells when its turn is."""
+    """A clock that stops while threads wait, so each thread records its turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,10 +38,10 @@ class Turns(Time):
 
 
 @pytest.mark.parametrize(("per_minute", "together"), [(1, 1), (7, 1), (60, 1), (2, 2), (3, 2), (7, 2), (60, 2)])
-def test_requests_per_minute_holds_over_threads(per_minute: int, together: int) -> None:
-    """However many threads ask at one moment: no window of a minute holds more than the limit.
+def test_requests_per_minute_limits_all_threads_together(per_minute: int, together: int) -> None:
+    """No window of a minute contains more requests than the limit, for any number of threads.
 
-    Requests that belong together have one turn, and count as so many.
+    Requests that belong together have a common turn, and each of them counts.
     """
     time = Turns()
     limiter = RateLimiter(per_minute, lambda seconds, _: time.sleep(seconds), time.clock)
@@ -52,11 +52,11 @@ def test_requests_per_minute_holds_over_threads(per_minute: int, together: int) 
     turns = sorted([time.now] * at_once + time.turns)
     assert at_once == in_a_minute
     assert all(later - turn >= 60 for turn, later in zip(turns, turns[in_a_minute:], strict=False))
-    # Nor does anybody wait longer than that takes.
+    # The threads do not wait longer than necessary.
     assert turns[-1] == time.now + 4 * WINDOW
 
 
-def test_repeats_count_as_requests() -> None:
+def test_retries_count_as_requests() -> None:
     time = Time()
     with served([http(500), http(500), http(500), RECORD], time, requests_per_minute=2) as (client, _):
         client.get_website(7)
@@ -72,8 +72,8 @@ def test_repeats_count_as_requests() -> None:
         pytest.param({}, [http(503), http(500), http(500), http(500)], id="back-off"),
     ],
 )
-def test_nothing_is_waited_for_between_a_show_and_its_update(settings: dict[str, Any], replies: list[bytes]) -> None:
-    """What somebody else writes while a request waits is seen by the show that follows."""
+def test_update_follows_its_read_without_a_wait(settings: dict[str, Any], replies: list[bytes]) -> None:
+    """The read after a wait returns the changes of other users during the wait."""
     time = Time()
     events: list[Any] = []
     refusals = list(replies)
@@ -88,7 +88,7 @@ def test_nothing_is_waited_for_between_a_show_and_its_update(settings: dict[str,
         for _ in range(4):
             client.change_website(7, lambda record: {"email": True})
     assert max(event for event in events if event not in ("GET", "PATCH")) > 4 * MIN_INTERVAL
-    # Nothing but the pace, in which the service is asked after it refused a request.
+    # Only the pace with which the service is requested after a rejected request.
     between = [after for before, after in pairwise(events) if before == "GET"]
     assert all(after == "PATCH" or after <= 4 * MIN_INTERVAL for after in between)
     if not replies:
@@ -105,7 +105,7 @@ def small_bodies(monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.parametrize("excess", [0, 1])
 @pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize("status", [200, 500])
-def test_a_body_is_bounded(small_bodies: int, excess: int, zipped: bool, status: int) -> None:
+def test_response_body_has_a_size_limit(small_bodies: int, excess: int, zipped: bool, status: int) -> None:
     record = json.dumps({"id": 7})
     body = (record + " " * (small_bodies - len(record) + excess)).encode()
     headers = [("Content-Encoding", "gzip")] if zipped else []
@@ -118,8 +118,8 @@ def test_a_body_is_bounded(small_bodies: int, excess: int, zipped: bool, status:
             assert client.get_website(7) == {"id": 7}
 
 
-def test_a_gzip_bomb_is_left_after_the_bound(small_bodies: int) -> None:
-    """Some 100 KB that would become 100 MB: what is unpacked never exceeds the bound."""
+def test_gzip_bomb_is_abandoned_at_the_size_limit(small_bodies: int) -> None:
+    """About 100 KB that would become 100 MB: the unpacked size never exceeds the limit."""
     bomb = gzip.compress(b" " * 100_000_000)
     with served(http(200, bomb, headers=[("Content-Encoding", "gzip")])) as (client, _):
         tracemalloc.start()
@@ -133,7 +133,7 @@ def test_a_gzip_bomb_is_left_after_the_bound(small_bodies: int) -> None:
     assert peak < 20 * small_bodies
 
 
-def test_a_long_wait_is_announced_once_with_its_reason_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_long_wait_is_logged_once_with_its_reason_and_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     with served(RECORD, requests_per_minute=2) as (client, _):
         for _ in range(3):
@@ -154,7 +154,7 @@ def test_connections_are_reused_and_closed() -> None:
         assert server.connections == 2
 
 
-def test_a_connection_is_reused_after_an_error_whose_body_was_read_to_the_end(small_bodies: int) -> None:
+def test_connection_is_reused_after_an_error_with_a_complete_body(small_bodies: int) -> None:
     redirect = http(302, b"", headers=[("Location", "/")])
     replies = [http(404), http(422, {"message": "no"}), http(200, {"data": 7}), redirect]
     with served([*replies, RECORD, http(200, b" " * (small_bodies * 2)), RECORD]) as (client, server):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which website a domain is: look-ups, creates and deletes where services write domains in their own way."""
+"""Lookup of websites by domain, for creates, updates, and deletes (``api/client.py``)."""
 
 from __future__ import annotations
 
@@ -42,14 +42,16 @@ def create_task(domain: str = "new.example", **arguments: Any) -> Any:
 @pytest.mark.parametrize(
     "domain", ["bücher.example", "Bücher.Example.", "xn--bcher-kva.example", "straße.example", "under_score.example"]
 )
-def test_a_create_every_night_is_one_website(analytics_sandbox: SandboxServer, stored_as: str, domain: str) -> None:
+def test_create_every_night_creates_a_single_website(
+    analytics_sandbox: SandboxServer, stored_as: str, domain: str
+) -> None:
     analytics_sandbox.configure(domain_as=stored_as, allow_duplicates=True)
     for _ in range(3):
         create_task(domain).execute({})
     assert len(domains(analytics_sandbox)) == 1
 
 
-def test_a_create_answered_with_another_website_is_refused(
+def test_create_fails_if_the_response_has_another_website(
     client: AnalyticsClient, analytics_sandbox: SandboxServer
 ) -> None:
     other = analytics_sandbox.add_website("other.example")
@@ -81,7 +83,7 @@ def test_field_that_only_the_last_row_of_a_page_has_is_completed_in_the_others()
 
 
 @pytest.mark.parametrize("hidden", [{}, {"domain": None}], ids=["no domain", "null"])
-def test_a_row_without_a_domain_matters_only_where_the_domain_is_not_found(
+def test_row_without_a_domain_matters_only_if_the_domain_is_not_found(
     client: AnalyticsClient, analytics_sandbox: SandboxServer, hidden: dict[str, None]
 ) -> None:
     rows: list[dict[str, Any]] = [{"id": 2, "domain": "found.example"}, {"id": 1, **hidden}]
@@ -104,12 +106,12 @@ def test_a_row_without_a_domain_matters_only_where_the_domain_is_not_found(
     ],
     ids=str,
 )
-def test_what_a_search_does_not_find_is_looked_for_in_the_whole_list(
+def test_lookup_reads_the_whole_list_if_the_search_finds_nothing(
     client: AnalyticsClient, analytics_sandbox: SandboxServer, options: dict[str, Any]
 ) -> None:
-    """No search that finds a known website can be trusted to find every other one.
+    """A search that finds a known website might not find other websites.
 
-    It may be case-sensitive, know only one spelling of an internationalised domain, or lack a website in its index.
+    It might be case-sensitive, know only one spelling of an internationalized domain, or lack a website in its index.
     """
     analytics_sandbox.seed(120)
     if "fault" in options:
@@ -132,7 +134,7 @@ def posts(sandbox: SandboxServer) -> int:
 @pytest.mark.parametrize(
     ("domain", "stored_as"), [("www.shop.example", "without www"), ("straße.example", "IDNA 2003")]
 )
-def test_a_service_that_writes_the_domain_in_another_way_gets_one_website_and_no_more(
+def test_create_is_not_repeated_if_the_service_spells_the_domain_differently(
     analytics_sandbox: SandboxServer, domain: str, stored_as: str
 ) -> None:
     analytics_sandbox.configure(domain_as=stored_as, allow_duplicates=True)
@@ -147,7 +149,7 @@ def test_a_service_that_writes_the_domain_in_another_way_gets_one_website_and_no
 
 @pytest.fixture
 def raced(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another task creates the website between the look-up and the create."""
+    """Another task creates the website between the lookup and the create."""
     create = AnalyticsClient.send_create
 
     def late(self: AnalyticsClient, domain: str, settings: Any) -> dict[str, Any] | None:
@@ -161,7 +163,7 @@ def raced(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("raced")
 @pytest.mark.parametrize(("before", "ids"), [([], "1, 2"), (["old.example"], "2, 123")])
-def test_two_creates_at_the_same_time_are_not_both_green(
+def test_simultaneous_creates_of_a_domain_do_not_both_succeed(
     analytics_sandbox: SandboxServer, before: list[str], ids: str
 ) -> None:
     """More websites than a page between two creates do not hide the first one."""
@@ -172,19 +174,19 @@ def test_two_creates_at_the_same_time_are_not_both_green(
         create_task().execute({})
 
 
-# What an answer does not show
+# Fields that a response omits
 
 
 @pytest.mark.parametrize("answers", [{}, {"empty_answers": ["delete"]}, {"delete_status": 204}], ids=str)
-def test_a_delete_that_is_not_done_is_not_green(analytics_sandbox: SandboxServer, answers: dict[str, Any]) -> None:
+def test_delete_fails_if_the_website_remains(analytics_sandbox: SandboxServer, answers: dict[str, Any]) -> None:
     analytics_sandbox.add_website("a.example")
     analytics_sandbox.configure(deletes="keep", **answers)
     with pytest.raises(NotAppliedError, match="website still exists after it was deleted"):
         DeleteWebsiteOperator(task_id="t", domain="a.example").execute({})
 
 
-def test_an_update_by_domain_is_about_that_domain(analytics_sandbox: SandboxServer) -> None:
-    """The website was deleted after the look-up, and its id given again."""
+def test_update_by_domain_fails_if_the_id_belongs_to_another_domain(analytics_sandbox: SandboxServer) -> None:
+    """The website was deleted after the lookup, and its id was reassigned."""
     analytics_sandbox.add_website("a.example")
     other = {"id": 1, "domain": "innocent.example", "privacy": 1}
     analytics_sandbox.fault("update", body={"data": other})
@@ -193,7 +195,7 @@ def test_an_update_by_domain_is_about_that_domain(analytics_sandbox: SandboxServ
         UpdateWebsiteOperator(task_id="t", domain="a.example", privacy=1).execute({})
 
 
-def test_a_field_that_is_never_returned_is_told_once(
+def test_field_that_is_never_returned_is_logged_once(
     client: AnalyticsClient, analytics_sandbox: SandboxServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     analytics_sandbox.add_website("a.example", privacy=2)
@@ -203,11 +205,11 @@ def test_a_field_that_is_never_returned_is_told_once(
     assert told == ["The service does not return password: not verified."]
 
 
-# Services that take a moment
+# Services with a delay
 
 
 def lists_of_a_look_up(sandbox: SandboxServer) -> int:
-    """Return how many pages of the list a look-up in an empty service reads."""
+    """Return the number of list pages that a lookup in an empty service reads."""
     with client_of(sandbox.url, api_key=sandbox.api_key) as client:
         client.look_up("none.example")
     read = [request.operation for request in sandbox.requests].count("list")
@@ -217,14 +219,14 @@ def lists_of_a_look_up(sandbox: SandboxServer) -> int:
 
 @pytest.mark.parametrize("status", [404, 500, 403, 422])
 @pytest.mark.parametrize("operation", ["show", "list"])
-def test_what_fails_after_a_create_says_that_the_website_exists_and_is_not_retried(
+def test_error_after_a_create_says_that_the_website_exists_and_is_not_retried(
     analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch, operation: Any, status: int
 ) -> None:
-    """A retry would take it as one that was there before, or would create another one if the list is late."""
+    """A retry would take it for an existing website, or would create another one if the list is late."""
     fields = json.loads(analytics_sandbox.connection_json()) | {"extra": {"max_retries": 0}}
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(fields))
     skip = lists_of_a_look_up(analytics_sandbox) if operation == "list" else 0
-    analytics_sandbox.configure(list_hides=["privacy"])  # so that the new website is shown by itself, too
+    analytics_sandbox.configure(list_hides=["privacy"])  # the new website can also be read singly
     analytics_sandbox.fault(operation, status=status, times=None, skip=skip)
     create = create_task("a.example")
     with pytest.raises(AirflowFailException, match=r"(?s)^Created website a\.example, but: .*Not retried"):
@@ -233,14 +235,14 @@ def test_what_fails_after_a_create_says_that_the_website_exists_and_is_not_retri
 
 
 @pytest.mark.parametrize("status", [403, 405, 200])
-def test_a_delete_that_cannot_be_checked_counts_as_done(analytics_sandbox: SandboxServer, status: int) -> None:
+def test_delete_succeeds_if_it_cannot_be_verified(analytics_sandbox: SandboxServer, status: int) -> None:
     analytics_sandbox.add_website("a.example")
     analytics_sandbox.fault("show", status=status, body={"data": None}, times=None)
     assert DeleteWebsiteOperator(task_id="t", website_id=1).execute({})["deleted"] is True
 
 
-def test_a_search_with_an_old_index_finds_no_deleted_website(analytics_sandbox: SandboxServer) -> None:
-    """A deleted website in the index, and a new one of its domain: the delete found the deleted one, and was green."""
+def test_search_with_an_outdated_index_finds_no_deleted_website(analytics_sandbox: SandboxServer) -> None:
+    """The index has a deleted website and a new one with the same domain: the delete found the first and succeeded."""
     analytics_sandbox.add_website("a.example")
     index = list_body({}, [{"id": 1, "domain": "a.example", "privacy": 0}])
     analytics_sandbox.fault("list", body=index, times=2)
@@ -252,7 +254,7 @@ def test_a_search_with_an_old_index_finds_no_deleted_website(analytics_sandbox: 
     assert (result["deleted"], domains(analytics_sandbox)) == (True, [])
 
 
-def test_a_search_with_an_old_index_finds_no_website_that_has_another_domain_now(
+def test_search_with_an_outdated_index_finds_no_renamed_website(
     client: AnalyticsClient, analytics_sandbox: SandboxServer
 ) -> None:
     index = list_body({}, [{"id": 1, "domain": "a.example"}])
@@ -261,7 +263,7 @@ def test_a_search_with_an_old_index_finds_no_website_that_has_another_domain_now
     assert client.find_website("a.example") is None
 
 
-def test_a_search_that_finds_everything_is_not_read_to_its_end(
+def test_search_that_matches_every_website_is_not_read_completely(
     client: AnalyticsClient, analytics_sandbox: SandboxServer
 ) -> None:
     analytics_sandbox.seed(1050)
@@ -271,7 +273,7 @@ def test_a_search_that_finds_everything_is_not_read_to_its_end(
     assert len(searches) <= 6
 
 
-# Replicas: some reads return what was stored before other writes
+# Replicas: some reads return the state before other writes
 
 
 DOMAIN = "shop.example.com"
@@ -282,9 +284,9 @@ def website(**values: int) -> dict[str, Any]:
 
 
 class Replicated:
-    """A faithful service with a unique rule for domains on its primary.
+    """A correct service with a unique rule for domains on its primary.
 
-    :param stale: for each read in order, whether it returns the earlier state; all later ones return what is stored.
+    :param stale: for each read in order, whether it returns the earlier state; later reads return the current state.
     """
 
     def __init__(self, *websites: dict[str, Any], stale: tuple[bool, ...] = ()) -> None:
@@ -293,7 +295,7 @@ class Replicated:
         self.stale = list(stale)
         self.writes: list[str] = []
         self.before_write: Callable[[], None] = lambda: None
-        #: Method to the answer to it, in place of a write.
+        #: Method to its response, in place of a write.
         self.answers: dict[str, bytes] = {}
 
     def __call__(self, request: Request) -> bytes:
@@ -325,7 +327,7 @@ def serve(service: Replicated, use: Callable[[AnalyticsClient], Any]) -> Any:
         return use(client)
 
 
-def test_a_website_that_another_task_has_just_created_is_found_behind_a_replica() -> None:
+def test_website_created_by_another_task_is_found_behind_a_replica() -> None:
     # Two reads prove that the list is empty. Then the other task creates the website, and two reads are late.
     service = Replicated(stale=(False, False, True, True))
     service.before_write = lambda: service.stored.append(website())
@@ -333,7 +335,7 @@ def test_a_website_that_another_task_has_just_created_is_found_behind_a_replica(
     assert (written.created, written.record["domain"], len(service.stored)) == (False, DOMAIN, 1)
 
 
-def test_another_refused_value_is_not_waited_for() -> None:
+def test_create_does_not_wait_if_another_value_is_rejected() -> None:
     service = Replicated()
     service.answers["POST"] = http(422, {"message": "Bad.", "errors": {"exclude_ips": ["Bad."]}})
     with served(service) as (client, server):
@@ -342,8 +344,8 @@ def test_another_refused_value_is_not_waited_for() -> None:
         assert server.requests[-1].method == "POST"
 
 
-def test_a_delete_of_what_is_not_found_is_believed_once_it_is_gone() -> None:
-    """A moment before, another client deleted it; or the service only says so."""
+def test_delete_with_status_404_succeeds_only_if_the_website_is_gone() -> None:
+    """Another client deleted it a moment before, or the service only claims so."""
     service = Replicated(website(), stale=(True, True))
     service.stored.clear()
     with pytest.raises(NotFoundError):
@@ -352,14 +354,14 @@ def test_a_delete_of_what_is_not_found_is_believed_once_it_is_gone() -> None:
         serve(Replicated(website()), lambda client: client.delete_website(1))
 
 
-def test_a_value_that_only_a_stale_read_shows_is_sent() -> None:
+def test_update_sends_a_value_that_only_a_stale_read_returned() -> None:
     service = Replicated(website(privacy=1), stale=(True,))
     service.stored[0]["privacy"] = 0
     serve(service, lambda client: client.update_website(1, privacy="private"))
     assert (service.stored[0]["privacy"], service.writes) == (1, ["PATCH"])
 
 
-def test_a_value_that_another_task_overwrites_is_sent_once_more() -> None:
+def test_update_sends_a_value_again_if_another_task_overwrote_it() -> None:
     service = Replicated(website())
 
     def overwritten(request: Request) -> bytes:
@@ -373,7 +375,7 @@ def test_a_value_that_another_task_overwrites_is_sent_once_more() -> None:
     assert (service.stored[0]["privacy"], service.writes) == (1, ["PATCH", "PATCH"])
 
 
-def test_a_new_website_that_a_replica_does_not_have_yet_is_updated() -> None:
+def test_new_website_is_updated_behind_a_late_replica() -> None:
     service = Replicated(stale=(True, True))
     service.stored.append(website())
     serve(service, lambda client: client.update_website(1, privacy="private"))

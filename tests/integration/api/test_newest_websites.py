@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first page of the list as the newest websites: ``newest_websites`` of ``api/client.py``."""
+"""The first page of the list as the newest websites (``newest_websites`` of ``api/client.py``)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that some services return and others do not: halves of characters, and prefix lengths of single addresses."""
+"""Odd values of some services: lone surrogates, and prefix lengths of single addresses (``api/dialect.py``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HALVES = {
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_half_of_a_character_is_replaced_with_one_warning(half: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_lone_surrogate_is_replaced_with_a_single_warning(half: str, caplog: pytest.LogCaptureFixture) -> None:
     written, shown = HALVES[half]
 
     def respond(request: Request) -> bytes:
@@ -44,7 +44,7 @@ def test_half_of_a_character_is_replaced_with_one_warning(half: str, caplog: pyt
 
 
 @pytest.mark.parametrize("body", [rb'{"data": "\ud83d"', rb'["\ud83d", NaN]', b'["' + b'\\ud83d"' + b"]" * 3], ids=str)
-def test_other_errors_in_json_with_half_of_a_character_are_still_errors(body: bytes) -> None:
+def test_invalid_json_with_a_lone_surrogate_is_still_an_error(body: bytes) -> None:
     with (
         served(http(200, body), max_retries=0) as (client, _),
         pytest.raises(UnexpectedResponseError, match="not JSON"),

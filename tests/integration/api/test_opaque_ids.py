@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists whose ids have no order: complete while others create websites, and each domain is created once."""
+"""Ids without an order: complete lists and unique creates while others create websites (``api/listing.py``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _scrambled(n: int) -> str:
 
 
 def uuid7(n: int) -> str:
-    """Return an id whose time is that of a clock of one of three servers, which differ."""
+    """Return an id with the time of one of three servers, whose clocks differ."""
     milliseconds = 1_795_000_000_000 + n - 200 * (n % 3)
     return str(uuid.UUID(f"{milliseconds:012x}7{_scrambled(n)[:3]}8{_scrambled(n)[3:18]}"))
 
@@ -99,7 +99,7 @@ def test_list_with_opaque_ids_is_read_once_while_websites_are_created(kind: str,
 
 
 @pytest.mark.parametrize("kind", IDS)
-def test_domains_are_created_once_by_tasks_at_the_same_time(kind: str) -> None:
+def test_domains_are_created_once_by_simultaneous_tasks(kind: str) -> None:
     service = Service(250, kind)
     domains = [f"new-{number}.example" for number in range(24)]
     ready = threading.Barrier(len(domains))
@@ -135,7 +135,7 @@ def test_second_website_of_a_domain_is_found_among_opaque_ids(kind: str) -> None
 
 
 @pytest.mark.parametrize("has_total", [True, False])
-def test_list_with_opaque_ids_is_refused_while_websites_are_deleted(has_total: bool) -> None:
+def test_list_with_opaque_ids_is_rejected_while_websites_are_deleted(has_total: bool) -> None:
     service = Service(350, "UUIDv7", has_total=has_total)
 
     def delete() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete lists of services that select pages as other frameworks do, and what the probe reports of them."""
+"""Lists of other frameworks' paginators, and the report of the probe (``api/listing.py``, ``probe/reading.py``)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_probe_finds_an_offset_that_the_service_does_not_link(parameter: str, me
 
 @pytest.mark.parametrize("behind", ["more websites", "the first page again", "new websites"])
 def test_cursor_after_the_complete_total_is_followed_once(behind: str) -> None:
-    """A total may be capped, so a further page with other websites is an error, unless they are new."""
+    """A total might be capped, so a further page with other websites is an error, unless they are new."""
 
     def respond(request: Request) -> bytes:
         records = rows(*range(1, 141)) if behind == "more websites" else rows(*range(1, 131))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete lists: pages selected as the service says, favorites as the rows agree, and no deleted websites."""
+"""Complete lists: pages, favorites, and deleted websites (``api/listing.py``, ``api/client.py``)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("websites", [0, 1, 100, 101, 250])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_list_is_read_whole(
+def test_list_is_read_completely(
     client: AnalyticsClient, analytics_sandbox: FakeService, shape: str, websites: int
 ) -> None:
     analytics_sandbox.seed(websites)
@@ -60,7 +60,7 @@ def test_a_list_is_read_whole(
         assert {int(website["id"]) for website in client.list_websites(**query)} == set(range(1, websites + 1))
 
 
-#: Where a service behind a proxy believes that it is.
+#: Address of the service in its links, behind a proxy.
 ADDRESSES = {
     "the same": None,
     "another scheme": f"https://127.0.0.1{PATH}",
@@ -74,10 +74,10 @@ ADDRESSES = {
 @pytest.mark.parametrize("kind", ["length", "simple", "cursor"])
 @pytest.mark.parametrize("name", ["page", "p"])
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_a_list_of_several_pages_is_complete(
+def test_list_of_several_pages_is_complete_for_each_paginator(
     analytics_sandbox: FakeService, kind: str, name: str, metadata: str, address: str
 ) -> None:
-    """Laravel's three paginators, as they are and as resource collections."""
+    """Laravel's three paginators, directly and as resource collections."""
     analytics_sandbox.seed(250)
     analytics_sandbox.configure(paginator=kind, page_parameter=name, metadata=metadata)
     between = Distortion(analytics_sandbox)
@@ -100,7 +100,7 @@ def test_a_list_of_several_pages_is_complete(
 @pytest.mark.parametrize("order", [{}, {"sort": "asc"}, {"sort_by": "domain"}], ids=str)
 @pytest.mark.parametrize("preset", ["length", "simple", "cursor"])
 @pytest.mark.parametrize("every", [1, 3])
-def test_a_list_is_read_once_while_colleagues_create_websites(
+def test_list_is_read_once_while_other_users_create_websites(
     client: AnalyticsClient, analytics_sandbox: FakeService, preset: str, every: int, order: dict[str, Any]
 ) -> None:
     analytics_sandbox.seed(250)
@@ -135,9 +135,7 @@ def test_many_websites_are_created_at_the_same_time(client_with: ClientWith, ana
 
 
 @pytest.mark.parametrize("size", [9, 250])
-def test_a_total_that_is_cached_for_two_seconds_does_not_use_up_all_readings(
-    size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_total_cached_for_two_seconds_does_not_exhaust_the_readings(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # the waits are those of a real reading
     time = Time()
     fresh_at = time.now + 2
@@ -153,7 +151,7 @@ def test_a_total_that_is_cached_for_two_seconds_does_not_use_up_all_readings(
 
 
 @pytest.mark.parametrize("name", ["items", "data.items", "result.websites"])
-def test_the_list_key_is_a_setting(client_with: ClientWith, analytics_sandbox: FakeService, name: str) -> None:
+def test_list_key_is_a_setting(client_with: ClientWith, analytics_sandbox: FakeService, name: str) -> None:
     analytics_sandbox.seed(120)
     analytics_sandbox.configure(list_key=name)
     assert len(client_with(list_key=name).list_websites()) == 120
@@ -162,7 +160,7 @@ def test_the_list_key_is_a_setting(client_with: ClientWith, analytics_sandbox: F
 
 
 @pytest.mark.parametrize("websites", [101, 201, 301])
-def test_a_page_that_vanishes_while_the_list_is_read_is_a_list_that_moved(
+def test_list_counts_as_changed_if_a_page_disappears(
     client: AnalyticsClient, analytics_sandbox: FakeService, websites: int
 ) -> None:
     analytics_sandbox.seed(websites)
@@ -171,7 +169,7 @@ def test_a_page_that_vanishes_while_the_list_is_read_is_a_list_that_moved(
     assert len(client.list_websites()) == websites - 1
 
 
-def test_an_offset_in_the_links_is_followed() -> None:
+def test_offset_in_the_links_is_followed() -> None:
     def respond(request: Request) -> bytes:
         offset = int(request.query.get("offset", "0"))
         page = list_body({**request.query, "page": str(offset // 100 + 1)}, rows(*range(1, 251)))["data"]
@@ -183,7 +181,7 @@ def test_an_offset_in_the_links_is_followed() -> None:
 
 
 def pages_of(size: int, **special: Callable[[Request], bytes | Reply]) -> Callable[[Request], bytes | Reply]:
-    """Return a service with so many websites; ``page3`` responds in place of page 3."""
+    """Return a service with this number of websites; ``page3`` responds in place of page 3."""
 
     def respond(request: Request) -> bytes | Reply:
         answer = special.get(f"page{request.query.get('page', 1)}")
@@ -207,7 +205,7 @@ LINKS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("link", LINKS)
-def test_a_link_that_says_nothing_changes_nothing_and_is_never_followed(link: str) -> None:
+def test_next_link_without_a_page_parameter_is_ignored(link: str) -> None:
     def respond(request: Request) -> bytes:
         links = {"next": LINKS[link]} if request.query.get("page") != "3" else {}
         return http(200, {**list_body(request.query, rows(*range(1, 251))), "links": links})
@@ -217,7 +215,7 @@ def test_a_link_that_says_nothing_changes_nothing_and_is_never_followed(link: st
         assert {request.path for request in server.requests} == {PATH}
 
 
-def test_a_cursor_that_comes_again_ends_the_reading() -> None:
+def test_reading_ends_if_a_cursor_is_repeated() -> None:
     def respond(request: Request) -> bytes:
         is_first = request.query["sort"] == "desc" and "cursor" not in request.query
         return http(200, {"data": rows(3, 4) if is_first else rows(1, 2), "next_cursor": "again"})
@@ -228,7 +226,7 @@ def test_a_cursor_that_comes_again_ends_the_reading() -> None:
         assert len(server.requests) == 4
 
 
-def test_a_long_list_tells_its_progress(
+def test_progress_of_a_long_list_is_logged(
     client: AnalyticsClient,
     analytics_sandbox: FakeService,
     caplog: pytest.LogCaptureFixture,
@@ -245,8 +243,8 @@ def test_a_long_list_tells_its_progress(
 
 
 @pytest.mark.parametrize("parallel", [1, 2, 4, 16])
-def test_so_many_pages_are_requested_at_the_same_time_and_given_out_in_order(parallel: int) -> None:
-    """No page that can be read ahead goes before so many requests wait at the same time."""
+def test_pages_are_requested_in_parallel_up_to_the_limit_and_returned_in_order(parallel: int) -> None:
+    """As many requests wait at the same time as the limit allows, before a page is read."""
     last = 4 * parallel + 1
     size = last * 100 - 50
     together, lock = threading.Barrier(parallel), threading.Lock()
@@ -277,7 +275,7 @@ IDS = st.one_of(
 
 
 @given(st.lists(IDS, min_size=11, max_size=60, unique_by=str), st.data())
-def test_ids_of_any_kind_are_told_apart(ids: list[int | str], data: st.DataObject) -> None:
+def test_repeated_id_of_any_type_is_an_incomplete_list(ids: list[int | str], data: st.DataObject) -> None:
     def fetch(query: Query) -> Page:
         at, size = int(query.get("page", "1")) - 1, int(query["per_page"])
         found = shown if query["sort"] == "desc" else shown[::-1]
@@ -291,7 +289,7 @@ def test_ids_of_any_kind_are_told_apart(ids: list[int | str], data: st.DataObjec
 
 
 @pytest.mark.parametrize("end", ["the consumer stops", "the list is dropped", "a page fails"])
-def test_no_request_is_begun_and_no_thread_left(end: str) -> None:
+def test_reading_stops_requests_and_threads_when_it_ends_early(end: str) -> None:
     special = {"page3": lambda _: http(403)} if end == "a page fails" else {}
     with served(pages_of(5000, **special), parallel_requests=4) as (client, server):
         gc.disable()
@@ -308,11 +306,11 @@ def test_no_request_is_begun_and_no_thread_left(end: str) -> None:
             _join_readers()
         finally:
             gc.enable()
-        # Two pages were taken, and as many are ahead as two for each of four threads.
+        # Two pages were consumed, and two more for each of four threads are read ahead.
         assert len(server.requests) <= 10
 
 
-def test_a_page_that_was_told_to_wait_is_given_up_once_another_one_fails() -> None:
+def test_waiting_page_is_abandoned_if_another_page_fails() -> None:
     asked, is_told = 50, threading.Event()
 
     def refuse(request: Request) -> bytes:
@@ -333,7 +331,7 @@ def test_a_page_that_was_told_to_wait_is_given_up_once_another_one_fails() -> No
 
 
 def _join_readers() -> None:
-    """Wait for the threads that read ahead: each ends with the request that it has begun."""
+    """Wait for the reading threads: each ends with its current request."""
     for thread in threading.enumerate():
         if thread.name.startswith("analytics-list"):
             thread.join(30)
@@ -351,7 +349,7 @@ FILTERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("sizes", [(0, 0), (0, 3), (3, 0), (2, 3), (30, 120), (120, 30), (120, 130)], ids=str)
 @pytest.mark.parametrize("shown_as", ["boolean", "integer", "text", "null", "hidden"])
 @pytest.mark.parametrize("filtered", FILTERS)
-def test_a_list_of_favorites_is_right_or_refused(
+def test_list_of_favorites_is_correct_or_rejected(
     client_with: ClientWith,
     analytics_sandbox: SandboxServer,
     filtered: str,
@@ -365,7 +363,7 @@ def test_a_list_of_favorites_is_right_or_refused(
     expected = set(first) if wanted else set(range(1, sum(sizes) + 1)) - set(first)
     shown = {"list_hides": ["favorite"]} if shown_as == "hidden" else {"favorite_as": shown_as}
     analytics_sandbox.configure(**shown, **FILTERS[filtered])
-    # Without the filter, no website contradicts it if all are favorites, or none is.
+    # Without the filter, no website contradicts it if all or none are favorites.
     is_right = filtered == "honoured" or sizes == (0, 0)
     if shown_as != "hidden":
         is_right |= filtered == "ignored" and len(expected) == sum(sizes)
@@ -403,7 +401,7 @@ def stored_service(stored: list[Record], **meta: Any) -> Callable[..., bytes]:
 
 
 @pytest.mark.parametrize("mark", DELETED, ids=str)
-def test_a_record_that_says_so_is_deleted(mark: Record) -> None:
+def test_record_marked_as_deleted_counts_as_deleted(mark: Record) -> None:
     with served(stored_service(records(3, {2}, mark))) as (client, server):
         listing = client.iter_websites()
         assert [website["id"] for website in listing] == [3, 1]
@@ -419,7 +417,7 @@ def test_a_record_that_says_so_is_deleted(mark: Record) -> None:
 
 
 @pytest.mark.parametrize("mark", NOT_DELETED, ids=str)
-def test_a_record_that_does_not_say_so_is_there(mark: Record) -> None:
+def test_record_without_a_deletion_mark_exists(mark: Record) -> None:
     stored = records(3, {2}, mark)
     with served(stored_service(stored)) as (client, _):
         assert client.list_websites() == stored[::-1]
@@ -432,14 +430,14 @@ def test_a_record_that_does_not_say_so_is_there(mark: Record) -> None:
     [(30, {1}), (30, {30}), (100, {50}), (101, {1}), (110, set(range(1, 11))), (250, {1, 2, 3}), (300, {300})],
     ids=str,
 )
-def test_a_total_that_leaves_out_deleted_websites_is_refused(size: int, deleted: set[int], query: Any) -> None:
+def test_total_without_deleted_websites_is_rejected(size: int, deleted: set[int], query: Any) -> None:
     """Up to that total, the rows are only a part of the list."""
     respond = stored_service(records(size, deleted, DELETED[3]), total=size - len(deleted))
     error = error_of(respond, lambda client: client.list_websites(**query), IncompleteListError)
     assert error.check in ("total", "other end")
 
 
-def test_a_domain_is_looked_up_among_the_websites_that_exist() -> None:
+def test_domain_is_looked_up_among_existing_websites() -> None:
     with served(stored_service([*records(5, {4}, {"deleted": True, "domain": "5.example"})])) as (client, _):
         found = client.find_website("5.example")
         assert found is not None

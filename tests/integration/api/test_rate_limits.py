@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A limit that the service does not announce: all threads slow down together, nobody fails, and the rate recovers."""
+"""Rate limits: the client waits as the service asks, and slows down (``api/rate_limiter.py``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import MAX_REJECTED_SECONDS, REJECTED_SECONDS
 from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
 
-#: As nginx 1.22 sends it, without server_tokens.
+#: The response of nginx 1.22 without server_tokens.
 PAGE = (
     b"<html>\r\n<head><title>503 Service Temporarily Unavailable</title></head>\r\n<body>\r\n"
     b"<center><h1>503 Service Temporarily Unavailable</h1></center>\r\n<hr><center>nginx</center>\r\n"
@@ -34,11 +34,11 @@ THREADS = 8
 
 
 class Service:
-    """Websites behind nginx: ``limit_req`` counts requests in a bucket that leaks at a rate, and refuses what is above.
+    """Websites behind nginx: ``limit_req`` counts requests in a bucket that leaks at a rate, and rejects the excess.
 
     :param rate: requests per second; None for no limit.
-    :param burst: requests that the bucket holds.
-    :param status: status of a refusal.
+    :param burst: capacity of the bucket in requests.
+    :param status: status of a rejected request.
     """
 
     def __init__(
@@ -116,13 +116,13 @@ def test_all_threads_slow_down_together(burst: int, status: int, caplog: pytest.
         list(pool.map(change, range(1, websites + 1)))
     assert Counter(method for method, _ in service.accepted)["PATCH"] == websites
     assert len(warnings_of(caplog)) == 1
-    # An update follows its show, before the shows of other websites.
+    # An update follows its read, before the reads of other websites.
     places = {request: place for place, request in enumerate(service.accepted)}
     between = [places["PATCH", str(number)] - places["GET", str(number)] - 1 for number in range(1, websites + 1)]
     assert sum(between) / websites < THREADS / 2
 
 
-def test_the_rate_recovers_once_there_is_no_limit() -> None:
+def test_rate_recovers_once_there_is_no_limit() -> None:
     time = Time()
     service = Service(5, clock=time.clock)
     with served(service, time) as (client, _):
@@ -137,7 +137,7 @@ def test_the_rate_recovers_once_there_is_no_limit() -> None:
     assert time.slept == []
 
 
-def test_refusals_of_requests_sent_at_the_same_time_count_once() -> None:
+def test_simultaneous_rate_limit_responses_count_once() -> None:
     time = Time()
     together = threading.Barrier(THREADS)
     first = set(range(1, THREADS + 1))
@@ -159,7 +159,7 @@ def test_refusals_of_requests_sent_at_the_same_time_count_once() -> None:
     ("status", "reason"), [(429, r"(?i)set the extra requests_per_minute"), (503, "The service is unavailable")]
 )
 @pytest.mark.parametrize("operation", ["show", "update", "delete"])
-def test_a_request_is_repeated_for_a_minute_then_fails(status: int, reason: str, operation: str) -> None:
+def test_request_is_retried_for_a_minute_then_fails(status: int, reason: str, operation: str) -> None:
     time = Time()
     began = time.now
     with served(http(status, PAGE, kind="text/html"), time) as (client, server):
@@ -171,20 +171,20 @@ def test_a_request_is_repeated_for_a_minute_then_fails(status: int, reason: str,
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_without_retries_a_refusal_is_final(status: int) -> None:
+def test_rate_limit_is_final_without_retries(status: int) -> None:
     with served(http(status), max_retries=0) as (client, server):
         with pytest.raises(AnalyticsApiError):
             client.get_website(7)
         assert len(server.requests) == 1
 
 
-def test_refusals_do_not_use_up_the_retries_of_failures() -> None:
+def test_rate_limits_do_not_use_up_the_retries_of_failures() -> None:
     replies = [http(503), http(429), http(500)] * 3 + [http(200, {"data": WEBSITE})]
     with served(replies, max_retries=3) as (client, _):
         assert client.get_website(7) == WEBSITE
 
 
-def test_a_create_is_repeated_after_429_and_503_of_nginx_and_not_after_another_503() -> None:
+def test_create_is_retried_after_429_and_503_of_nginx_and_not_after_another_503() -> None:
     created = http(201, {"data": WEBSITE})
     for refusal in (http(429), http(503, PAGE, kind="text/html")):
         with served([refusal] * 10 + [created]) as (client, server):
@@ -196,7 +196,7 @@ def test_a_create_is_repeated_after_429_and_503_of_nginx_and_not_after_another_5
         assert server.sent == ["POST /api/v1/websites"]
 
 
-#: Responses of gateways that may have passed the request on, which then may arrive later.
+#: Responses of gateways that might have passed the request on, which then might arrive later.
 UNCLEAR_RESPONSES: dict[str, bytes] = {
     "HAProxy": http(503, b"<html><body><h1>503 Service Unavailable</h1>\nNo server is available.", kind="text/html"),
     "Envoy": http(503, b"upstream connect error or disconnect/reset before headers", kind="text/plain"),
@@ -227,7 +227,7 @@ def test_create_is_ambiguous_after_a_response_of_a_gateway(response: str) -> Non
 
 NOW = 1_795_000_000
 DATE = ("Date", email.utils.formatdate(NOW, usegmt=True))
-#: Headers of a refusal, and the seconds that they announce; None: nothing.
+#: Headers of a rejected request, and the announced seconds; None: nothing.
 RESETS: list[tuple[list[tuple[str, str]], float | None]] = [
     ([("X-RateLimit-Reset", "20")], 20),
     ([("X-RateLimit-Reset", str(NOW + 20)), DATE], 20),
@@ -253,7 +253,7 @@ def test_client_waits_until_a_limit_is_reset(headers: list[tuple[str, str]], sec
     assert time.slept == [pytest.approx(seconds or MIN_INTERVAL)]
 
 
-def test_time_of_a_reset_is_compared_with_the_own_clock_without_a_date() -> None:
+def test_reset_time_is_compared_with_the_local_clock_without_a_date_header() -> None:
     time = Time()
     reset = str(int(real_time.time()) + 30)
     with served([http(429, headers=[("X-RateLimit-Reset", reset)]), http(200, {"data": WEBSITE})], time) as (client, _):
@@ -264,7 +264,7 @@ def test_time_of_a_reset_is_compared_with_the_own_clock_without_a_date() -> None
 @pytest.mark.parametrize("header", ["Retry-After", "RateLimit-Reset"])
 @pytest.mark.parametrize("operation", ["list", "update", "create"])
 def test_request_waits_while_other_tasks_use_up_each_minute(header: str, operation: str) -> None:
-    """Two other tasks with the same key take all requests of ten minutes."""
+    """Two other tasks with the same key use all requests of ten minutes."""
     time = Time()
     free_at = time.now + 600
 
@@ -294,7 +294,7 @@ def test_request_waits_while_other_requests_of_the_task_are_accepted() -> None:
         assert client.get_website(7) == WEBSITE
 
 
-def test_refused_update_does_not_wait_for_ever_because_its_reads_are_accepted() -> None:
+def test_rejected_update_does_not_wait_forever_if_its_reads_are_accepted() -> None:
     time = Time()
     began = time.now
 
@@ -306,7 +306,7 @@ def test_refused_update_does_not_wait_for_ever_because_its_reads_are_accepted() 
     assert time.now - began < 2 * REJECTED_SECONDS
 
 
-def test_request_that_is_always_refused_fails_although_others_are_accepted() -> None:
+def test_request_that_is_always_rejected_fails_although_others_are_accepted() -> None:
     time = Time()
     began = time.now
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that a service rejects, as frameworks report them; and writes that it accepts and applies later."""
+"""Rejected values, as frameworks report them, and writes that are applied later (``api/dialect.py``)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _real_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_real_waits")
 @pytest.mark.parametrize("seconds", [2, 10, 25])
-def test_accepted_write_is_waited_for(seconds: float) -> None:
+def test_client_waits_for_an_accepted_write(seconds: float) -> None:
     time = Time()
     service = LateService(time, seconds)
     with served(service, time) as (client, _):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is sent again, when, and after how long; and that a create is never applied twice."""
+"""Retries: requests, waits, and creates that are never applied twice (``api/transport.py``)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REPEATABLE = (*READS, "update", "delete")
 
 CUT = http(200, b'{"data"', length=500)
 BROKEN, FAILED = AnalyticsConnectionError, AnalyticsApiError
-#: What may happen to any request, and the error of it.
+#: Faults of any request, and their errors.
 FAULTS: dict[str, tuple[bytes | Reply, type[AnalyticsError]]] = {
     "closed without an answer": (Reply(then="close"), BROKEN),
     "reset without an answer": (Reply(then="reset"), BROKEN),
@@ -58,9 +58,10 @@ FAULTS: dict[str, tuple[bytes | Reply, type[AnalyticsError]]] = {
 }
 #: Faults that last until the client times out.
 STALLING = ("no answer in time", "a body that stops")
-#: Refusals of a rate limit, which are repeated for a time of their own: see test_rate_limits.py.
+#: Responses of a rate limit, which have their own time limit for retries: see test_rate_limits.py.
 REFUSALS = ("429", "503", "503 with Retry-After")
-#: After these a create may have been applied. 503 is one of them, as a proxy may send it after it has passed the
+#: After these, a create might have been applied. 503 is among them, because a proxy might send it after it has passed
+#: the
 #: request on.
 UNCLEAR = tuple(name for name in FAULTS if name != "429")
 
@@ -70,16 +71,16 @@ def good(operation: str) -> bytes:
 
 
 def timeout_for(fault: str, stalling: float = 0.5) -> float:
-    """Return a timeout in which even a busy machine responds; shorter for a fault that is waited for."""
+    """Return a timeout in which even a busy machine responds; shorter for a fault that the client waits for."""
     return stalling if fault in STALLING else 30
 
 
 @pytest.mark.parametrize("operation", REPEATABLE)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_two_faults_then_success(operation: str, fault: str) -> None:
+def test_request_succeeds_after_two_faults(operation: str, fault: str) -> None:
     reply, _ = FAULTS[fault]
     requests = 2 + OPERATIONS[operation].requests
-    # A timeout of 0.05 s spares most of the waiting. Where the good response took longer, a longer one decides.
+    # A timeout of 0.05 s avoids most of the waiting. If the good response took longer, a longer timeout decides.
     for stalling in (0.05, 0.5, 5):
         time = Time()
         replies: list[bytes | Reply] = [reply, reply, good(operation)]
@@ -96,7 +97,7 @@ def test_two_faults_then_success(operation: str, fault: str) -> None:
 
 @pytest.mark.parametrize("operation", REPEATABLE)
 @pytest.mark.parametrize("fault", [name for name in FAULTS if name not in REFUSALS])
-def test_a_fault_without_end(operation: str, fault: str) -> None:
+def test_request_fails_after_the_last_retry(operation: str, fault: str) -> None:
     reply, kind = FAULTS[fault]
     with served(reply, timeout=timeout_for(fault, 0.05), max_retries=2) as (client, server):
         with pytest.raises(kind) as caught:
@@ -107,14 +108,14 @@ def test_a_fault_without_end(operation: str, fault: str) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 410, 413, 418, 422, 501, 505])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_what_a_repeat_cannot_mend_is_sent_once(operation: str, status: int) -> None:
+def test_permanent_failure_is_sent_once(operation: str, status: int) -> None:
     with served(http(status, {"message": "no"})) as (client, server):
         with pytest.raises(AnalyticsApiError):
             do(client, operation)
         assert [request.method for request in server.requests].count(server.requests[0].method) == 1
 
 
-def test_the_backoff_doubles_with_jitter_up_to_its_bound() -> None:
+def test_backoff_doubles_with_jitter_up_to_its_maximum() -> None:
     seen: list[list[float]] = []
     for _ in range(30):
         time = Time()
@@ -130,7 +131,7 @@ def test_the_backoff_doubles_with_jitter_up_to_its_bound() -> None:
 @pytest.mark.parametrize(
     ("operation", "status"), [("create", 429), *((name, status) for name in REPEATABLE for status in (429, 503))]
 )
-def test_retry_after_is_obeyed(operation: str, status: int) -> None:
+def test_client_waits_as_long_as_retry_after(operation: str, status: int) -> None:
     time = Time()
     told = http(status, headers=[("Retry-After", "17")])
     with served([told, good(operation)], time) as (client, server):
@@ -141,14 +142,14 @@ def test_retry_after_is_obeyed(operation: str, status: int) -> None:
 
 
 def waited_after(value: str) -> list[float]:
-    """Return the waits of a request that is refused once, with this ``Retry-After``."""
+    """Return the waits of a request that is rejected once, with this ``Retry-After``."""
     time = Time()
     with served([http(429, headers=[("Retry-After", value)]), RECORD], time) as (client, _):
         client.get_account()
     return time.slept
 
 
-def test_retry_after_as_a_date() -> None:
+def test_retry_after_can_be_a_date() -> None:
     when = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=30)
     assert 25 <= waited_after(email.utils.format_datetime(when, usegmt=True))[0] <= 30
     past = when - datetime.timedelta(hours=1)
@@ -159,14 +160,14 @@ def test_retry_after_as_a_date() -> None:
     "value",
     ["soon", "-5", "", "1,2", "Mon, 99 Foo 2026", "Mon, 01 Jan 0001 00:00:00 +2359", "Mon, 01 Jan 0001 00:00:00 -0000"],
 )
-def test_retry_after_that_says_nothing(value: str) -> None:
+def test_invalid_retry_after_is_ignored(value: str) -> None:
     assert waited_after(value) == [pytest.approx(MIN_INTERVAL)]
 
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("value", ["61", "86400", "9" * 400, "Fri, 01 Jan 2100 00:00:00 GMT"])
 @pytest.mark.parametrize("operation", ["list", "create", "update"])
-def test_a_retry_after_that_is_too_long_fails_at_once(operation: str, value: str, status: int) -> None:
+def test_request_fails_at_once_if_retry_after_is_too_long(operation: str, value: str, status: int) -> None:
     time = Time()
     with served(http(status, headers=[("Retry-After", value)]), time) as (client, server):
         with pytest.raises(AnalyticsApiError) as caught:
@@ -182,7 +183,7 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_refused_connection_is_tried_again_then_reported(operation: str) -> None:
+def test_refused_connection_is_retried_then_reported(operation: str) -> None:
     time = Time()
     with client_of(f"http://127.0.0.1:{free_port()}", time, max_retries=2) as client:
         with pytest.raises(AnalyticsConnectionError, match="cannot be reached") as caught:
@@ -192,7 +193,7 @@ def test_a_refused_connection_is_tried_again_then_reported(operation: str) -> No
 
 
 class Service:
-    """Stores what is posted, then lets the answer be lost in one way."""
+    """Stores each post, then loses the response in one of several ways."""
 
     def __init__(self, reply: bytes | Reply, stores: bool) -> None:
         self.stored: list[str] = []
@@ -209,8 +210,8 @@ class Service:
 
 @pytest.mark.parametrize("fault", UNCLEAR)
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_create_whose_answer_is_lost_is_never_repeated_and_never_a_success(fault: str, stored: bool) -> None:
-    """Another task may have created what a look-up finds now."""
+def test_create_with_a_lost_response_is_never_retried_and_never_succeeds(fault: str, stored: bool) -> None:
+    """Another task might have created the website that a lookup finds now."""
     service = Service(FAULTS[fault][0], stores=stored)
     with served(service, timeout=timeout_for(fault)) as (client, server):
         with pytest.raises(AmbiguousWriteError) as caught:
@@ -228,7 +229,7 @@ UNPROVEN = http(200, {"data": [{"id": 1, "domain": "other.example"}], "total": 9
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "unproven"])
-def test_a_look_up_that_fails_never_leads_to_a_create(fault: str) -> None:
+def test_failed_lookup_never_leads_to_a_create(fault: str) -> None:
     reply = FAULTS.get(fault, (UNPROVEN,))[0]
     with served(reply, timeout=timeout_for(fault), max_retries=1) as (client, server):
         with pytest.raises(AnalyticsError):
@@ -236,8 +237,8 @@ def test_a_look_up_that_fails_never_leads_to_a_create(fault: str) -> None:
         assert "POST /api/v1/websites" not in server.sent
 
 
-def test_a_create_that_a_proxy_took_and_lost_is_not_repeated() -> None:
-    """urllib3 reports a proxy that breaks off after the request like one that was never reached."""
+def test_create_lost_by_a_proxy_is_not_retried() -> None:
+    """urllib3 reports a proxy that disconnects after the request like an unreachable proxy."""
     service = Service(Reply(then="close"), stores=True)
     with RawServer(service) as proxy:
         client = client_of("http://stats.example.test", allow_insecure_http=True, proxies={"http": proxy.url})
@@ -246,7 +247,7 @@ def test_a_create_that_a_proxy_took_and_lost_is_not_repeated() -> None:
         assert [request.method for request in proxy.requests].count("POST") == 1
 
 
-def test_a_proxy_that_refuses_the_tunnel_did_not_send_the_create() -> None:
+def test_create_is_unsent_if_the_proxy_rejects_the_tunnel() -> None:
     with RawServer([Reply(http(403), then="close")]) as proxy:
         with (
             client_of("https://stats.example.test", proxies={"https": proxy.url}, max_retries=1) as client,
@@ -261,8 +262,8 @@ def test_a_proxy_that_refuses_the_tunnel_did_not_send_the_create() -> None:
     ("first", "succeeds"),
     [*((name, True) for name in ("no answer in time", "500", "503", "cut in the body")), ("429", False)],
 )
-def test_a_delete_that_finds_nothing_on_its_repeat(first: str, succeeds: bool) -> None:
-    """404 is success only where an earlier attempt may have deleted the website."""
+def test_delete_succeeds_if_its_retry_finds_nothing(first: str, succeeds: bool) -> None:
+    """404 is a success only if an earlier attempt might have deleted the website."""
     replies = [FAULTS[first][0], http(404, {"message": "no such website"})]
     with served(replies, timeout=timeout_for(first)) as (client, server):
         if succeeds:
@@ -273,7 +274,7 @@ def test_a_delete_that_finds_nothing_on_its_repeat(first: str, succeeds: bool) -
         assert [request.method for request in server.requests] == ["DELETE", "DELETE", "GET"]
 
 
-def test_an_idle_connection_that_the_service_closed_is_no_fault() -> None:
+def test_closed_idle_connection_does_not_count_as_a_fault() -> None:
     with served(Reply(RECORD, then="close"), max_retries=0) as (client, server):
         for _ in range(3):
             server.closed.clear()
@@ -282,7 +283,7 @@ def test_an_idle_connection_that_the_service_closed_is_no_fault() -> None:
         assert server.connections == 3
 
 
-def test_a_repeat_is_logged_with_attempt_wait_and_reason(caplog: pytest.LogCaptureFixture) -> None:
+def test_retry_is_logged_with_attempt_wait_and_reason(caplog: pytest.LogCaptureFixture) -> None:
     time = Time()
     caplog.set_level("INFO")
     with served([http(500, {"message": "busy"}), RECORD], time) as (client, _):
@@ -294,8 +295,8 @@ def test_a_repeat_is_logged_with_attempt_wait_and_reason(caplog: pytest.LogCaptu
     )
 
 
-def test_an_update_that_is_sent_again_is_computed_from_another_read() -> None:
-    """Between the two attempts, someone else adds a line."""
+def test_retried_update_is_computed_from_a_new_read() -> None:
+    """Between the two attempts, another user adds a line."""
     lists = ["192.0.2.1", "192.0.2.1\n192.0.2.2"]
     before, later = (http(200, {"data": {**WEBSITE, "exclude_ips": lines}}) for lines in lists)
     seen: list[str] = []
@@ -311,7 +312,7 @@ def test_an_update_that_is_sent_again_is_computed_from_another_read() -> None:
     assert seen == lists
 
 
-def test_what_an_update_with_a_lost_answer_reset_is_compared_with_the_record_before_it() -> None:
+def test_update_with_a_lost_response_is_compared_with_the_record_before_it() -> None:
     whole = {"id": 7, "domain": "new.example", "exclude_params": "", "exclude_bots": 1}
     before = {**whole, "privacy": 1, "email": 0, "exclude_ips": "192.0.2.1", "favorite": True}
     reset = {**whole, "privacy": 0, "email": 1, "exclude_ips": "", "favorite": False}
@@ -324,7 +325,7 @@ def test_what_an_update_with_a_lost_answer_reset_is_compared_with_the_record_bef
 
 @pytest.mark.parametrize("before", [["show"], ["show", "update"], ["create"], ["list", "create"]], ids=str)
 def test_create_uses_a_new_connection(before: list[str]) -> None:
-    """The service may be about to close an idle connection, and a create is not sent again."""
+    """The service might be about to close an idle connection, and a create is not sent again."""
     with served([RECORD]) as (client, server):
         for operation in before:
             with suppress(AnalyticsError):
@@ -373,7 +374,7 @@ GARBLED: dict[str, bytes] = {
 
 @pytest.mark.parametrize("response", GARBLED)
 @pytest.mark.parametrize("operation", READS)
-def test_read_is_repeated_after_a_response_that_is_not_json(operation: str, response: str) -> None:
+def test_read_is_retried_after_a_response_that_is_not_json(operation: str, response: str) -> None:
     time = Time()
     with served([GARBLED[response], GARBLED[response], good(operation)], time) as (client, server):
         do(client, operation)
@@ -386,21 +387,21 @@ def test_read_is_repeated_after_a_response_that_is_not_json(operation: str, resp
 
 
 @pytest.mark.parametrize("response", GARBLED)
-def test_write_is_not_repeated_after_a_response_that_is_not_json(response: str) -> None:
+def test_write_is_not_retried_after_a_response_that_is_not_json(response: str) -> None:
     for operation in ("create", "update"):
         with served([GARBLED[response], RECORD]) as (client, server), suppress(UnexpectedResponseError):
             do(client, operation)
         assert len(server.requests) == 1
 
 
-def test_update_is_repeated_if_the_read_before_it_is_not_json() -> None:
+def test_update_is_retried_if_the_read_before_it_is_not_json() -> None:
     with served([GARBLED["a web page"], RECORD, RECORD]) as (client, server):
         client.change_website(7, lambda _: {"email": True})
         assert [request.method for request in server.requests] == ["GET", "GET", "PATCH"]
 
 
 @pytest.mark.parametrize("body", [{"data": 7}, {"error": "no"}, []], ids=str)
-def test_json_of_another_structure_is_not_repeated(body: Any) -> None:
+def test_request_is_not_retried_after_json_of_another_structure(body: Any) -> None:
     with served(http(200, body)) as (client, server):
         with pytest.raises(UnexpectedResponseError):
             client.get_website(7)

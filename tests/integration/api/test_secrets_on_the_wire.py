@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API key and website passwords leave the client in one header and one form field, and nowhere else.
+"""Secrets on the wire: the API key and page passwords are sent in one header and one form field (``api/redaction.py``).
 
-No part of them is in a log or an error, in whatever form the service, a proxy or a person writes them.
+Logs and errors contain no part of them, in any form that the service, a proxy, or a person uses.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.readable import Redactor, readable
 
 PASSWORD = "pä ss\"w'o\\r/d&<+>%41\U0001f511"
-#: Longer than what is shown of a header, so that each cut is within it.
+#: Longer than the visible part of a header, so that each cut is within it.
 LONG_KEY = "sk_live_" + "".join(f"{number:03}x" for number in range(60))
 SHOWN_IN_A_NAME = "returns a secret in an id or in a domain"
 
 
 def everything_about(error: BaseException) -> str:
-    """Return all that could show a secret: text, representation, arguments, pickle, traceback, attributes."""
+    """Return everything that could contain a secret: text, representation, arguments, pickle, traceback, attributes."""
     pickled = pickle.dumps(error)
     shown = [str(error), repr(error), str(pickle.loads(pickled)), str(vars(error)), repr(pickled)]
     earlier = [everything_about(before) for before in getattr(error, "earlier", ())]
@@ -46,9 +46,7 @@ def create(client: AnalyticsClient) -> Any:
 
 @pytest.mark.parametrize("status", [200, 201, 302, 400, 401, 422, 429, 500])
 @pytest.mark.parametrize("form", FORMS)
-def test_an_answer_that_echoes_the_secrets_is_redacted(
-    form: str, status: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_response_that_echoes_the_secrets_is_redacted(form: str, status: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     write = FORMS[form]
     echo = f"You sent {write(KEY)} and {write(PASSWORD)}."
@@ -64,7 +62,7 @@ def test_an_answer_that_echoes_the_secrets_is_redacted(
         assert "***" in str(caught.value)
 
 
-def test_a_secret_at_the_point_where_a_text_is_cut_is_not_shown_in_part() -> None:
+def test_secret_at_the_cut_of_a_text_is_not_partly_visible() -> None:
     bodies = [b" " * blank + f"{KEY} {KEY}".encode() for blank in (*range(0, 16_500, 250), *range(16_360, 16_384))]
     bodies += [b"x" * before + KEY.encode() for before in range(150, 210)]
     bodies += [LONG_KEY[:length].encode() for length in range(10, len(LONG_KEY), 17)]
@@ -81,7 +79,7 @@ HEADERS = [
 
 
 @pytest.mark.parametrize("blanks", range(0, 260, 20))
-def test_no_header_and_no_status_line_that_is_cut_shows_a_part(blanks: int) -> None:
+def test_truncated_header_or_status_line_contains_no_part_of_a_secret(blanks: int) -> None:
     value = f"{'x' * blanks}{LONG_KEY}"
     replies = [http(status, b"x", kind=None, headers=[(header, value)]) for status, header in HEADERS]
     for reply in (*replies, f"{value}\r\n\r\n".encode()):
@@ -89,7 +87,7 @@ def test_no_header_and_no_status_line_that_is_cut_shows_a_part(blanks: int) -> N
         assert parts_in(f"{error}\n{error!r}\n{vars(error)}", LONG_KEY) == []
 
 
-def test_no_line_that_is_no_header_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_header_line_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     answer = f"HTTP/1.1 200 OK\r\n{LONG_KEY}\r\nContent-Length: 2\r\n\r\n[]".encode()
     assert parts_in(f"{error_of(Reply(answer, 'close'), api_key=LONG_KEY)}{caplog.text}", LONG_KEY) == []
@@ -97,7 +95,7 @@ def test_no_line_that_is_no_header_is_logged(caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.parametrize("name", ["id", "domain"])
 @pytest.mark.parametrize("operation", ["list", "show", "create", "account"])
-def test_a_record_whose_id_or_domain_contains_it_is_an_error(
+def test_id_or_domain_that_contains_a_secret_is_an_error(
     name: str, operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -110,7 +108,7 @@ def test_a_record_whose_id_or_domain_contains_it_is_an_error(
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("secret", ["the key", "a header", "a page password"])
 @pytest.mark.parametrize("place", ["id of a website", "domain", "id of the account"])
-def test_no_form_of_a_secret_passes_in_an_id_or_domain(form: str, secret: str, place: str) -> None:
+def test_id_or_domain_with_any_form_of_a_secret_is_an_error(form: str, secret: str, place: str) -> None:
     values = {"the key": KEY, "a header": "t0k/en+of a=header", "a page password": PASSWORD}
     shown = f"x{FORMS[form](values[secret])}"
     record = {"id": 1, "domain": "new.example", "domain" if place == "domain" else "id": shown}
@@ -124,8 +122,8 @@ def test_no_form_of_a_secret_passes_in_an_id_or_domain(form: str, secret: str, p
     assert leaked(everything_about(error), values[secret]) == []
 
 
-def test_ids_and_domains_may_contain_a_short_header_that_is_named_as_no_secret() -> None:
-    # The only website of a tenant could otherwise not be read at all.
+def test_ids_and_domains_may_contain_a_short_header_that_is_not_a_secret() -> None:
+    # Otherwise, the only website of a tenant could not be read.
     record = {"id": 7, "domain": "www.acme-corp.example"}
     with served(http(200, record), headers={"X-Tenant": "acme-corp", "Host": "www.acme-corp.example"}) as (client, _):
         assert client.for_output(client.get_website(7)) == record
@@ -142,7 +140,7 @@ secrets = (
 @given(secret=secrets, form=st.sampled_from(sorted(FORMS)), before=st.sampled_from(["", "&", "%4", "x\\\\"]))
 @example("p!w&x'()", "percent as browsers write it", "")
 @example("q&amp;uo%41ted\\n-key-x", "HTML", "x\\\\")
-def test_every_way_of_writing_a_secret_is_redacted(secret: str, form: str, before: str) -> None:
+def test_every_form_of_a_secret_is_redacted(secret: str, form: str, before: str) -> None:
     redact = Redactor()
     redact.add(secret)
     text = f"{before}{FORMS[form](secret)}; to us"
@@ -156,7 +154,7 @@ def test_every_way_of_writing_a_secret_is_redacted(secret: str, form: str, befor
 
 
 @given(st.text(), st.integers(0, 40), st.sampled_from(["escape", "fold", "keep"]), st.booleans())
-def test_no_text_around_it_and_no_cut_shows_a_part(text: str, limit: int, breaks: Any, is_part: bool) -> None:
+def test_truncated_text_contains_no_part_of_a_secret(text: str, limit: int, breaks: Any, is_part: bool) -> None:
     redact = Redactor()
     redact.add(LONG_KEY)
     for shown in (
@@ -169,7 +167,7 @@ def test_no_text_around_it_and_no_cut_shows_a_part(text: str, limit: int, breaks
         assert parts_in(readable(shown, 10 + limit, breaks=breaks, is_part=is_part), LONG_KEY) == []
 
 
-def test_a_text_without_a_secret_is_shown_as_it_is() -> None:
+def test_text_without_a_secret_is_unchanged() -> None:
     redact = Redactor()
     assert redact("nothing hidden") == "nothing hidden"
     redact.add("")
@@ -179,7 +177,7 @@ def test_a_text_without_a_secret_is_shown_as_it_is() -> None:
     assert redact("this is an inner secret, inner") == "this is ***, ***"
 
 
-# What is sent
+# Sent requests
 
 
 def test_neither_netrc_nor_a_cookie_changes_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +195,7 @@ def test_neither_netrc_nor_a_cookie_changes_a_request(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_redirect_carries_the_key_to_another_host(operation: str, status: int) -> None:
+def test_redirect_to_another_host_does_not_receive_the_key(operation: str, status: int) -> None:
     with RawServer([http(200, {"id": 7})]) as other:
         with served(http(status, b"", headers=[("Location", f"{other.url}/elsewhere")])) as (client, server):
             with pytest.raises(AnalyticsError, match=rf"\b{status}\b") as caught:
@@ -208,13 +206,13 @@ def test_no_redirect_carries_the_key_to_another_host(operation: str, status: int
 
 
 @pytest.mark.parametrize("password", ["two\nlines", "", "***", 7, b"bytes"])
-def test_a_password_that_cannot_be_sent_is_refused_without_showing_it(password: Any) -> None:
+def test_unsendable_password_is_rejected_without_printing_it(password: Any) -> None:
     with client_of("http://127.0.0.1:9") as client, pytest.raises(ValueError, match="password") as caught:
         client.create_website("a.example", privacy=2, password=password)
     assert password in ("", "***") or repr(password) not in str(caught.value)
 
 
-def test_credentials_of_a_proxy_and_of_headers_are_hidden() -> None:
+def test_credentials_of_proxies_and_headers_are_hidden() -> None:
     def respond(request: Request) -> bytes:
         text = f"for me:p@ss/word, me:p%40ss%2Fword, {request.headers['proxy-authorization']}, client-1234"
         return http(502, {"message": text})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No request waits without a limit: it ends at a stop, at its deadline, or with its socket, and says what is known."""
+"""Stops and deadlines of requests (``api/stopping.py``, ``api/transport.py``)."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def soon() -> Iterator[None]:
 
 @contextmanager
 def waiting(respond: Respond | Replies, **settings: Any) -> Iterator[tuple[AnalyticsClient, RawServer]]:
-    """Run a server; return a client that really waits, and the server. The block takes no long time."""
+    """Run a server; return a client that really waits, and the server. The block must be short."""
     settings = {"timeout": LONG, **settings}
     with RawServer(respond) as server, soon(), waiting_client_of(server.url, **settings) as client:
         yield client, server
 
 
-def test_a_response_that_arrives_soon_after_a_stop_counts_and_nothing_is_sent_after_it() -> None:
+def test_response_soon_after_a_stop_counts_and_is_the_last_request() -> None:
     def respond(request: Request) -> bytes:
         client.stop()
         return RECORD
@@ -69,7 +69,7 @@ def test_a_response_that_arrives_soon_after_a_stop_counts_and_nothing_is_sent_af
         assert client.stats.requests == 1
 
 
-def test_the_time_of_a_write_begins_with_the_first_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_limit_of_a_write_starts_at_the_first_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(stopping.time, "monotonic", lambda: now)  # type: ignore[attr-defined]
     stop = Stopping()
@@ -150,7 +150,7 @@ class Hanging:
         self.settings["base_url"] = self._stack.enter_context(RawServer(respond, tls=context)).url
 
     def _full_queue(self) -> None:
-        """Connect once more than the queue of a listener holds: the next connect gets no answer."""
+        """Connect once more than the queue of a listener accepts: the next connect gets no response."""
         listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(3):
             queued = self._stack.enter_context(socket.socket())
@@ -160,13 +160,13 @@ class Hanging:
         self.settings["base_url"] = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
     def _silent(self) -> None:
-        """Accept connections, and read one byte, or nothing at all."""
+        """Accept connections, and read a single byte, or nothing at all."""
         listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         address = f"127.0.0.1:{listener.getsockname()[1]}"
 
         def serve() -> None:
             with suppress(OSError), listener.accept()[0] as accepted:
-                if accepted.recv(1):  # nothing comes from a client whose time was over before it sent
+                if accepted.recv(1):  # nothing is received from a client whose time ended before it sent
                     self.reached()
                 self.release.wait(LONG)
 
@@ -196,14 +196,14 @@ def in_phases(*phases: str) -> pytest.MarkDecorator:
 
 
 @in_phases(*PHASES)
-def test_it_ends_in_time(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where every byte arrives within the timeout, the socket's timeout starts again with each of them."""
+def test_hanging_request_ends_in_time(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If every byte arrives within the timeout, the socket's timeout starts again with each byte."""
     monkeypatch.setattr(transport, "MAX_TIMEOUTS", 1.5)
     is_reached = threading.Event()
     hanging.reached = is_reached.set
     with hanging.client(0.4) as client, soon(), pytest.raises(AnalyticsConnectionError) as caught:
         hanging.call(client)
-    # On a busy machine, the time may be over before anything is sent.
+    # On a busy machine, the time might end before anything is sent.
     is_unclear = hanging.phase not in UNSENT and is_reached.is_set()
     assert may_have_been_applied(caught.value) or not is_unclear
     assert not may_have_been_applied(caught.value) or hanging.phase not in UNSENT
@@ -215,14 +215,14 @@ def test_it_ends_in_time(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @in_phases(*(phase for phase in PHASES if phase != "connect"))
-def test_it_ends_at_a_stop(hanging: Hanging, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_request_ends_at_a_stop(hanging: Hanging, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "GRACE_SECONDS", 0)
     is_sent = hanging.phase not in UNSENT
     is_write = is_sent and (operation in WRITES or hanging.phase == "send")
     message = "before the service responded" if is_sent else "so this was not sent: "
     with hanging.client(LONG) as client, soon():
         hanging.reached = client.stop
-        # Who applies a plan counts an error of the connection among those whose outcome is unknown.
+        # The plan counts an error of the connection as an unknown outcome.
         kind = AnalyticsConnectionError if is_write else StoppedError
         with pytest.raises(kind, match=f"the task was killed, {message}") as caught:
             hanging.call(client, operation)
@@ -233,10 +233,10 @@ def test_it_ends_at_a_stop(hanging: Hanging, operation: str, monkeypatch: pytest
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("resolves", [True, False])
-def test_nothing_is_sent_after_a_look_up_during_which_the_client_was_stopped(
+def test_client_sends_nothing_if_it_was_stopped_during_the_dns_lookup(
     operation: str, resolves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The look-up itself cannot be interrupted: it ends when the resolver does."""
+    """The lookup itself cannot be interrupted: it ends when the resolver returns."""
     getaddrinfo = socket.getaddrinfo
 
     def look_up(host: str, *arguments: Any, **more: Any) -> Any:
@@ -258,7 +258,7 @@ def test_nothing_is_sent_after_a_look_up_during_which_the_client_was_stopped(
 
 
 @in_phases(*(phase for phase in PHASES if phase not in DRIPPING))
-def test_it_ends_without_the_watchdog(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_request_ends_without_the_watchdog(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each read, and the handshake as a whole, has the timeout of the socket."""
     run = threading.Thread.run
     ends_at_once = "analytics"
@@ -268,7 +268,7 @@ def test_it_ends_without_the_watchdog(hanging: Hanging, monkeypatch: pytest.Monk
 
 
 def join_watchdogs() -> int:
-    """Wait for the watchdogs; return how many there were."""
+    """Wait for the watchdogs; return their number."""
     found = [thread for thread in threading.enumerate() if thread.name == "analytics-watchdog"]
     for thread in found:
         thread.join(LONG)
@@ -276,7 +276,7 @@ def join_watchdogs() -> int:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_watchdog_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_watchdog_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     gives_up = Stopping.gives_up
     monkeypatch.setattr(Stopping, "gives_up", lambda *_, **__: 1 / 0)
 
@@ -294,15 +294,15 @@ def test_a_watchdog_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
             client.get_website(7)
 
 
-def test_a_response_that_looks_complete_is_void_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once the watchdog has shut the connection, a body without a length seems to end."""
+def test_response_that_looks_complete_is_discarded_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the watchdog has closed the connection, a body without a length seems to end."""
     monkeypatch.setattr(transport, "MAX_TIMEOUTS", 1)
     complete = Reply(b'HTTP/1.0 200 OK\r\n\r\n{"data": {"id": 7}}', then="drip")
     with waiting(complete, timeout=0.3, max_retries=0) as (client, _), pytest.raises(AnalyticsConnectionError):
         client.get_website(7)
 
 
-def test_no_thread_and_no_descriptor_is_left() -> None:
+def test_stopped_client_leaves_no_thread_and_no_descriptor() -> None:
     def respond(request: Request) -> Reply:
         number = int(request.path.rpartition("/")[2])
         return (Reply(RECORD), Reply(CUT, then="close"), Reply(HEAD, then="reset"), Reply(http(500)))[number % 4]
@@ -319,7 +319,7 @@ def test_no_thread_and_no_descriptor_is_left() -> None:
                     update(client, website_id, email="1")
         join_watchdogs()
         assert join_watchdogs() == 0
-        # The server may still have to close some of its connections.
+        # The server might still have to close some of its connections.
         assert descriptors() < before + number / 4
 
 
@@ -334,13 +334,13 @@ MOVING = http(200, {"data": [{"id": 7}, {"id": 7}], "meta": {"total": 2}})
     ("reply", "settings", "call", "error"),
     [
         pytest.param(REFUSED, {}, lambda item: item.get_website(7), StoppedError, id="Retry-After"),
-        # A write that waits for its repeat has the error of its first attempt.
+        # A write that waits for its retry has the error of its first attempt.
         pytest.param(REFUSED, {}, lambda item: item.update_website(7, email=True), AnalyticsApiError, id="a write"),
         pytest.param(RECORD, {"requests_per_minute": 2}, lambda item: item.get_website(7), StoppedError, id="a limit"),
         pytest.param(MOVING, {}, lambda item: item.list_websites(), StoppedError, id="a list that is read again"),
     ],
 )
-def test_a_wait_ends(
+def test_wait_ends_at_a_stop(
     reply: bytes, settings: dict[str, Any], call: Any, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait = Stopping.wait
@@ -362,7 +362,7 @@ def test_a_wait_ends(
 # Operators
 
 
-def test_a_task_that_was_killed_is_not_green_even_if_all_its_requests_ended(analytics_sandbox: SandboxServer) -> None:
+def test_killed_task_fails_even_if_all_its_requests_ended(analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.add_website("a.example")
     task = GetWebsiteOperator(task_id="task", website_id=1)
 
@@ -375,7 +375,7 @@ def test_a_task_that_was_killed_is_not_green_even_if_all_its_requests_ended(anal
 
     with pytest.raises(StoppedError, match="Stopped: the task was killed"):
         kill()
-    # Another error stays what it is.
+    # Another error is unchanged.
     with pytest.raises(ZeroDivisionError):
         kill(ZeroDivisionError())
     # A retry in the same process is another try.

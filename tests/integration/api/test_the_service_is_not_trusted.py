@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service sends texts that would forge a log or a plan, hang a run, or take all its memory."""
+"""Untrusted responses: they cannot forge logs or plans, or exhaust time and memory (``readable.py``, ``api``)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from airflow_provider_analytics.operators.websites_as_code import ExportWebsites
 from airflow_provider_analytics.readable import Redactor, code_span, readable
 from airflow_provider_analytics.snapshots import take
 
-#: What nothing may show as it is: line breaks, escape codes, marks that turn a line, characters without a glyph.
+#: Characters that must never be printed: line breaks, escape codes, direction marks, characters without a glyph.
 FORGED = "a\nERROR forged\r\x1b[31m\u202egpj\u200b\u2066\xad\x00\u2028b"
 
 
 def shows_as_it_is(text: str) -> list[str]:
-    """Return the characters that would change what a log, a terminal or a page shows."""
+    """Return the characters that would change the display of a log, a terminal, or a page."""
     return sorted({item for item in text if item != "\n" and not item.isprintable()})
 
 
@@ -67,7 +67,7 @@ RECORD = {
     ],
 )
 @pytest.mark.parametrize("shape", ["page", "title", "message", "errors"])
-def test_no_answer_forges_a_line(
+def test_response_cannot_forge_a_log_line(
     status: int, headers: list[tuple[str, str]], shape: str, logged: Callable[[], str]
 ) -> None:
     body: Any = {
@@ -84,7 +84,7 @@ def test_no_answer_forges_a_line(
     assert not [line for line in logged().splitlines() if line.startswith("ERROR forged")]
 
 
-def test_no_record_forges_a_log_a_plan_or_a_report(
+def test_record_cannot_forge_a_log_a_plan_or_a_report(
     serving: Serving, execute: Execute, logged: Callable[[], str], tmp_path: Path
 ) -> None:
     other = {**RECORD, "id": 2, "domain": "b.example", "exclude_ips": ""}
@@ -134,7 +134,7 @@ def test_record_with_nested_fields_is_read() -> None:
         assert client.page({}).rows == records
 
 
-def test_no_page_of_markdown_loads_a_picture_or_links_elsewhere(
+def test_markdown_page_loads_no_picture_and_has_no_external_link(
     serving: Serving, execute: Execute, tmp_path: Path
 ) -> None:
     markup = "![](https://evil.example/pixel.png) [link](https://evil.example) <img src=x> https://evil.example `x"
@@ -156,7 +156,7 @@ def test_no_page_of_markdown_loads_a_picture_or_links_elsewhere(
     ] == []
 
 
-def test_no_text_of_a_sample_mentions_or_links_in_slack() -> None:
+def test_slack_text_of_a_sample_has_no_mentions_and_no_links() -> None:
     forged = "x.example <!channel> & <https://evil.example|x>"
     shown = []
     for path in (Path(__file__).parents[3] / "dags").glob("*.py"):
@@ -168,7 +168,7 @@ def test_no_text_of_a_sample_mentions_or_links_in_slack() -> None:
 
 
 def outside_of_code(text: str) -> str:
-    """Return what is left of Markdown without its code spans, as CommonMark delimits them."""
+    """Return the Markdown without its code spans, as CommonMark delimits them."""
     left, at = "", 0
     while (begin := text.find("`", at)) >= 0:
         left += text[at:begin]
@@ -185,7 +185,7 @@ def outside_of_code(text: str) -> str:
     return left + text[at:]
 
 
-#: What raised, or took long, in one library or another.
+#: Texts that raised an error, or took long, in some library.
 HOSTILE = {
     "a number of 5,000 digits": f"&#{'9' * 5000};",
     "nested": "&amp;" * 3000,
@@ -204,7 +204,7 @@ texts = st.one_of(
 
 
 @given(st.one_of(texts, texts.map(lambda text: text.encode("utf-8", "replace")), st.binary()), st.booleans())
-def test_no_text_makes_it_raise(text: str | bytes, is_part: bool) -> None:
+def test_readable_accepts_any_text(text: str | bytes, is_part: bool) -> None:
     secrets = Redactor()
     secrets.add("a secret & more")
     for limit in (None, 200):
@@ -218,9 +218,11 @@ def test_no_text_makes_it_raise(text: str | bytes, is_part: bool) -> None:
         secrets.finds(text)
 
 
-# No database can store half of a pair.
+# No database can store a lone surrogate.
 @pytest.mark.parametrize("hostile", [name for name in HOSTILE if name != "half of a pair"])
-def test_no_text_of_a_record_stops_a_snapshot(hostile: str, serving: Serving, execute: Execute, tmp_path: Path) -> None:
+def test_snapshot_succeeds_with_any_text_in_a_record(
+    hostile: str, serving: Serving, execute: Execute, tmp_path: Path
+) -> None:
     records = [
         {"id": 2, "domain": "b.example", "note": HOSTILE[hostile], "exclude_params": HOSTILE[hostile]},
         {"id": 1, "domain": "a.example", "note": "R&D 100%"},
@@ -234,7 +236,7 @@ def test_no_text_of_a_record_stops_a_snapshot(hostile: str, serving: Serving, ex
 
 @pytest.mark.parametrize("status", [200, 500])
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_no_text_of_an_error_hides_the_error(hostile: str, status: int) -> None:
+def test_error_body_with_any_text_still_raises_the_error(hostile: str, status: int) -> None:
     text = HOSTILE[hostile].encode("utf-8", "replace")
     for body in (text, b"<title>" + text + b"</title>", json.dumps({"message": HOSTILE[hostile]}).encode()):
         error_of(http(status, body, kind="text/html"))
@@ -245,7 +247,7 @@ def compressed(body: bytes, tail: bytes) -> bytes:
 
 
 def peak_of(call: Callable[[], object]) -> int:
-    """Return the most memory in bytes that a call takes."""
+    """Return the peak memory of a call in bytes."""
     tracemalloc.start()
     try:
         call()
@@ -255,7 +257,7 @@ def peak_of(call: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 100, b"anything", b"\n", b"\0" * 20_000_000], ids=len)
-def test_what_follows_the_end_of_a_stream_is_ignored_and_not_kept(tail: bytes) -> None:
+def test_bytes_after_the_end_of_a_stream_are_ignored(tail: bytes) -> None:
     with served(compressed(b'{"id": 7}', tail=tail)) as (client, _):
         # The server of the test keeps its own copies.
         assert peak_of(lambda: client.get_website(7)) < 15_000_000
@@ -263,7 +265,7 @@ def test_what_follows_the_end_of_a_stream_is_ignored_and_not_kept(tail: bytes) -
 
 
 @pytest.mark.parametrize("part", ["%41", "%2541", "&amp;", "\\u0041", "\0", "\u200b", "`", "\n", " "])
-def test_a_text_of_escapes_takes_a_small_multiple_of_its_size(part: str) -> None:
+def test_text_of_escapes_needs_memory_in_proportion_to_its_size(part: str) -> None:
     """44 KB on the wire became 3.5 GB in eight nested decodings."""
     secrets = Redactor()
     secrets.add("sk_live_0123456789abcdef")
@@ -276,12 +278,12 @@ def test_a_text_of_escapes_takes_a_small_multiple_of_its_size(part: str) -> None
 
 @pytest.mark.parametrize("unit", [b"{},", b"[],", b'{"a":0},', b'"",', b"0,"])
 @pytest.mark.parametrize("status", [200, 500])
-def test_a_body_of_very_many_values_takes_no_memory(unit: bytes, status: int) -> None:
+def test_body_of_very_many_values_is_rejected_without_much_memory(unit: bytes, status: int) -> None:
     """47 KB on the wire became 1.2 GB of objects."""
     body = b'{"data": [' + unit * 3_000_000 + b"0]}"
     answer = http(status, gzip.compress(body, 1), headers=[("Content-Encoding", "gzip")])
     message = "more than 2,000,000 values" if status == 200 else "service failed"
-    # The body itself, twice while it grows; nothing of what it holds.
+    # The body itself, twice while it grows, without its content.
     assert peak_of(lambda: error_of(answer, lambda client: client.page({}), match=message)) < 4 * len(body) + 10_000_000
 
 
@@ -289,15 +291,13 @@ def test_a_body_of_very_many_values_takes_no_memory(unit: bytes, status: int) ->
     ("unit", "number", "message"),
     [(b"[],", 200_000, "more than 100,000 values"), (b" ", 4_200_000, "larger than 4194304")],
 )
-def test_record_of_one_website_has_lower_limits_because_several_are_read_at_once(
-    unit: bytes, number: int, message: str
-) -> None:
+def test_record_of_a_single_website_has_lower_limits_than_a_list(unit: bytes, number: int, message: str) -> None:
     body = b'{"id": 7, "note": [' + unit * number + b"0]}"
     error_of(http(200, body), lambda client: client.get_website(7), match=message)
 
 
 def large_page(request: Request, rows: int, size: int) -> bytes:
-    """Return a page of a list of 1,700 websites, of so many large records from the second page on."""
+    """Return a page of a list of 1,700 websites, with this number of large records from the second page on."""
     number = int(request.query.get("page", 1))
     ids = range(1700 - (number - 1) * 100, 1700 - number * 100, -1)
     if request.query["sort"] == "asc":
@@ -310,7 +310,7 @@ def large_page(request: Request, rows: int, size: int) -> bytes:
     return http(200, {"data": records, "total": 1700, "current_page": number})
 
 
-def test_large_pages_are_read_one_after_the_other_and_not_beside_others() -> None:
+def test_large_pages_are_read_in_sequence() -> None:
     """17 bodies at once, of 50 MiB each, took 5.3 GB."""
 
     def respond(request: Request) -> bytes:
@@ -320,11 +320,11 @@ def test_large_pages_are_read_one_after_the_other_and_not_beside_others() -> Non
         websites: list[int] = []
         peak = peak_of(lambda: websites.extend(row["id"] for row in client.iter_websites()))
     assert websites == list(range(1700, 0, -1))
-    # A page takes 10 MB; 16 were under way at once.
+    # A page takes 10 MB; 16 were read at once.
     assert peak < 60_000_000
 
 
-def test_small_pages_are_read_beside_each_other() -> None:
+def test_small_pages_are_read_in_parallel() -> None:
     def respond(request: Request) -> bytes:
         return large_page(request, rows=1, size=20)
 
@@ -334,7 +334,7 @@ def test_small_pages_are_read_beside_each_other() -> None:
 
 
 def endless(request: Request) -> bytes:
-    """Answer as a service whose list never ends."""
+    """Respond like a service with an endless list."""
     first = int(request.query.get("page", 1)) * 100
     rows = [{"id": f"a{first + at}", "domain": f"{first + at}.example", "note": "x" * 1000} for at in range(100)]
     return http(200, {"data": rows})
@@ -349,7 +349,7 @@ def endless(request: Request) -> bytes:
         ("MAX_LIST_VALUES", 20_000, "more than 20,000 values"),
     ],
 )
-def test_list_that_never_ends_is_left_at_each_limit(
+def test_endless_list_is_abandoned_at_each_limit(
     limit: str, value: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, limit, value)
@@ -374,7 +374,7 @@ def test_total_above_the_limit_is_rejected_after_the_first_page(total: int, para
     assert len(server.requests) <= 2
 
 
-def test_snapshot_of_a_list_that_never_ends_does_not_fill_the_disk(
+def test_snapshot_of_an_endless_list_does_not_fill_the_disk(
     serving: Serving, execute: Execute, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(take, "MAX_FILE_BYTES", 500_000)
@@ -384,13 +384,25 @@ def test_snapshot_of_a_list_that_never_ends_does_not_fill_the_disk(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_body_of_as_many_values_as_allowed_is_read() -> None:
+def test_body_with_the_maximum_number_of_values_is_read() -> None:
     rows = [{"id": number, "domain": "a.example", "list": ["x"] * 90} for number in range(20_000)]
     assert dialect.page(dialect.Answer("GET", "/", 200, {}, json.dumps(rows).encode(), Redactor())).rows == rows
 
 
+@pytest.mark.parametrize("excess", [0, 1])
+def test_body_is_rejected_above_two_million_values(excess: int) -> None:
+    start, end = b'[{"id":1,"domain":"a.example","note":[', b"0]}]"
+    body = start + b"0," * (2_000_000 + excess - dialect.count_values(start + end)) + end
+    answer = dialect.Answer("GET", "/", 200, {}, body, Redactor())
+    if excess:
+        with pytest.raises(AnalyticsError, match=r"more than 2,000,000 values"):
+            dialect.page(answer)
+    else:
+        assert [row["id"] for row in dialect.page(answer).rows] == [1]
+
+
 @pytest.mark.parametrize("name", ["id", "domain", "privacy", "message"])
-def test_no_value_makes_a_message_of_megabytes(name: str, serving: Serving, execute: Execute) -> None:
+def test_error_message_is_short_if_a_value_has_megabytes(name: str, serving: Serving, execute: Execute) -> None:
     long: Any = "x" * 3_000_000
     with serving({"id": 1, "domain": "a.example", name: long}, {"id": 2, "domain": "b.example", name: long}) as url:
         with client_of(url, max_retries=0) as client:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates, and proxies from the settings and the environment."""
+"""Certificates, and proxies of the settings and the environment (``api/transport.py``, ``api/settings.py``)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def secure(authority: Authority) -> Iterator[RawServer]:
         yield server
 
 
-def test_a_certificate_of_an_unknown_authority_is_refused_by_default(secure: RawServer) -> None:
+def test_certificate_of_an_unknown_authority_is_rejected_by_default(secure: RawServer) -> None:
     with client_of(secure.url) as client:
         calls: tuple[Callable[[], Any], ...] = (
             lambda: client.get_website(7),
@@ -60,7 +60,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused_by_default(secure: Raw
 
 @pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", None])
-def test_the_ca_of_the_environment_is_honoured_and_verification_can_be_switched_off(
+def test_ca_of_the_environment_is_used_and_verification_can_be_disabled(
     secure: RawServer, authority: Authority, variable: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if variable:
@@ -69,7 +69,7 @@ def test_the_ca_of_the_environment_is_honoured_and_verification_can_be_switched_
         assert client.get_website(7) == {"id": 7}
 
 
-def test_a_ca_of_the_settings_wins_over_that_of_the_environment(
+def test_ca_of_the_settings_takes_precedence_over_the_environment(
     secure: RawServer, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(Authority(tmp_path).path))
@@ -88,7 +88,7 @@ def test_a_ca_of_the_settings_wins_over_that_of_the_environment(
         ("127.0.0.1", True, "has expired: the service has to renew it", 4),
     ],
 )
-def test_a_certificate_for_another_host_or_one_that_has_expired_is_refused(
+def test_certificate_for_another_host_or_expired_certificate_is_rejected(
     authority: Authority, host: str, expired: bool, message: str, requests: int
 ) -> None:
     context = authority.server_context(host, expired=expired)
@@ -99,7 +99,7 @@ def test_a_certificate_for_another_host_or_one_that_has_expired_is_refused(
 
 
 @pytest.mark.parametrize("files", ["one", "two"])
-def test_a_client_certificate_is_shown(authority: Authority, tmp_path: Path, files: str) -> None:
+def test_client_certificate_is_presented(authority: Authority, tmp_path: Path, files: str) -> None:
     certificate, key = authority.client_files()
     both = tmp_path / "both.pem"
     both.write_bytes(certificate.read_bytes() + key.read_bytes())
@@ -123,7 +123,7 @@ def test_http_to_a_server_with_tls_names_https(secure: RawServer) -> None:
         client.get_website(7)
 
 
-def test_https_to_a_server_without_tls_is_an_error_at_once() -> None:
+def test_https_to_a_server_without_tls_fails_at_once() -> None:
     def answer(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
@@ -140,7 +140,7 @@ def test_https_to_a_server_without_tls_is_an_error_at_once() -> None:
         thread.join()
 
 
-def test_a_ca_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secure: RawServer) -> None:
+def test_missing_ca_file_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secure: RawServer) -> None:
     missing = str(tmp_path / "missing.pem")
     with pytest.raises(AnalyticsConfigError, match=r"verify=.*missing\.pem"):
         client_of(secure.url, verify=missing)
@@ -152,7 +152,7 @@ def test_a_ca_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 @pytest.mark.parametrize("host", ["*.example.com", f"{'a' * 70}.example.com"])
-def test_a_host_that_no_request_can_be_sent_to_is_an_error_of_this_package(host: str) -> None:
+def test_unusable_host_is_an_error_of_this_package(host: str) -> None:
     with client_of(f"https://{host}") as client:
         with pytest.raises(AnalyticsConnectionError, match="not a valid address") as caught:
             client.get_account()
@@ -160,7 +160,7 @@ def test_a_host_that_no_request_can_be_sent_to_is_an_error_of_this_package(host:
 
 
 @pytest.mark.parametrize("variables", [[], ["http_proxy"], ["HTTP_PROXY"], ["all_proxy"], ["http_proxy", "no_proxy"]])
-def test_a_proxy_of_the_settings_or_of_the_environment_is_used(
+def test_proxy_of_the_settings_or_the_environment_is_used(
     variables: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_used = "no_proxy" not in variables
@@ -178,8 +178,8 @@ def test_a_proxy_of_the_settings_or_of_the_environment_is_used(
         assert [request.target for request in proxy.requests] == [f"{url}/api/v1/websites/7"] * is_used
 
 
-def test_a_proxy_of_the_environment_is_not_told_what_is_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own loopback address is another machine, and the key would go there in clear."""
+def test_proxy_of_the_environment_gets_no_loopback_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own loopback address is another machine, and the key would be sent in clear text."""
     with RawServer([RECORD]) as proxy, RawServer([RECORD]) as server:
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.setenv("ALL_PROXY", proxy.url)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``explain``: ``commands/explain.py``."""
+"""The command ``explain`` (``commands/explain.py``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER = "https://stats.other.example"
 
 
 def store(folder: Path, service: str, name: str, *entries: str) -> None:
-    """Store the table of a list, as a run writes it."""
+    """Store the table of a list in the format of a run."""
     at = now()
     rows = {"exclude_ips": {EVERYWHERE: dict.fromkeys(entries, EntrySource())}}
     table = Table(Identity(service, "1", name)).with_run(rows, {}, Run("dag/run", "sync", at), at.date())
@@ -30,7 +30,7 @@ def rows_of(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     return [line.split("  ") for line in capsys.readouterr().out.splitlines()[1:]]
 
 
-def test_explain_with_a_connection_shows_only_the_lists_of_its_service(
+def test_explain_with_a_connection_prints_only_the_lists_of_its_service(
     analytics_sandbox: SandboxServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     analytics_sandbox.add_website("a.example", exclude_ips=ADDRESS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands validate, plan, and explain, as a pipeline runs them."""
+"""The commands validate, plan, and explain, as a pipeline runs them (``commands``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAID = "privcy is not known; did you mean privacy?"
 
 
 @pytest.mark.parametrize("output", ["text", "github", "gitlab"])
-def test_validate_prints_every_problem_with_its_place(output: str, tmp_path: Path, capsys: Capture) -> None:
+def test_validate_prints_every_problem_with_file_and_line(output: str, tmp_path: Path, capsys: Capture) -> None:
     folder = tmp_path / "100%"
     folder.mkdir()
     (tmp_path / "outside.yaml").write_text(BAD)
@@ -60,7 +60,7 @@ def test_validate_prints_every_problem_with_its_place(output: str, tmp_path: Pat
         assert written.startswith(where + problem)
 
 
-def test_validate_refuses_what_is_no_file(tmp_path: Path, capsys: Capture) -> None:
+def test_validate_rejects_a_path_without_a_file(tmp_path: Path, capsys: Capture) -> None:
     assert main(["validate", str(tmp_path / "nothing")]) == 1
     assert main(["validate", str(tmp_path)]) == 1
     assert [line.partition(": ")[2] for line in capsys.readouterr().err.splitlines()] == [
@@ -69,7 +69,7 @@ def test_validate_refuses_what_is_no_file(tmp_path: Path, capsys: Capture) -> No
     ]
 
 
-def test_validate_survives_lists_that_nest_deeply_and_imports_no_airflow(tmp_path: Path) -> None:
+def test_validate_accepts_deeply_nested_lists_and_does_not_import_airflow(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("[" * 300_000)
     code = (
@@ -106,7 +106,7 @@ def test_help_of_each_command_has_the_table_of_exit_statuses(command: str, capsy
     assert table in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_guard_that_trips_is_a_failure(analytics_sandbox: SandboxServer, tmp_path: Path, capsys: Capture) -> None:
+def test_tripped_guard_is_a_failure(analytics_sandbox: SandboxServer, tmp_path: Path, capsys: Capture) -> None:
     analytics_sandbox.seed(20)
     file = tmp_path / "a.yaml"
     file.write_text("websites: {}")
@@ -115,14 +115,14 @@ def test_a_guard_that_trips_is_a_failure(analytics_sandbox: SandboxServer, tmp_p
     assert main(["plan", str(file), "--prune", "--override-guards", "empty_list"]) == 2
 
 
-def test_a_connection_that_is_given_twice_is_refused(capsys: Capture) -> None:
+def test_duplicate_connection_is_rejected(capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="1"):
         main(["plan", "a.yaml", "--conn-id", "a", "--conn-id", "b"])
     assert "--conn-id: given more than once" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["plan", "a.yaml"], ["probe"]], ids=lambda item: item[0])
-def test_a_connection_that_does_not_exist_is_named(
+def test_missing_connection_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, command: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -137,12 +137,12 @@ def test_explain_names_a_folder_without_lists(tmp_path: Path, capsys: Capture) -
     assert f"state_path='{tmp_path}/missing' has no lists" in capsys.readouterr().err
 
 
-#: Names that GitHub would take for commands at the beginning of a line.
+#: Names that GitHub would interpret as commands at the start of a line.
 COMMANDS = ["::add-mask::e", " ::stop-commands::x", "\t::error::x", "##[add-mask]e", "x ##[error]y"]
 
 
 def commands_in(text: str) -> list[str]:
-    """Return the lines that GitHub takes for workflow commands."""
+    """Return the lines that GitHub interprets as workflow commands."""
     return [line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line]
 
 
@@ -185,7 +185,7 @@ def test_commands_print_no_workflow_command_of_an_argument_or_a_website(
     assert commands_in("".join(capsys.readouterr())) == []
 
 
-def test_output_in_parts_is_escaped_as_a_whole(capsys: Capture) -> None:
+def test_output_in_several_writes_is_escaped_completely(capsys: Capture) -> None:
     parts = ["a", ":", ":b\n", "  ", "::c\n", "d ", "::e\n", "\n", "::f::", "\n:", ":g", "\n  \n", "::h"]
     with plain_output():
         for part in parts:

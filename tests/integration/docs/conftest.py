@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the pages of docs/ share: a sandbox, and tasks that run as Airflow would run them."""
+"""Fixtures of the tests of docs/: a sandbox, and tasks that run as in Airflow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 @pytest.fixture(autouse=True)
 def nobody_else_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test wait for the updates of others."""
+    """Make no test wait for the updates of other users."""
     monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.reading.SETTLE_SECONDS", 0)
 
 
@@ -54,7 +54,7 @@ def documented() -> Callable[[str, str], dict[str, Any]]:
 
 @pytest.fixture
 def connect(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Make a connection to the sandbox that differs in some fields: ``connect("conn_id", host=...)``."""
+    """Create a connection to the sandbox that differs in some fields: ``connect("conn_id", host=...)``."""
 
     def make(conn_id: str = "analytics_default", **changes: Any) -> None:
         fields = {**json.loads(analytics_sandbox.connection_json()), "extra": {"max_retries": 0}, **changes}
@@ -65,7 +65,7 @@ def connect(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def execute() -> Callable[..., Any]:
-    """Run one operator as a run that was triggered by hand would: ``execute(Operator, argument=...)``."""
+    """Run an operator like a manually triggered run: ``execute(Operator, argument=...)``."""
 
     def run(operator: type, *, try_number: int = 1, **arguments: Any) -> Any:
         ti = SimpleNamespace(
@@ -97,7 +97,7 @@ def execute() -> Callable[..., Any]:
 def run_block(execute: Callable[..., Any], tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Run a code block, each operator at once; return its names, and the results by task id.
 
-    Its buckets are folders of the test, and its day is today. An argument is another text that is replaced.
+    Its buckets are folders of the test, and its day is today. An argument is another text to replace.
     """
     buckets = {"s3://my-bucket": tmp_path.as_uri(), "s3://analytics-state": tmp_path.as_uri()}
     import_operators = re.compile(r"^from airflow_provider_analytics\.operators\.\w+ import .*\n", re.MULTILINE)

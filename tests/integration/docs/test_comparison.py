@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/comparison.md: each row of its first table, by HttpOperator, by a script and by this package."""
+"""docs/comparison.md: each row of its first table, with HttpOperator, a script, and this package."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def key_of(service: SandboxServer) -> dict[str, str]:
 
 
 def by_operator(execute: Execute, service: SandboxServer, method: str, path: str = LIST, **more: Any) -> Any:
-    """Return the text of an answer, or the texts of all pages."""
+    """Return the text of a response, or the texts of all pages."""
     return execute(HttpOperator, method=method, endpoint=path, headers=key_of(service), **more)
 
 
@@ -74,7 +74,7 @@ def list_by_package(execute: Execute, service: SandboxServer) -> list[str]:
 @pytest.mark.parametrize(
     ("websites", "options", "fault", "expected"),
     [
-        # Between the first page and the second, a website of the first one goes: all others move up.
+        # Between the first page and the second, a website of the first page is deleted: all others move up.
         (250, {}, {"drift": {"delete": [250]}}, ["248", "248", "249"]),
         (20, {"total_offset": 10}, {}, ["20", "20", "IncompleteListError"]),
         (3, {}, {"body": "<h1>Back", "times": None}, ["JSONDecodeError", "JSONDecodeError.*line 1", "Back"]),
@@ -83,7 +83,7 @@ def list_by_package(execute: Execute, service: SandboxServer) -> list[str]:
     ],
     ids=["that moves", "that is cut", "page instead of an answer", "limit of requests", "empty"],
 )
-def test_a_list_in_three_ways(
+def test_list_with_http_operators_and_with_this_package(
     service: SandboxServer,
     execute: Execute,
     websites: int,
@@ -105,13 +105,15 @@ def test_a_list_in_three_ways(
         assert re.search(outcome, found)
 
 
-def test_a_page_instead_of_an_answer(service: SandboxServer, execute: Execute) -> None:
+def test_web_page_instead_of_json_is_a_failure_only_with_this_package(service: SandboxServer, execute: Execute) -> None:
     service.fault("list", body="<h1>Back soon</h1>")
     assert by_operator(execute, service, "GET") == "<h1>Back soon</h1>"
 
 
-def test_a_create_whose_answer_is_lost(service: SandboxServer, execute: Execute) -> None:
-    service.configure(allow_duplicates=True)  # otherwise it would be up to the service
+def test_create_with_a_lost_response_is_duplicated_only_by_http_operators(
+    service: SandboxServer, execute: Execute
+) -> None:
+    service.configure(allow_duplicates=True)  # otherwise the service would decide
     form = {"domain": "new.example", "privacy": "1"}
 
     def script() -> None:
@@ -121,7 +123,7 @@ def test_a_create_whose_answer_is_lost(service: SandboxServer, execute: Execute)
         for website in service.websites():
             service.remove_website(website["id"])
         service.fault("create", status=502, commit=True)
-        for _ in range(2):  # what retries=1 does
+        for _ in range(2):  # like retries=1
             try:
                 create()
             except lost:
@@ -135,7 +137,7 @@ def test_a_create_whose_answer_is_lost(service: SandboxServer, execute: Execute)
     assert websites_of(lambda: execute(CreateWebsiteOperator, **ours), AnalyticsError) == 1
 
 
-def test_a_value_that_is_not_taken(service: SandboxServer, execute: Execute) -> None:
+def test_ignored_value_is_noticed_only_by_this_package(service: SandboxServer, execute: Execute) -> None:
     service.add_website("shop.example", privacy=0)
     service.configure(ignored_fields=["privacy"])
     path = f"{LIST}/1"
@@ -145,7 +147,7 @@ def test_a_value_that_is_not_taken(service: SandboxServer, execute: Execute) -> 
         execute(UpdateWebsiteOperator, domain="shop.example", privacy="private")
 
 
-def test_a_list_that_is_empty_tonight(service: SandboxServer, execute: Execute, tmp_path: Path) -> None:
+def test_empty_list_is_noticed_only_by_this_package(service: SandboxServer, execute: Execute, tmp_path: Path) -> None:
     service.seed(20)
     execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
     service.reset()

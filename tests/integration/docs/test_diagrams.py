@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The diagrams of the documents: docs/sample_dags.md has the graph of each sample, docs/concepts.md only own nodes."""
+"""Diagrams of the documents: docs/sample_dags.md has the graph of each sample, docs/concepts.md only its own nodes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_sample_dags_page_has_the_graph_of_each_sample(name: str, page: Callable
 
 
 def loaded(name: str) -> list[DAG]:
-    """Return the DAGs that a sample makes by functions: it calls them, and keeps no name for the result."""
+    """Return the DAGs that a sample creates by functions without keeping a name for the result."""
     made = [value for value in vars(sample(name)).values() if callable(value) and hasattr(value, "__wrapped__")]
     found = []
     for make in made:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/exclusions.md: its return value, its command, and why an address stays on the websites."""
+"""docs/exclusions.md: its return value, its command, and the reasons of an address."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sync(analytics_sandbox: SandboxServer, connect: Callable[..., None], execute
     return lambda *addresses, **arguments: execute(SyncExcludedIpsOperator, exclude_ips=[*addresses], **arguments)
 
 
-def test_the_return_value_has_these_keys_and_its_numbers_add_up(
+def test_return_value_has_the_documented_keys_and_consistent_numbers(
     analytics_sandbox: SandboxServer, sync: Any, page: Callable[[str], str], documented: Documented, tmp_path: Path
 ) -> None:
     analytics_sandbox.seed(3)
@@ -41,7 +41,7 @@ def test_the_return_value_has_these_keys_and_its_numbers_add_up(
         assert len(item["changes"]) + item["changes_omitted"] <= item["updates"]
 
 
-def test_the_command_prints_the_table(
+def test_command_prints_the_documented_table(
     analytics_sandbox: SandboxServer, sync: Any, blocks: Blocks, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     analytics_sandbox.add_website("a.example")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The how-to guides: the DAGs of their code blocks are run, with other places for their files."""
+"""The how-to guides: the DAGs of their code blocks run, with other places for their files."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOp
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Blocks = Callable[[str, str], list[str]]
-#: Of a day that is far away, so that no scheduler of these tests thinks that it is over.
+#: A far-away day, so that no scheduler of these tests considers it past.
 MIDNIGHT = datetime(2031, 3, 1, 23, tzinfo=UTC)  # 00:00 of the next day in Berlin
 
 
 @pytest.fixture
 def module_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
-    """Import a code block as Airflow imports a DAG file, with its places replaced by such of this test."""
+    """Import a code block as Airflow imports a DAG file, with places of this test."""
 
     def load(code: str, **places: str) -> Any:
         for there, here in {
@@ -62,7 +62,7 @@ def inbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
 
 # Airflow 2 complains of its own context when it renders a map_index_template.
 @pytest.mark.filterwarnings("ignore:Accessing .* from the template is deprecated")
-def test_several_connections(
+def test_guide_to_several_connections(
     run_dag: RunDag,
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
@@ -83,7 +83,7 @@ def test_several_connections(
     assert tasks["snapshot[0]"].label == "client_a"
 
 
-def test_the_production_dag(
+def test_guide_to_the_production_dag(
     run_dag: RunDag, analytics_sandbox: SandboxServer, blocks: Blocks, module_of: Any, tmp_path: Path
 ) -> None:
     analytics_sandbox.seed(3)
@@ -94,7 +94,7 @@ def test_the_production_dag(
 
 
 @needs_exceptions_in_callbacks
-def test_a_failure_calls_a_function(
+def test_guide_to_a_failure_callback(
     run_dag: RunDag, connect: Callable[..., None], blocks: Blocks, module_of: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     connect(password="revoked")
@@ -104,7 +104,7 @@ def test_a_failure_calls_a_function(
 
 
 @needs_exceptions_in_callbacks
-def test_a_failure_sends_a_mail(
+def test_guide_to_a_failure_mail(
     run_dag: RunDag, connect: Callable[..., None], blocks: Blocks, module_of: Any, inbox: Inbox
 ) -> None:
     connect(password="revoked")
@@ -116,8 +116,8 @@ def test_a_failure_sends_a_mail(
 
 
 @needs_deadlines
-def test_the_alert_of_a_deadline_is_sent(airflow_database: None, blocks: Blocks, module_of: Any, inbox: Inbox) -> None:
-    """What the scheduler and then the triggerer do: the deadline passes, and its callback is awaited."""
+def test_deadline_alert_is_sent(airflow_database: None, blocks: Blocks, module_of: Any, inbox: Inbox) -> None:
+    """The steps of the scheduler and the triggerer: the deadline passes, and its callback is awaited."""
     from airflow.models.deadline import Deadline
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.triggers.callback import CallbackTrigger
@@ -156,7 +156,7 @@ def test_the_alert_of_a_deadline_is_sent(airflow_database: None, blocks: Blocks,
     assert "The run of_the_night is running." in text
 
 
-def test_staging_comes_before_production(
+def test_guide_to_staging_before_production(
     run_dag: RunDag, blocks: Blocks, module_of: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "websites.yaml"
@@ -177,7 +177,7 @@ def test_staging_comes_before_production(
             ]
 
 
-def test_a_file_of_what_is_there(
+def test_guide_to_an_export_of_the_existing_websites(
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
     blocks: Blocks,
@@ -203,7 +203,7 @@ def test_a_file_of_what_is_there(
         ("exclusions", "office_addresses", ("exclude_ips", "192.0.2.1")),
     ],
 )
-def test_an_approval_as_the_page_says_works_the_first_time(
+def test_documented_approval_works_the_first_time(
     run_dag: RunDag,
     analytics_sandbox: SandboxServer,
     blocks: Blocks,
@@ -234,7 +234,7 @@ def test_an_approval_as_the_page_says_works_the_first_time(
 
 # Airflow 2 complains of its own context when it renders a map_index_template.
 @pytest.mark.filterwarnings("ignore:Accessing .* from the template is deprecated")
-def test_one_website_per_row_changes_nothing_in_the_second_run(
+def test_mapped_website_per_row_changes_nothing_in_the_second_run(
     run_dag: RunDag,
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/troubleshooting.md: situations of Recovery and of the longer entries, and what the page says to do then."""
+"""docs/troubleshooting.md: the situations of Recovery and the longer entries, with the documented steps."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def recipe(advice: Advice, run_block: Run) -> Run:
 
 @pytest.fixture
 def command(advice: Advice, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
-    """Run the command of this package below a heading, and return what it prints."""
+    """Run the command of this package below a heading, and return its output."""
 
     def run(heading: str) -> str:
         [text] = advice(heading, "console")
@@ -78,7 +78,7 @@ def settings(sandbox: SandboxServer) -> dict[str, Any]:
     return {website["domain"]: {name: website[name] for name in fields} for website in sandbox.websites()}
 
 
-def test_half_of_the_websites_were_deleted(
+def test_recovery_after_half_of_the_websites_were_deleted(
     analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run
 ) -> None:
     for number in range(1, 21):
@@ -89,7 +89,7 @@ def test_half_of_the_websites_were_deleted(
     for website in analytics_sandbox.websites()[:10]:
         analytics_sandbox.remove_website(website["id"])
     kept = analytics_sandbox.websites()[0]
-    analytics_sandbox.change_website(kept["id"], email=1)  # what was changed since stays
+    analytics_sandbox.change_website(kept["id"], email=1)  # later changes remain
     done = recipe("Half of the websites were deleted")
     assert (done["plan"]["creates"], done["plan"]["updates"]) == (10, 0)
     assert (done["apply"]["applied"], done["apply"]["verified"]) == (10, True)
@@ -97,7 +97,7 @@ def test_half_of_the_websites_were_deleted(
     assert recipe("Half of the websites were deleted")["plan"]["creates"] == 0
 
 
-def test_one_website_as_it_was(analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run) -> None:
+def test_recovery_of_a_single_website(analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run) -> None:
     ips, params = "203.0.113.7 # office\n203.0.113.8", "# ads\nutm_source # spring"
     item = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_params=params, exclude_ips=ips)
     other = analytics_sandbox.add_website("other.example.com", privacy=1)
@@ -105,7 +105,7 @@ def test_one_website_as_it_was(analytics_sandbox: SandboxServer, take: Callable[
     before = settings(analytics_sandbox)["shop.example.com"]
     for website in (item, other):
         analytics_sandbox.change_website(website["id"], privacy=0, exclude_params="")
-    # An entry that was added after the snapshot is removed; a comment is sent only with an entry that is missing.
+    # An entry that was added after the snapshot is removed; a comment is sent only with a missing entry.
     analytics_sandbox.change_website(item["id"], exclude_ips="203.0.113.7 # moved\n198.51.100.9")
     done = recipe("One website as it was last week")
     assert (done["export"]["websites_exported"], done["apply"]["applied"]) == (1, 1)
@@ -114,7 +114,7 @@ def test_one_website_as_it_was(analytics_sandbox: SandboxServer, take: Callable[
     assert after["other.example.com"]["privacy"] == 0
 
 
-def test_a_wrong_list_was_synced(
+def test_recovery_after_a_wrong_list_was_synced(
     analytics_sandbox: SandboxServer,
     take: Callable[[], None],
     execute: Callable[..., Any],
@@ -128,7 +128,7 @@ def test_a_wrong_list_was_synced(
     before = settings(analytics_sandbox)
     execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.66"], mode="replace", override_guards=["entries_lost"])
     for website in analytics_sandbox.websites():
-        analytics_sandbox.change_website(website["id"], email=1)  # what was changed since stays
+        analytics_sandbox.change_website(website["id"], email=1)  # later changes remain
     recipe("A wrong list was synced")
     with (tmp_path / "lists.yaml").open("a") as file:
         file.writelines(advice("A wrong list was synced", "yaml"))
@@ -137,7 +137,7 @@ def test_a_wrong_list_was_synced(
     assert settings(analytics_sandbox) == {domain: {**fields, "email": 1} for domain, fields in before.items()}
 
 
-def test_websites_move_to_another_instance(
+def test_recovery_on_another_instance(
     analytics_sandbox: SandboxServer, connect: Callable[..., None], monkeypatch: pytest.MonkeyPatch, recipe: Run
 ) -> None:
     connect("old_instance")
@@ -154,7 +154,7 @@ def test_websites_move_to_another_instance(
     assert found == {name: old[name] for name in old if name not in ("stays.example", "7.client.example")}
 
 
-def test_the_file_of_a_list_is_lost(
+def test_recovery_of_a_lost_list_table(
     analytics_sandbox: SandboxServer, execute: Callable[..., Any], command: Callable[[str], str], tmp_path: Path
 ) -> None:
     def sync(*addresses: str) -> list[str]:
@@ -175,7 +175,7 @@ def test_the_file_of_a_list_is_lost(
     assert [line.split()[0] for line in printed if "no list" in line] == ["198.51.100.9", "203.0.113.8"]
 
 
-def test_a_bad_snapshot_is_removed(
+def test_recovery_by_removing_a_bad_snapshot(
     analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run, tmp_path: Path
 ) -> None:
     analytics_sandbox.seed(3)
@@ -188,7 +188,7 @@ def test_a_bad_snapshot_is_removed(
         recipe("Remove a bad snapshot")
 
 
-def test_a_list_that_has_shrunk(
+def test_recovery_after_a_list_shrank(
     run_dag: RunDag,
     analytics_sandbox: SandboxServer,
     recipe: Run,
@@ -217,7 +217,7 @@ def test_a_list_that_has_shrunk(
     assert [night(dag_id, **json.loads(conf)), night()] == ["success", "success"]
 
 
-def test_the_commands_are_those_that_the_page_on_deployment_has_run(advice: Advice, page: Callable[[str], str]) -> None:
+def test_commands_equal_the_commands_of_the_deployment_page(advice: Advice, page: Callable[[str], str]) -> None:
     """tests/system/test_deployment.py runs these; the others are variants of them."""
     [override] = re.findall(r"```console\n\s*(.*?)\n\s*```", page("guards"))
     assert override == 'airflow dags trigger sync_excluded_ips --conf \'{"override_guards": ["entries_lost"]}\''
@@ -229,7 +229,7 @@ def test_the_commands_are_those_that_the_page_on_deployment_has_run(advice: Advi
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_create_whose_outcome_is_unknown(
+def test_recovery_after_a_create_with_an_unknown_outcome(
     analytics_sandbox: SandboxServer,
     execute: Callable[..., Any],
     recipe: Run,
@@ -240,7 +240,7 @@ def test_a_create_whose_outcome_is_unknown(
         hook.find_website("shop.example.com")
     look_up = len(analytics_sandbox.requests)
     analytics_sandbox.fault("create", status=502, commit=stored)
-    # The look-up after the create fails as well: if it found the website, nothing would be unknown.
+    # The lookup after the create fails as well: if it found the website, the outcome would be known.
     analytics_sandbox.fault("list", skip=look_up, status=502, times=None)
     with pytest.raises(AmbiguousWriteError, match=r"Website 'shop\.example\.com' may or may not"):
         execute(CreateWebsiteOperator, domain="shop.example.com", privacy="private")

@@ -27,7 +27,7 @@ def settings_of(sandbox: SandboxServer) -> dict[str, Any]:
     }
 
 
-def test_the_rehearsal(
+def test_rehearsal_runs_as_documented(
     analytics_sandbox: SandboxServer,
     execute: Callable[..., Any],
     connect: Callable[..., None],
@@ -50,7 +50,7 @@ def test_the_rehearsal(
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_REHEARSAL", copy.connection_json())
         run_block(export, **places)
         file = tmp_path / "last_night.yaml"
-        assert "defaults: {password_from: variable:page_password_NAME}" in file.read_text()  # says what it needs
+        assert "defaults: {password_from: variable:page_password_NAME}" in file.read_text()  # names the argument
         with pytest.raises(Exception, match="no password_from: set it, or once in defaults"):
             run_block(restore, **places)
         assert copy.websites() == []
@@ -58,7 +58,7 @@ def test_the_rehearsal(
         [line] = [line for line in page("websites_as_code").splitlines() if line.startswith("defaults: {password_from")]
         file.write_text(f"{file.read_text()}{line.replace('NAME', 'rehearsal')}\n")
         run_block(restore, **places)
-        assert analytics_sandbox.requests == []  # nothing is sent to the service
+        assert analytics_sandbox.requests == []  # the service gets no change
         assert settings_of(copy) == settings_of(analytics_sandbox)
 
         # Tonight: a website is closed, another one is new.

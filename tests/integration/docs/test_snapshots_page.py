@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/snapshots.md: its code, its layout and its return value."""
+"""docs/snapshots.md: its code, its layout, and its return value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 NAME_OF_A_RUN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}|\d{8}T\d{6}Z")
 
 
-def test_the_code_of_the_page_writes_its_layout_and_returns_its_keys(
+def test_documented_code_writes_the_documented_layout_and_keys(
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
     page: Callable[[str], str],
@@ -42,7 +42,7 @@ def test_the_code_of_the_page_writes_its_layout_and_returns_its_keys(
     assert run_block(prune)["prune"]["kept"] == 1
 
 
-def test_files_are_private_and_the_copy_of_the_page_is_for_a_group(
+def test_files_are_private_and_the_documented_copy_is_for_a_group(
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
     blocks: Callable[[str, str], list[str]],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/troubleshooting.md: each of its messages is a piece of the text of an error or a warning that really occurs."""
+"""docs/troubleshooting.md: each message is a part of an error or a warning that really occurs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENTRIES = dict(re.findall(r"^### .+\n\n\*\*Message:\*\* `(.+?)`((?:(?!##).*\n)+)
 
 
 class Scenario:
-    """What a case may use, and what several of them do."""
+    """Arguments and helpers of the cases."""
 
     def __init__(self, sandbox: SandboxServer, connect: Any, execute: Any, folder: Path, patch: Any) -> None:
         self.sandbox, self.connect, self.execute, self.folder, self.patch = sandbox, connect, execute, folder, patch
@@ -67,13 +67,13 @@ class Scenario:
         self.raw(http(200, {}), tls=authority.server_context(host, expired=expired), **extra)
 
     def unchanged(self, number: int) -> None:
-        """Sync websites, none of which takes the list."""
+        """Sync websites that do not store the list."""
         self.sandbox.seed(number)
         self.sandbox.configure(ignored_fields=["exclude_ips"])
         self.sync(["192.0.2.1"])
 
     def refused(self, number: int) -> None:
-        """Sync five websites, of which so many refuse the change."""
+        """Sync five websites, of which this number reject the change."""
         self.sandbox.seed(5)
         self.sandbox.fault("update", status=409, times=number)
         self.sync(["192.0.2.1"])
@@ -87,7 +87,7 @@ class Scenario:
         self.sync([*addresses], **{"state_path": str(self.folder), **arguments})
 
     def table(self, change: Callable[[str], str]) -> None:
-        """Run a list whose file was changed since."""
+        """Run a list whose file has changed in the meantime."""
         self.managed("192.0.2.1")
         [path] = self.folder.glob("*/lists/*.json")
         path.write_text(change(path.read_text()))
@@ -97,7 +97,7 @@ class Scenario:
         self.execute(SnapshotWebsitesOperator, **{"base_path": str(self.folder), **arguments})
 
     def nights(self, *numbers: int) -> None:
-        """Take snapshots of lists with so many websites."""
+        """Take snapshots of lists with these numbers of websites."""
         for number in numbers:
             self.sandbox.reset()
             self.sandbox.seed(number)
@@ -217,7 +217,7 @@ def file_cut(scenario: Scenario) -> None:
 
 SHOP = {"shop.example": {"privacy": "private"}}
 NO_DIGEST = {"chosen_options": ["Approve"], "params_input": {}}
-#: Heading to the field of a connection that makes its error.
+#: Heading to the field of a connection that causes its error.
 CONNECTIONS: dict[str, dict[str, Any]] = {
     "The connection is of type": {"conn_type": "http"},
     "is not allowed; allowed": {"extra": {"verify": "/no/such/bundle.pem"}},
@@ -231,7 +231,7 @@ CONNECTIONS: dict[str, dict[str, Any]] = {
     "API key rejected": {"password": "0123456789"},
     "cannot be reached": {"host": f"http://127.0.0.1:{free_port()}"},
 }
-#: Heading to what the service answers.
+#: Heading to the response of the service.
 FAULTS: dict[str, dict[str, Any]] = {
     "The API key does not have the permission for this request": {"status": 403},
     "A web page blocked the request": {"status": 403, "body": "<h1>Log in</h1>"},
@@ -240,7 +240,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "The response is a web page": {"body": "<h1>Back soon</h1>"},
     "The service redirects": {"status": 302, "headers": {"Location": "https://x.example/"}},
 }
-#: Heading to what makes its error or its warning.
+#: Heading to the call that causes its error or warning.
 CASES: dict[str, Callable[[Scenario], Any]] = {
     **{text: partial(Scenario.account, **changes) for text, changes in CONNECTIONS.items()},
     **{
@@ -319,7 +319,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     ),
     "websites would be deleted": file_cut,
 }
-#: Other words of an error or a warning to the heading of the entry that has them, and to what makes them.
+#: Other words of an error or a warning to the heading of their entry, and to the call that causes them.
 WORDS: dict[str, tuple[str, Callable[[Scenario], Any]]] = {
     "verify=": ("is not allowed; allowed", CASES["is not allowed; allowed"]),
     "There is no connection": ("isn't defined", lambda _: main(["probe", "--conn-id", "nobody_made_this"])),
@@ -335,13 +335,13 @@ WORDS: dict[str, tuple[str, Callable[[Scenario], Any]]] = {
 }
 
 
-def test_every_entry_has_a_message_with_a_case_and_every_case_an_entry() -> None:
+def test_troubleshooting_entries_and_cases_refer_to_each_other() -> None:
     assert sorted(ENTRIES) == sorted(CASES)
     assert len(ENTRIES) == TEXT.partition("\n## Recovery\n")[0].count("\n### ")
 
 
 @pytest.mark.repository
-def test_each_check_of_a_list_has_its_advice() -> None:
+def test_every_check_of_a_list_has_advice() -> None:
     source = (ROOT / "airflow_provider_analytics" / "api" / "listing.py").read_text(encoding="utf-8")
     checks = re.findall(r'(?:IncompleteListError|_list_changed)\(\s*"([a-z ]+)"', source)
     assert sorted(set(checks)) == sorted(re.findall(r"'([a-z ]+)'", ENTRIES["The list may be incomplete"]))
@@ -355,7 +355,7 @@ def test_each_check_of_a_list_has_its_advice() -> None:
     ],
     ids=[*CASES, *WORDS],
 )
-def test_the_error_says_what_its_entry_says(
+def test_error_and_troubleshooting_entry_have_the_same_text(
     words: str,
     heading: str,
     provoke: Callable[[Scenario], Any],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/websites_in_git.md, the whole way: its workflows in a real repository, its DAG, and a sandbox.
+"""docs/websites_in_git.md: its workflows in a real repository, its DAG, and a sandbox.
 
-Whoever proposes a change runs no code beside the key of the pipeline that plans it.
+The author of a change runs no code beside the key of the pipeline that plans it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 pytestmark = pytest.mark.slow  # starts processes that import Airflow
 
-#: What stands in for the hosts: each program writes what it was called with, and answers with the stored digest.
+#: Replacements of the hosts' programs: each records its call, and responds with the stored digest.
 PROGRAM = """\
 #!{python}
 import json, os, shutil, sys
@@ -47,11 +47,12 @@ elif "/statuses?name=" in text:
 if name == "pip-of-the-test":
     (state / "environment of pip").write_text("\\n".join(os.environ))
 """
-#: An installation: the programs that run it, and its arguments.
+#: An installation: its programs, and their arguments.
 INSTALL = re.compile(r'("[^"]+/bin/pip"|/\S+/bin/pip|pip\b)(?= (?:--\S+ )*install)')
-#: What only the step that needs it gets.
+#: Variables that only the step that needs them gets.
 KEY = "AIRFLOW_CONN_ANALYTICS_DEFAULT"
-#: Modules that Python, pip, Airflow or this package imports. ``-m`` and ``-c`` take them from the current folder first.
+#: Modules that Python, pip, Airflow, or this package imports. ``-m`` and ``-c`` load them from the current folder
+#: first.
 MODULES = (
     "airflow", "airflow_provider_analytics", "ensurepip", "json", "logging", "msgspec", "pip", "pydantic", "requests",
     "runpy", "sitecustomize", "subprocess", "types", "usercustomize", "venv", "yaml",
@@ -90,7 +91,8 @@ class Repository:
         self.git("init", "--quiet", "--initial-branch=main")
         self.git("commit", "--quiet", "--allow-empty", "--message=begin")
         self.git("switch", "--quiet", "--create", "change")
-        # What the author of a change may leave: modules, and links with the names of files that a job may write.
+        # Files that the author of a change might leave: modules, and links with the names of files that a job might
+        # write.
         for name in MODULES:
             (folder / f"{name}.py").write_text(HOSTILE)
         packages = folder / ".venv" / "lib" / "python3" / "site-packages"
@@ -128,7 +130,7 @@ class Repository:
 
 
 def script_of(host: str, job: str, blocks: list[str], state: Path) -> str:
-    """Return what a job runs, with a stand-in for pip. Each step of GitHub begins in the checkout."""
+    """Return the script of a job, with a replacement of pip. Each step of GitHub starts in the checkout."""
     workflow = yaml.safe_load(blocks[["github", "gitlab"].index(host)])
     if host == "github":
         steps = [step for step in workflow["jobs"][job]["steps"] if "run" in step]
@@ -144,7 +146,7 @@ def script_of(host: str, job: str, blocks: list[str], state: Path) -> str:
 
 
 def jobs_before(host: str, job: str) -> list[str]:
-    """Return a job with those that it needs."""
+    """Return a job with the jobs that it needs."""
     return [job] if host == "github" else ["install", job]
 
 
@@ -156,7 +158,7 @@ def repository(tmp_path: Path, analytics_sandbox: SandboxServer) -> Repository:
 
 @pytest.fixture
 def applied(run_dag: RunDag, blocks: Callable[[str, str], list[str]]) -> Callable[[Repository], DagOutcome]:
-    """Run the DAG of the page with what the workflow has sent to Airflow."""
+    """Run the DAG of the page with the data that the workflow has sent to Airflow."""
 
     def run(repository: Repository) -> DagOutcome:
         [code] = [block for block in blocks("websites_in_git", "python") if "DAG(" in block]
@@ -179,7 +181,7 @@ def variables(head: str, commit: str) -> dict[str, str]:
 @pytest.mark.parametrize("host", ["github", "gitlab"])
 @pytest.mark.parametrize("scenario", ["stays", "changes"])
 @pytest.mark.chosen(1)
-def test_what_was_reviewed_is_applied_and_no_code_of_the_checkout_runs(
+def test_reviewed_plan_is_applied_without_running_code_of_the_checkout(
     host: str,
     scenario: str,
     repository: Repository,
@@ -217,7 +219,7 @@ def test_what_was_reviewed_is_applied_and_no_code_of_the_checkout_runs(
 
 
 @pytest.mark.parametrize("host", ["github", "gitlab"])
-def test_a_file_with_a_problem_stops_the_request(
+def test_file_with_a_problem_stops_the_pull_request(
     host: str, repository: Repository, blocks: Callable[[str, str], list[str]], analytics_sandbox: SandboxServer
 ) -> None:
     head = repository.commit({**FILES, "client_c.yaml": "websites:\n  www.client-a.example: {privcy: 1}\n"})
@@ -268,7 +270,7 @@ def test_workflows_install_nothing_beside_a_secret_and_pin_their_images(
     assert all("@sha256:" in image for image in images)
 
 
-def test_requirements_of_the_page_name_every_program_with_its_version(
+def test_documented_requirements_name_every_program_with_its_version(
     page: Callable[[str], str], blocks: Callable[[str, str], list[str]]
 ) -> None:
     [command] = blocks("websites_in_git", "console")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hook against a real server: the six operations, the Test button, and where a connection may come from."""
+"""The hook against a real server: operations, the Test button, and sources of connections (``hooks/analytics.py``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hook(analytics_sandbox: SandboxServer) -> Iterator[AnalyticsHook]:
 
 @pytest.fixture
 def connect(monkeypatch: pytest.MonkeyPatch, analytics_sandbox: SandboxServer) -> Callable[..., AnalyticsHook]:
-    """Give a hook whose connection differs from the sandbox's in the fields given."""
+    """Create a hook whose connection differs from the sandbox's in the given fields."""
 
     def make(**changes: Any) -> AnalyticsHook:
         fields = json.loads(analytics_sandbox.connection_json())
@@ -36,7 +36,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, analytics_sandbox: SandboxServer) -
     return make
 
 
-def test_six_operations(hook: AnalyticsHook, analytics_sandbox: SandboxServer) -> None:
+def test_hook_has_every_operation(hook: AnalyticsHook, analytics_sandbox: SandboxServer) -> None:
     created = hook.create_website(
         "www.example.com",
         privacy="password",
@@ -61,7 +61,7 @@ def test_six_operations(hook: AnalyticsHook, analytics_sandbox: SandboxServer) -
         hook.delete_website(website_id)
 
 
-def test_a_test_reads_the_account_and_a_page_and_the_hook_works_again_after_it_was_closed(
+def test_connection_test_reads_the_account_and_a_page_and_the_hook_reopens(
     hook: AnalyticsHook, analytics_sandbox: SandboxServer
 ) -> None:
     analytics_sandbox.seed(142)
@@ -74,7 +74,7 @@ def test_a_test_reads_the_account_and_a_page_and_the_hook_works_again_after_it_w
     assert hook.get_account()["id"] == 1
 
 
-#: Number of websites, options, and what a test says of the first page.
+#: Number of websites, options, and the report of the connection test about the first page.
 FIRST_PAGES: list[tuple[int, dict[str, Any], str]] = [
     (142, {"links": "header", "page_parameter": "p"}, "142 websites; pages by `p`; exclusion lists are shown"),
     (1, {}, "1 website; all on one page; exclusion lists are shown"),
@@ -93,7 +93,7 @@ FIRST_PAGES: list[tuple[int, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("count", "options", "said"), FIRST_PAGES)
-def test_a_test_tells_what_the_first_page_says(
+def test_connection_test_reports_the_first_page(
     hook: AnalyticsHook, analytics_sandbox: SandboxServer, count: int, options: dict[str, Any], said: str
 ) -> None:
     analytics_sandbox.seed(count)
@@ -101,7 +101,7 @@ def test_a_test_tells_what_the_first_page_says(
     assert hook.test_connection() == (True, f"{analytics_sandbox.url} accepts the API key: {said}.")
 
 
-def test_a_list_that_cannot_be_read_without_an_extra_is_told(
+def test_connection_test_names_the_extra_that_the_list_needs(
     hook: AnalyticsHook, analytics_sandbox: SandboxServer
 ) -> None:
     analytics_sandbox.seed(3)
@@ -111,11 +111,11 @@ def test_a_list_that_cannot_be_read_without_an_extra_is_told(
     assert "set the extra list_key to websites" in message
 
 
-def test_a_test_of_a_slow_service_says_so(
+def test_connection_test_reports_a_slow_service(
     connect: Callable[..., AnalyticsHook], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_analytics.probe.reading.MAX_SECONDS_OF_A_TEST", 0.2)
-    # Each byte arrives in time, so that only the limit of the whole test ends it.
+    # Each byte arrives in time, so only the limit of the whole test ends it.
     with RawServer(Reply(http(200, b"{", length=100_000), then="drip")) as server:
         message = f"The service did not respond within 0 s: {server.url}"
         assert connect(host=server.url).test_connection() == (False, message)
@@ -131,7 +131,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize(("fault", "expected"), FAULTS.values(), ids=FAULTS)
-def test_what_goes_wrong_is_told(
+def test_connection_test_reports_each_failure(
     hook: AnalyticsHook, analytics_sandbox: SandboxServer, fault: dict[str, Any], expected: list[str]
 ) -> None:
     analytics_sandbox.fault("account", times=None, **fault)
@@ -143,7 +143,7 @@ def test_what_goes_wrong_is_told(
         assert part in message
 
 
-def test_the_documented_example_runs(analytics_sandbox: SandboxServer) -> None:
+def test_documented_example_runs(analytics_sandbox: SandboxServer) -> None:
     """The code of docs/reference/hook.md."""
     text = (Path(__file__).parents[3] / "docs" / "reference" / "hook.md").read_text(encoding="utf-8")
     analytics_sandbox.add_website("open.example", privacy=0)
@@ -158,9 +158,7 @@ def test_the_documented_example_runs(analytics_sandbox: SandboxServer) -> None:
 
 
 @pytest.mark.parametrize("value", ["{'conn_type': 'analytics'}", '{"conn_type": "analytics",}'])
-def test_a_variable_of_the_environment_that_is_no_connection_is_named(
-    monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
+def test_invalid_connection_variable_of_the_environment_is_named(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_BROKEN", value)
     with pytest.raises(AnalyticsConfigError, match="AIRFLOW_CONN_BROKEN is set, but it is neither JSON nor a URI"):
         AnalyticsHook("broken").get_account()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another user of the machine that a worker runs on: reads what is readable, and puts links where files will be."""
+"""Other users of a worker's machine: they cannot read files, or redirect writes with links (``storage.py``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider_analytics.storage import SharedFile
 
 @pytest.fixture(autouse=True)
 def umask() -> Iterator[None]:
-    """The umask of most systems: others may read."""
+    """The umask of most systems: other users may read."""
     before = os.umask(0o022)
     yield
     os.umask(before)
@@ -33,7 +33,7 @@ def modes(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode) for path in sorted(folder.rglob("*"))}
 
 
-def test_lists_plans_and_audit_trails_are_for_their_owner(
+def test_lists_plans_and_audit_trails_are_readable_only_by_their_owner(
     analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
 ) -> None:
     analytics_sandbox.add_website("a.example")
@@ -48,7 +48,7 @@ def test_lists_plans_and_audit_trails_are_for_their_owner(
 
 
 @pytest.mark.parametrize(("how", "file", "folder"), [("keep", 0o600, 0o700), ("hash", 0o644, 0o755)])
-def test_snapshots_with_addresses_are_for_their_owner_as_lists_are(
+def test_snapshots_with_addresses_are_readable_only_by_their_owner(
     how: str,
     file: int,
     folder: int,
@@ -64,7 +64,7 @@ def test_snapshots_with_addresses_are_for_their_owner_as_lists_are(
 
 
 @pytest.mark.parametrize("exists", [False, True])
-def test_exports_with_addresses_are_for_their_owner(
+def test_exports_with_addresses_are_readable_only_by_their_owner(
     exists: bool, serving: Serving, execute: Execute, tmp_path: Path
 ) -> None:
     file = tmp_path / "new" / "websites.yaml"
@@ -77,7 +77,7 @@ def test_exports_with_addresses_are_for_their_owner(
     assert stat.S_IMODE(file.parent.stat().st_mode) == (0o755 if exists else 0o700)
 
 
-def test_no_audit_trail_is_written_through_a_planted_link(
+def test_audit_trail_is_not_written_through_a_planted_link(
     analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
 ) -> None:
     analytics_sandbox.add_website("a.example")
@@ -96,7 +96,7 @@ def test_no_audit_trail_is_written_through_a_planted_link(
 
 
 @pytest.mark.parametrize("content", ["{}", None], ids=["a file", "nothing"])
-def test_no_table_is_written_through_a_planted_link(tmp_path: Path, content: str | None) -> None:
+def test_list_table_is_not_written_through_a_planted_link(tmp_path: Path, content: str | None) -> None:
     victim = tmp_path / "victim"
     if content is not None:
         victim.write_text(content)

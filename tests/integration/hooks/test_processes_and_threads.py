@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One hook in several threads and processes: whose answer is it, and whose limit."""
+"""One hook in several threads and processes: separate responses and a common limit (``hooks/analytics.py``)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def echo(request: Request) -> bytes:
-    """Answer with the website that was asked for."""
+    """Respond with the requested website."""
     return http(200, {"data": {"id": int(request.target.rpartition("/")[2])}})
 
 
@@ -40,11 +40,11 @@ forks = pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 
 
 def in_a_fork(work: Callable[[], str], meanwhile: Callable[[], object] = lambda: None) -> str:
-    """Return what ``work`` returns in a forked process, or its exception; "hangs" if it does not end."""
+    """Return the result of ``work`` in a forked process, or its exception; "hangs" if it does not end."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        # No exception and no test report leaves the child, and no lock of it lasts.
+        # Exceptions, test reports, and locks do not leave the child.
         signal.setitimer(signal.ITIMER_REAL, 10)
         try:
             os.write(writer, work().encode())
@@ -61,7 +61,7 @@ def in_a_fork(work: Callable[[], str], meanwhile: Callable[[], object] = lambda:
 
 
 @forks
-def test_a_process_that_forks_a_used_hook_reads_its_own_answers(connect: Any) -> None:
+def test_forked_process_reads_only_its_own_responses(connect: Any) -> None:
     with RawServer(echo) as server, connect(server.url) as hook:
         assert hook.get_website(1) == {"id": 1}
 
@@ -71,13 +71,13 @@ def test_a_process_that_forks_a_used_hook_reads_its_own_answers(connect: Any) ->
         mine: list[str] = []
         assert in_a_fork(lambda: read(1000), lambda: mine.append(read(2000))) == "True"
         assert mine == ["True"]
-        # The child opened a connection of its own.
+        # The child opened its own connection.
         assert server.connections == 2
 
 
 @forks
-def test_a_forked_process_watches_its_own_requests(connect: Any) -> None:
-    """The thread that watches does not exist in a fork, and a stop of the fork is none of the parent."""
+def test_forked_process_stops_its_own_requests(connect: Any) -> None:
+    """The watchdog thread does not exist in a fork, and a stop of the fork does not stop the parent."""
     waiting, forked = threading.Event(), threading.Event()
 
     def respond(request: Request) -> bytes | Reply:
@@ -103,7 +103,7 @@ def test_a_forked_process_watches_its_own_requests(connect: Any) -> None:
         assert mine.result(30) == {"id": 1}
 
 
-def test_the_first_use_in_many_threads_makes_one_client(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_use_in_many_threads_creates_a_single_client(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[AnalyticsClient] = []
     begin, second = threading.Barrier(16), threading.Barrier(2)
 
@@ -111,7 +111,7 @@ def test_the_first_use_in_many_threads_makes_one_client(connect: Any, monkeypatc
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             made.append(self)
-            with suppress(threading.BrokenBarrierError):  # no second one comes while the first one is made
+            with suppress(threading.BrokenBarrierError):  # no second client is created while the first one is created
                 second.wait(0.2)
 
     monkeypatch.setattr(analytics, "AnalyticsClient", Counted)
@@ -125,7 +125,7 @@ def test_the_first_use_in_many_threads_makes_one_client(connect: Any, monkeypatc
     assert len(made) == 1
 
 
-def test_a_connection_of_another_type_sends_nothing(connect: Any) -> None:
+def test_connection_of_another_type_sends_nothing(connect: Any) -> None:
     with RawServer(echo) as server:
         hook = connect(server.url, conn_type="http")
         with pytest.raises(AnalyticsConfigError, match="of type 'http', not 'analytics'"):
@@ -137,8 +137,8 @@ def test_a_connection_of_another_type_sends_nothing(connect: Any) -> None:
 
 @pytest.mark.parametrize("host", ["http://localhost", "http://127.0.0.1", "http://[::1]:8080/app"])
 @pytest.mark.parametrize("scheme", ["http", "all"])
-def test_no_proxy_gets_the_key_in_clear_text(host: str, scheme: str, connect: Any) -> None:
-    """To this machine, http is allowed; a proxy is another machine."""
+def test_proxy_does_not_get_the_key_in_clear_text(host: str, scheme: str, connect: Any) -> None:
+    """http is allowed to this machine only, and a proxy is another machine."""
     with RawServer(http(200, {"id": 1})) as proxy:
         hook = connect(host, extra={"proxies": {scheme: proxy.url}})
         with hook, pytest.raises(AnalyticsConfigError, match=r"proxies.* clear text") as caught:
@@ -146,6 +146,6 @@ def test_no_proxy_gets_the_key_in_clear_text(host: str, scheme: str, connect: An
         assert proxy.requests == []
     assert host in str(caught.value)
     assert "s3cret-key" not in str(caught.value)
-    for proxies in ({scheme: proxy.url}, {"https": proxy.url}):  # the second one is not used for http
+    for proxies in ({scheme: proxy.url}, {"https": proxy.url}):  # the second proxy is not used for http
         with connect(host, extra={"proxies": proxies, "allow_insecure_http": scheme in proxies}) as hook:
             assert hook.client.settings.proxies == proxies

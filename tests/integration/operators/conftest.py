@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators in real DAG runs against a real server."""
+"""Fixtures of the operator tests: real DAG runs against a real server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 @pytest.fixture
 def connect_sandbox(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Make a connection to the sandbox that repeats no request, and differs in some fields: ``(conn_id, host=...)``."""
+    """Create a connection to the sandbox without retries, which differs in some fields: ``(conn_id, host=...)``."""
 
     def connect(conn_id: str, **changes: Any) -> None:
         fields = {**json.loads(analytics_sandbox.connection_json()), "extra": {"max_retries": 0}, **changes}
@@ -29,16 +29,16 @@ def connect_sandbox(analytics_sandbox: SandboxServer, monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def sandbox(analytics_sandbox: SandboxServer, connect_sandbox: Callable[..., None]) -> SandboxServer:
-    """The sandbox behind a client that never repeats a request by itself, so that no test waits for a backoff."""
+    """The sandbox behind a client without retries, so that tests do not wait for a backoff."""
     connect_sandbox("analytics_default")
     return analytics_sandbox
 
 
 @pytest.fixture
 def run_tasks(run_dag: RunDag) -> RunTasks:
-    """Run tasks one after the other, each whatever became of the one before, in one DAG run; return them by id.
+    """Run independent tasks in sequence in the same DAG run; return them by id.
 
-    Each is given by its operator and its arguments, and has one retry, without a delay.
+    Each is given by its operator and arguments, and has a single retry without a delay.
     """
 
     def run(conf: dict[str, Any] | None = None, **tasks: tuple[type, dict[str, Any]]) -> Any:
@@ -57,7 +57,7 @@ def run_tasks(run_dag: RunDag) -> RunTasks:
 
 @pytest.fixture(autouse=True)
 def page_password(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Have a password of a statistics page in Airflow, which is no template."""
+    """Store a page password in Airflow, which is not a template."""
     password = "{{ 7 * 7 }}-{% p4ge&=%s3cret/'ü"
     monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": password}))
     return password

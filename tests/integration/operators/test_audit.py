@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Audit trail on storage that fails for a moment: ``operators/audit.py``."""
+"""Audit trail on storage that fails temporarily (``operators/audit.py``)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def change(website_id: int) -> Change:
 
 
 def send_until_it_fails(trail: AuditTrail, change: Change) -> None:
-    """Send a change again and again: the trail notes the error a moment after the write failed."""
+    """Send a change repeatedly: the trail records the error a moment after the write failed."""
     while True:
         trail.sent(change)
 
@@ -42,7 +42,7 @@ class FailingStorage:
 
     def __init__(self, file_system: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = f"/{uuid.uuid4().hex}"
-        #: Set when a write begins that will fail, and by a test when it may fail.
+        #: Set when a failing write starts, and by a test when it may fail.
         self.is_writing = threading.Event()
         self.may_fail = threading.Event()
         self.is_broken = True

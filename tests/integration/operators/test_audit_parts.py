@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit trail on storage that cannot append: what a killed process has changed is named all the same."""
+"""Audit trail on storage without append: changes of a killed process are recorded (``operators/audit.py``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def changed(night: Night) -> list[str]:
 
 
 def audited(file_system: Any, folder: str) -> list[str]:
-    """Return the ids of the websites that the parts name."""
+    """Return the ids of the websites in the parts."""
     file_system.invalidate_cache()
     lines = b"".join(map(file_system.cat_file, sorted(file_system.find(folder)))).splitlines()
     return sorted(json.loads(line)["website_id"] for line in lines)
@@ -37,7 +37,7 @@ def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_parts")
-def test_parts_appear_while_changes_are_applied(night: Night, distortion: Distortion, memory: Any) -> None:
+def test_audit_parts_appear_while_changes_are_applied(night: Night, distortion: Distortion, memory: Any) -> None:
     night.add(8)
     folder = f"/{uuid.uuid4().hex}"
     seen: list[bool] = []
@@ -54,14 +54,14 @@ def test_parts_appear_while_changes_are_applied(night: Night, distortion: Distor
     assert audited(memory, folder) == changed(night)
     names = [part.rpartition("/")[2] for part in sorted(memory.find(folder))]
     assert [name.partition("-sync-")[2] for name in names] == [f"-1-1-{number:04}.jsonl" for number in range(1, 9)]
-    # The same try once more, as a worker that was thought dead: nothing is overwritten.
+    # The same try again, like a worker that was considered dead: nothing is overwritten.
     distortion.before = lambda method, path: None
     night.sync("203.0.113.8", **arguments)
     assert len(audited(memory, folder)) == 16
 
 
 @pytest.mark.usefixtures("short_parts")
-def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
+def test_changes_stop_if_the_audit_trail_cannot_be_written(
     night: Night, distortion: Distortion, memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     night.add(30)
@@ -82,8 +82,8 @@ def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
     assert len(changed(night)) <= 4
 
 
-def test_two_processes_with_one_try_lose_no_line(night: Night) -> None:
-    """As iterations of a loop, or a worker that was thought dead."""
+def test_processes_with_the_same_try_lose_no_audit_line(night: Night) -> None:
+    """Like iterations of a loop, or a worker that was considered dead."""
     night.add(1)
     for address in ("192.0.2.1", "192.0.2.2"):
         night.managed(address, run_id="r")
@@ -93,7 +93,7 @@ def test_two_processes_with_one_try_lose_no_line(night: Night) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
-def test_a_full_disk_is_named_and_the_log_has_what_the_audit_trail_has_not(
+def test_full_disk_is_named_and_the_log_has_the_missing_audit_lines(
     night: Night, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     night.add(30)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input is refused before anything is sent, and not retried."""
+"""Bad input: it is rejected before any request, and not retried (``operators``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_provider_analytics.operators.websites import (
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, ExportWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-#: Arguments, and parts of the message. Most are refused when the DAG is parsed, the others by the task.
+#: Arguments, and parts of the message. Most are rejected when the DAG is parsed, the others by the task.
 Rows = list[tuple[dict[str, Any], list[str]]]
 NEW, ONE = {"domain": "a.example"}, {"website_id": 1}
 ANOTHER_SECRET = {"privacy": "password", "password_from": "connection:analytics_default"}
@@ -75,7 +75,7 @@ ROWS: dict[Any, Rows] = {
     UpdateWebsiteOperator: UPDATES,
     DeleteWebsiteOperator: DELETES,
     GetWebsiteOperator: [({}, ["website_id and domain are missing"]), ({"website_id": ".."}, ["website_id='..'"])],
-    # Without state_path, a list only grows; without base_path, an export is that of today.
+    # Without state_path, a list only grows; without base_path, an export contains the current websites.
     SyncExcludedIpsOperator: [
         ({"exclude_ips": ["192.0.2.1"], "state_path": " "}, ["state_path=' ' is not allowed"]),
         ({"exclude_ips": "/etc/passwd"}, ["allowed: entries; a file is given by exclude_ips_path"]),
@@ -96,7 +96,7 @@ ROWS: dict[Any, Rows] = {
 
 
 @pytest.mark.parametrize(("operator", "row"), [(operator, row) for operator, rows in ROWS.items() for row in rows])
-def test_an_operator_refuses_its_arguments(
+def test_operator_rejects_bad_arguments(
     sandbox: SandboxServer, connect_sandbox: Callable[..., None], operator: Any, row: Any
 ) -> None:
     connect_sandbox("page_password_empty", conn_type="generic", password=None)
@@ -110,7 +110,7 @@ def test_an_operator_refuses_its_arguments(
 
 
 @pytest.mark.parametrize(("password", "part"), [("a\nb", "one line"), ("", "not empty"), ("***", r"is '\*\*\*'")])
-def test_the_hook_refuses_a_password(sandbox: SandboxServer, password: str, part: str) -> None:
+def test_hook_rejects_a_bad_password(sandbox: SandboxServer, password: str, part: str) -> None:
     with AnalyticsHook() as hook, pytest.raises(ValueError, match=f"password.*{part}"):
         hook.update_website(1, privacy=2, password=password)
     assert sandbox.requests == []
@@ -120,7 +120,7 @@ NO_ADDRESSES = ["192.0.2.1,192.0.2.2", "999.1.1.1", "a.example", ["192.0.2.1 192
 
 
 @pytest.mark.parametrize("entries", NO_ADDRESSES, ids=repr)
-def test_hook_operators_and_syncs_refuse_the_same_entries(sandbox: SandboxServer, entries: Any) -> None:
+def test_hook_operators_and_syncs_reject_the_same_entries(sandbox: SandboxServer, entries: Any) -> None:
     with AnalyticsHook() as hook:
         for call in (hook.update_website, hook.create_website):
             with pytest.raises(ValueError, match="exclude_ips"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/operators.md: each operator by itself, as ``execute({})``, and in a run, as ``dag.test()``."""
+"""docs/operators.md: each operator alone, as ``execute({})``, and in a run, as ``dag.test()``."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def nobody_else_writes(analytics_sandbox: SandboxServer, monkeypatch: pytest.Mon
     analytics_sandbox.seed(12)
 
 
-def test_the_document_has_a_task_of_each_operator_with_its_templates(tmp_path: Path) -> None:
+def test_example_has_a_task_of_every_operator_with_its_templates(tmp_path: Path) -> None:
     in_use = {type(task) for task in tasks(ALONE + IN_A_RUN, tmp_path)}
     listed = set(re.findall(r"`(\w+Operator)`", TEXT.partition("\n## Run one")[0]))
     assert {operator.__name__ for operator in in_use} == listed
     assert "All arguments except `asset` can be templates." in " ".join(TEXT.split())
 
 
-def test_each_is_executed_by_itself(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
+def test_operator_runs_outside_of_a_dag(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
     found = {task.task_id: task.execute({}) for task in tasks(ALONE, tmp_path)}
     assert found["read"]["domain"] == "shop.example.com"
     assert found["snapshot"]["count"] == 12
@@ -57,7 +57,7 @@ def test_each_is_executed_by_itself(tmp_path: Path, analytics_sandbox: SandboxSe
 
 @pytest.mark.slow  # as many tasks as there are operators
 @pytest.mark.chosen
-def test_all_run_in_one_dag(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+def test_all_operators_run_in_the_same_dag(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
     with DAG("each_operator", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         before = None
         for task in tasks(ALONE + IN_A_RUN, tmp_path):
@@ -72,7 +72,7 @@ def test_all_run_in_one_dag(run_dag: RunDag, analytics_sandbox: SandboxServer, t
     assert asset_events("analytics://analytics_default/websites")[-1]["count"] == 12
 
 
-def test_what_needs_a_run_says_so_before_it_changes_anything(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
+def test_operator_that_needs_a_run_fails_before_any_change(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
     for task in tasks(IN_A_RUN, tmp_path):
         with pytest.raises(AirflowFailException, match=r"list_name is missing: |missing: ti\. Call dag\.test\(\)"):
             task.execute({})
@@ -80,7 +80,7 @@ def test_what_needs_a_run_says_so_before_it_changes_anything(tmp_path: Path, ana
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_with_a_managed_list_needs_a_run(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
+def test_websites_file_with_a_managed_list_needs_a_run(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
     config = {"modes": {"exclude_ips": "managed"}, "websites": {"a.example": {"exclude_ips": ["192.0.2.1"]}}}
     task = ApplyWebsitesOperator(task_id="apply", config=config, state_path=str(tmp_path), list_name="a_list")
     with pytest.raises(AirflowFailException, match="missing: ti"):
@@ -88,21 +88,21 @@ def test_a_file_with_a_managed_list_needs_a_run(tmp_path: Path, analytics_sandbo
     assert {request.method for request in analytics_sandbox.requests} == {"GET"}
 
 
-def test_a_plan_of_a_managed_list_needs_no_run_if_it_has_a_name(tmp_path: Path) -> None:
+def test_plan_of_a_managed_list_with_a_name_works_without_a_run(tmp_path: Path) -> None:
     arguments: dict[str, Any] = {"exclude_ips": ["192.0.2.8"], "state_path": str(tmp_path), "dry_run": True}
     assert SyncExcludedIpsOperator(task_id="sync", list_name="a_list", **arguments).execute({})["updates"] == 12
 
 
 @pytest.mark.parametrize("missing", ["dag", "dag_run", "outlet_events", "ti"])
-def test_a_part_of_a_context_is_none(tmp_path: Path, analytics_sandbox: SandboxServer, missing: str) -> None:
+def test_snapshot_rejects_an_incomplete_context(tmp_path: Path, analytics_sandbox: SandboxServer, missing: str) -> None:
     context: Any = {name: SimpleNamespace() for name in ("dag", "dag_run", "outlet_events", "ti") if name != missing}
     with pytest.raises(AirflowFailException, match=rf"A snapshot needs .* missing: {missing}\."):
         SnapshotWebsitesOperator(task_id="snapshot", base_path=str(tmp_path)).execute(context)
     assert analytics_sandbox.requests == []
 
 
-def test_the_day_of_a_snapshot_without_a_run(tmp_path: Path) -> None:
+def test_snapshot_without_a_run_is_filed_under_today(tmp_path: Path) -> None:
     today = datetime.now(UTC).date()
     alone = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(tmp_path)).execute({})
-    # Midnight may have passed during the test.
+    # Midnight might have passed during the test.
     assert alone["snapshot_date"] in {today.isoformat(), datetime.now(UTC).date().isoformat()}

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Exclusion list operators: modes, guards, selectors, and requests (``operators/exclusions.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -16,11 +18,11 @@ from reconciling import Night
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 
-#: Refused in the run, or when the DAG is parsed.
+#: Rejected in the run, or when the DAG is parsed.
 REFUSED = (AirflowFailException, ValueError)
 
 
-def test_merge_keeps_what_is_there_and_sends_only_differences(night: Night) -> None:
+def test_merge_keeps_existing_entries_and_sends_only_differences(night: Night) -> None:
     night.add("a.example", exclude_ips="# typed by Ann\n9.9.9.9 # home\n203.0.113.7")
     night.add("b.example", exclude_ips="203.0.113.8\r\n  203.0.113.7 \r\n")
     night.add("c.example")
@@ -32,7 +34,7 @@ def test_merge_keeps_what_is_there_and_sends_only_differences(night: Night) -> N
     ]
     assert [result[name] for name in ("websites_compared", "updates", "applied", "unchanged")] == [3, 2, 2, 1]
     assert [result[name] for name in ("entries_added", "entries_removed", "verified")] == [3, 0, True]
-    # Each website is shown before it is changed, and again afterwards: the list would take as many requests.
+    # Each website is read before its change, and again afterwards: the list would take as many requests.
     assert night.operations == {"list": 2, "show": 6, "update": 2}
     night.sandbox.clear_requests()
     again = night.sync("203.0.113.8", "::ffff:203.0.113.7")
@@ -40,7 +42,7 @@ def test_merge_keeps_what_is_there_and_sends_only_differences(night: Night) -> N
     assert (again.keys(), again["applied"], again["changes"]) == (result.keys(), 0, [])
 
 
-def test_the_guard_trips_before_anything_is_sent(night: Night) -> None:
+def test_guard_trips_before_any_change_is_sent(night: Night) -> None:
     night.add(10, exclude_ips="203.0.113.7\n203.0.113.8\n203.0.113.9")
     wiped = {"exclude_ips": "203.0.113.7 # the rest was lost", "mode": "replace"}
     with pytest.raises(AirflowFailException, match=r"^20 of 30 exclude_ips entries would be lost"):
@@ -55,8 +57,8 @@ def test_the_guard_trips_before_anything_is_sent(night: Night) -> None:
     assert set(night.lists()) <= {None, ""}
 
 
-def test_an_entry_that_a_stale_list_does_not_show_is_removed(night: Night, distortion: Distortion) -> None:
-    """The rows of the list are those of before the first run, as from a cache; a website itself is shown as it is."""
+def test_entry_that_a_stale_list_omits_is_removed(night: Night, distortion: Distortion) -> None:
+    """The list returns the rows from before the first run, as from a cache; a single website is returned correctly."""
     night.add(4, exclude_ips="10.0.0.1")
 
     def stale(method: str, path: str, record: Website) -> None:
@@ -72,9 +74,7 @@ def test_an_entry_that_a_stale_list_does_not_show_is_removed(night: Night, disto
     assert night.lists() == ["10.0.0.1\n192.0.2.1"] * 4
 
 
-def test_an_id_that_is_given_to_another_website_before_the_update_is_no_success(
-    night: Night, distortion: Distortion
-) -> None:
+def test_sync_fails_if_an_id_is_reassigned_before_the_update(night: Night, distortion: Distortion) -> None:
     night.add(2)
 
     def reuse(method: str, path: str, record: Website) -> None:
@@ -86,7 +86,7 @@ def test_an_id_that_is_given_to_another_website_before_the_update_is_no_success(
         night.managed("192.0.2.1")
 
 
-def test_a_service_that_ignores_the_search_changes_nothing(night: Night) -> None:
+def test_result_is_the_same_if_the_service_ignores_the_search(night: Night) -> None:
     night.add("shop.example other.example")
     night.sandbox.configure(ignored=["search"])
     with pytest.raises(AirflowFailException, match=r"search='shop' found 'other\.example'.*websites=\['\*shop\*'\]"):
@@ -94,7 +94,7 @@ def test_a_service_that_ignores_the_search_changes_nothing(night: Night) -> None
     assert night.updated == set()
 
 
-def test_selectors_exceptions_and_further_entries(night: Night) -> None:
+def test_sync_uses_selectors_exceptions_and_further_entries(night: Night) -> None:
     night.add("www.example.com shop.example.com old.example.com other.example.org")
     night.sandbox.change_website(2, favorite=True)
     chosen: dict[str, Any] = {"websites": ["*.example.com", 4], "except_websites": "OLD.example.com.\n"}
@@ -137,7 +137,7 @@ def test_bad_arguments_fail_without_a_retry_and_without_a_change(
     assert night.updated == set()
 
 
-def test_each_applied_change_is_audited(night: Night) -> None:
+def test_applied_change_is_audited(night: Night) -> None:
     night.add("1.example", exclude_ips="1.1.1.1")
     night.add("2.example", exclude_ips="2.2.2.2")
     night.managed("2.2.2.2", mode="replace")
@@ -151,11 +151,11 @@ def test_each_applied_change_is_audited(night: Night) -> None:
     assert line == {**run, **change, "before": ["1.1.1.1"], "after": ["2.2.2.2"]}
 
 
-def test_a_website_can_be_given_back_its_own_list(night: Night) -> None:
+def test_website_can_be_restored_to_its_own_list(night: Night) -> None:
     night.add(3, exclude_ips="10.0.0.1")
     night.managed("203.0.113.7")
     night.sandbox.change_website(2, exclude_ips="10.0.0.1\n203.0.113.7\n10.0.0.2")
-    # Excluded, it keeps what the list has added; released, it gets its own list back.
+    # While it is excluded, it keeps the entries of the list; afterwards, it gets its own list again.
     protected = {"except_websites": ["2.example"]}
     night.managed("203.0.113.8", **protected)
     assert night.lists()[1] == "10.0.0.1\n203.0.113.7\n10.0.0.2"
@@ -166,7 +166,7 @@ def test_a_website_can_be_given_back_its_own_list(night: Night) -> None:
         night.managed("203.0.113.8", **protected, unmanage_websites=["2.example"], websites={"search": "2"})
 
 
-def test_a_list_may_be_a_file_and_further_entries_the_text_of_an_object(night: Night) -> None:
+def test_list_can_be_a_file_and_further_entries_can_be_json(night: Night) -> None:
     night.add(1)
     file = night.folder / "office.csv"
     file.write_bytes(b"\xef\xbb\xbf203.0.113.7 # office\r\n\r\n203.0.113.8\r\n")
@@ -183,7 +183,7 @@ def test_a_list_may_be_a_file_and_further_entries_the_text_of_an_object(night: N
         SyncExcludedIpsOperator(task_id="x", exclude_ips=["1.1.1.1"], per_website={"{{ params.domain }}": ["2.2.2.2"]})
 
 
-def test_an_approved_plan_of_a_list_is_applied_whole_or_not_at_all(night: Night, distortion: Distortion) -> None:
+def test_approved_plan_of_a_list_is_applied_completely_or_not_at_all(night: Night, distortion: Distortion) -> None:
     night.add(5, exclude_ips="10.0.0.1")
     plan = night.managed("1.1.1.1", "2.2.2.2", mode="merge", dry_run=True)
     assert plan["scope"].keys() == {"service", "account", "field", "mode", "max_loss_fraction"}
@@ -194,7 +194,7 @@ def test_an_approved_plan_of_a_list_is_applied_whole_or_not_at_all(night: Night,
     with pytest.raises(AirflowFailException, match="other settings: mode was 'merge', here it is 'replace'"):
         night.managed("1.1.1.1", "2.2.2.2", **{**approved, "mode": "replace"})
     assert night.updated == set()
-    # Somebody types one of the entries, and another one: the rest of the plan is still that which was approved.
+    # A person types one of the entries, and another one: the rest of the plan is still the approved plan.
     night.sandbox.change_website(1, exclude_ips="10.0.0.1\n1.1.1.1\n10.0.0.9")
     distortion.failing = {("PATCH", "/websites/3"): 500}
     with pytest.raises(BulkError):
@@ -204,7 +204,7 @@ def test_an_approved_plan_of_a_list_is_applied_whole_or_not_at_all(night: Night,
     assert night.lists() == ["10.0.0.1\n1.1.1.1\n10.0.0.9\n2.2.2.2", *["10.0.0.1\n1.1.1.1\n2.2.2.2"] * 4]
 
 
-def test_a_key_that_is_revoked_in_the_middle_leaves_a_true_audit_trail(night: Night, distortion: Distortion) -> None:
+def test_audit_trail_is_correct_if_the_key_is_revoked_during_the_run(night: Night, distortion: Distortion) -> None:
     night.add(30)
     distortion.before = lambda method, path: 401 if len(night.updated) >= 5 else None
     with pytest.raises(AirflowFailException, match="API key rejected") as caught:
@@ -214,8 +214,10 @@ def test_a_key_that_is_revoked_in_the_middle_leaves_a_true_audit_trail(night: Ni
     assert Counter(line["action"] for line in night.trail()) == {"update": updates, "failed": 30 - updates}
 
 
-def test_a_key_that_a_service_shows_in_its_records_is_in_no_error(night: Night, distortion: Distortion) -> None:
-    """As entries: a guard, a selector and a failure would name them."""
+def test_errors_do_not_contain_a_key_that_the_service_returns_in_its_records(
+    night: Night, distortion: Distortion
+) -> None:
+    """The key is an entry, so a guard, a selector, and a failure would print it."""
     key = night.sandbox.api_key
     for number in range(12):
         night.add(f"{number}.example.com", exclude_ips=f"10.0.1.{number} # {key}\n10.0.0.{number}")
@@ -231,8 +233,8 @@ def test_a_key_that_a_service_shows_in_its_records_is_in_no_error(night: Night, 
         assert key not in str(caught.value)
 
 
-def test_a_list_that_is_not_one_entry_per_line_fails_alone(night: Night) -> None:
-    """A colleague typed two addresses into one line of one website."""
+def test_website_with_several_entries_in_a_line_fails_alone(night: Night) -> None:
+    """A person typed two addresses into the same line of a website."""
     night.add(5)
     night.sandbox.change_website(3, exclude_ips="198.51.100.1, 198.51.100.2")
     with pytest.raises(BulkError, match=r"1 website failed, 4 succeeded.*: 3\.example \(id 3\)"):
@@ -250,7 +252,7 @@ def domains(night: Night) -> list[Any]:
 
 
 def selected(night: Night, *websites: Any, **arguments: Any) -> tuple[int, Counter[str | None]]:
-    """Return how many websites a dry run selects, and its requests."""
+    """Return the number of websites that a dry run selects, and its requests."""
     night.sandbox.clear_requests()
     result = night.sync(PART, websites=list(websites), dry_run=True, **arguments)
     assert result["updates"] == result["websites_compared"]
@@ -258,9 +260,9 @@ def selected(night: Night, *websites: Any, **arguments: Any) -> tuple[int, Count
 
 
 @pytest.mark.usefixtures("domains")
-def test_a_few_ids_are_shown_and_more_are_read_from_the_list(night: Night) -> None:
+def test_few_ids_are_read_singly_and_many_from_the_list(night: Night) -> None:
     assert selected(night, 1) == (1, {"show": 1})
-    # The first page of the list tells how long it is.
+    # The first page of the list contains the number of websites.
     assert selected(night, 1, 2) == (2, {"list": 1, "show": 2})
     assert selected(night, *range(1, 11)) == (10, {"list": 1, "show": 10})
     # The other pages are 11 more requests.
@@ -268,13 +270,14 @@ def test_a_few_ids_are_shown_and_more_are_read_from_the_list(night: Night) -> No
     assert selected(night, *range(1, 501)) == (500, {"list": 12})
     assert selected(night, "*") == (940, {"list": 12})
     assert selected(night, 1, 2, except_websites=[2]) == (1, {"list": 1, "show": 2})
-    # What is not there is looked for in the list, as one "not found" may be wrong; for nothing, nothing is read.
+    # Missing websites are searched in the list, because a single "not found" might be wrong; for no website, nothing is
+    # read.
     unmatched: dict[str, Any] = {"override_guards": ["no_match"]}
     assert selected(night, 1, 4711, **unmatched) == (1, {"account": 1, "list": 1, "show": 3})
     assert selected(night, **unmatched) == (0, {})
     night.sandbox.fault("show", target="/2$", status=422)
     assert selected(night, 1, 2)[0] == 2
-    # A wrong base URL is not taken for websites that are gone.
+    # A wrong base URL does not count as deleted websites.
     for operation in ("show", "account"):
         night.sandbox.fault(operation, status=404, times=None)
     with pytest.raises(AnalyticsError, match="404"):
@@ -285,17 +288,17 @@ def test_domains_are_looked_up(night: Night, domains: list[Any]) -> None:
     night.sandbox.configure(allow_duplicates=True)
     night.add("twice.example twice.example")
     assert selected(night, domains[0].upper()) == (1, {"list": 2, "show": 1})
-    # The first page of the list, two searches of two requests, and a show of each.
+    # The first page of the list, two searches of two requests, and a read of each website.
     assert selected(night, *domains[:2], 17) == (3, {"list": 5, "show": 3})
-    # All websites of a domain are selected; which these are, only the list can tell.
+    # All websites of a domain are selected, and only the list contains all of them.
     assert selected(night, domains[0], "twice.example", 17)[0] == 4
 
 
 @pytest.mark.usefixtures("domains")
-def test_a_part_is_synced_with_the_fewest_requests_and_its_own_list(night: Night) -> None:
+def test_chunk_is_synced_with_the_fewest_requests_and_its_own_list(night: Night) -> None:
     result = night.managed(PART, websites=[1, 2, 3])
     assert (result["applied"], result["verified"]) == (3, True)
-    # Shown to plan, right before the update, and to check; two that are changed alone are checked twice.
+    # Read for the plan, right before the update, and to verify; two websites that are changed alone are verified twice.
     assert night.operations == {"account": 1, "list": 1, "show": 11, "update": 3}
     night.managed("198.18.7.2", websites=[1, 2, 3])
     assert ["198.18.7.2" in (item or "") for item in night.lists()] == [True] * 3 + [False] * 937
@@ -303,10 +306,10 @@ def test_a_part_is_synced_with_the_fewest_requests_and_its_own_list(night: Night
 
 
 @pytest.mark.parametrize("then", [None, 429, 409, 422, 503], ids=lambda status: f"then {status}")
-def test_a_change_whose_response_was_lost_is_told_by_the_website(
+def test_change_with_a_lost_response_is_found_on_the_website(
     night: Night, distortion: Distortion, monkeypatch: pytest.MonkeyPatch, then: int | None
 ) -> None:
-    """The update is applied, its response is lost, and the next attempt is refused."""
+    """The update is applied, its response is lost, and the next attempt is rejected."""
     night.add(1)
     connection = json.loads(os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"])
     extra = {"max_retries": 1 if then else 0, "timeout": 5}
@@ -328,6 +331,6 @@ def test_a_change_whose_response_was_lost_is_told_by_the_website(
     assert (result["applied"], result["verified"]) == (1, True)
     assert spoilt == [500, *([then] if then else [])]
     assert [line["action"] for line in night.trail()] == ["update"]
-    # It is known as added, so that the list can take it away again.
+    # The table has it as added, so the list can remove it later.
     night.managed("192.0.2.2")
     assert night.lists() == ["192.0.2.2"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host names, owners and last days in managed lists, through the operators, over a socket."""
+"""Host names, owners, and expiration dates in managed lists, over a socket (``reconcile/desired/list_lines.py``)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VPN = "vpn.example.com"
 
 
 class Scenario:
-    """The time, and the answers of the resolver."""
+    """The time, and the responses of the resolver."""
 
     def __init__(self) -> None:
         self.now = TODAY
@@ -74,7 +74,7 @@ def lists(night: Night) -> list[list[str]]:
     return [(item or "").splitlines() for item in night.lists()]
 
 
-def test_an_address_that_moved_is_replaced_on_all_websites_in_one_run(
+def test_changed_address_of_a_host_name_is_replaced_on_all_websites_in_the_same_run(
     night: Night, scenario: Scenario, sync: Sync
 ) -> None:
     night.add(12, exclude_ips="192.0.2.1 # Ann")
@@ -93,9 +93,7 @@ def test_an_address_that_moved_is_replaced_on_all_websites_in_one_run(
     assert rows["2606:4700:4700::1111"].left == "2026-11-24"
 
 
-def test_the_addresses_of_a_name_that_does_not_resolve_any_more_stay_for_a_week(
-    night: Night, scenario: Scenario, sync: Sync
-) -> None:
+def test_addresses_of_an_unresolvable_name_remain_for_a_week(night: Night, scenario: Scenario, sync: Sync) -> None:
     night.add(1)
     scenario.answers[VPN] = ["1.1.1.1"]
     sync("8.8.8.8", VPN)
@@ -106,14 +104,14 @@ def test_the_addresses_of_a_name_that_does_not_resolve_any_more_stay_for_a_week(
     with pytest.raises(AnalyticsError, match="its last answer, of 2026-11-23, is older than 7 days"):
         sync("9.9.9.9", VPN)
     assert not night.updated
-    # Found elsewhere, the new address replaces the old one, which a person typed in the meantime, too.
+    # The new address also replaces the old address that a person typed in the meantime.
     night.sandbox.change_website(1, exclude_ips="1.1.1.1\n9.9.9.9\n192.0.2.7")
     scenario.answers[VPN] = ["1.1.1.2"]
     sync("9.9.9.9", VPN)
     assert lists(night) == [["9.9.9.9", "192.0.2.7", "1.1.1.2"]]
 
 
-def test_a_name_counts_and_not_its_addresses(night: Night, scenario: Scenario, sync: Sync) -> None:
+def test_guard_counts_a_host_name_and_not_its_addresses(night: Night, scenario: Scenario, sync: Sync) -> None:
     night.add(1)
     scenario.answers |= {VPN: [f"1.1.2.{number}" for number in range(20)], "new.example": ["1.1.1.5", "1.1.1.6"]}
     sync("1.1.1.1", VPN)
@@ -122,7 +120,7 @@ def test_a_name_counts_and_not_its_addresses(night: Night, scenario: Scenario, s
     assert lists(night) == [["1.1.1.5", "1.1.1.6"]]
 
 
-def test_a_key_in_a_comment_is_in_no_file_result_or_log(
+def test_key_in_a_comment_is_absent_from_files_results_and_logs(
     night: Night, sync: Sync, caplog: pytest.LogCaptureFixture
 ) -> None:
     night.add(1)
@@ -149,7 +147,7 @@ NO_ADDRESS = "is not an IP address"
         ("1.1.1.1 # until=2027-01-31, until=2027-02-28", "has several expiration dates; allowed: one until=YYYY-MM-DD"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_named(night: Night, sync: Sync, line: str, told: str) -> None:
+def test_unreadable_line_is_named(night: Night, sync: Sync, line: str, told: str) -> None:
     with pytest.raises((AirflowFailException, ValueError)) as raised:
         sync("8.8.8.8", line)
     assert f"exclude_ips has 1 unusable entries: line 2: {line!r} {told}" in str(raised.value)
@@ -163,7 +161,7 @@ def test_a_line_that_cannot_be_read_is_named(night: Night, sync: Sync, line: str
         "ticket=2024-17, by Ann", "see https://wiki.example/?until", "a=b=c", "owner=a, owner=b", "== since 2020 ==",
     ],
 )  # fmt: skip
-def test_comment_without_a_last_day_is_only_a_reason(night: Night, sync: Sync, comment: str) -> None:
+def test_comment_without_an_expiration_date_is_only_a_reason(night: Night, sync: Sync, comment: str) -> None:
     night.add("a.example")
     result = sync("8.8.8.8", f"1.1.1.1 # {comment}")
     assert lists(night) == [["8.8.8.8", "1.1.1.1"]]
@@ -180,7 +178,7 @@ def test_comment_without_a_last_day_is_only_a_reason(night: Night, sync: Sync, c
         ("8.8.8.8 # until=2026-11-22", {}, "all its entries have expired: 8.8.8.8."),
     ],
 )
-def test_what_does_not_fit_together_is_refused_before_anything_is_sent(
+def test_conflicting_arguments_are_rejected_before_any_request(
     night: Night, sync: Sync, lines: str, arguments: dict[str, Any], told: str
 ) -> None:
     with pytest.raises((AirflowFailException, ValueError)) as raised:
@@ -189,18 +187,18 @@ def test_what_does_not_fit_together_is_refused_before_anything_is_sent(
     assert {request.operation for request in night.sandbox.requests} <= {"account"}
 
 
-def test_entries_leave_after_their_last_day_everywhere_and_say_why(
+def test_entries_are_removed_everywhere_after_their_expiration_date_with_a_reason(
     night: Night, scenario: Scenario, sync: Sync, caplog: pytest.LogCaptureFixture
 ) -> None:
     night.add("a.example", exclude_ips="192.0.2.1")
     night.add("b.example")
-    # A forgotten comma does not keep an entry for ever.
+    # A forgotten comma does not keep an entry forever.
     text = "8.8.8.8\n1.1.1.1  # Berlin, owner=it@example.com until=2026-11-24\n192.0.2.1 # UNTIL = 2026-11-24"
     assert sync(text)["expiring"] == [
         {"entry": "1.1.1.1", "until": "2026-11-24", "owner": "it@example.com", "reason": "Berlin"},
         {"entry": "192.0.2.1", "until": "2026-11-24"},
     ]
-    scenario.pass_days()  # its last day
+    scenario.pass_days()  # its expiration date
     assert sync(text)["updates"] == 0
     scenario.pass_days()
     caplog.set_level("INFO")
@@ -214,7 +212,7 @@ def test_entries_leave_after_their_last_day_everywhere_and_say_why(
     assert last == {"a.example": sources, "b.example": sources}
 
 
-def test_entries_that_leave_after_their_last_day_are_no_loss(night: Night, scenario: Scenario, sync: Sync) -> None:
+def test_expired_entries_do_not_count_as_a_loss(night: Night, scenario: Scenario, sync: Sync) -> None:
     night.add(1)
     text = "\n".join(f"192.0.2.{number} # until=2026-11-2{5 if number < 8 else 9}" for number in range(1, 13))
     assert sync(text)["applied"] == 1
@@ -222,14 +220,14 @@ def test_entries_that_leave_after_their_last_day_are_no_loss(night: Night, scena
     assert (sync(text)["entries_removed"], len(lists(night)[0])) == (7, 5)
 
 
-def test_an_expired_address_that_a_name_has_stays(night: Night, scenario: Scenario, sync: Sync) -> None:
+def test_expired_address_remains_if_a_host_name_has_it(night: Night, scenario: Scenario, sync: Sync) -> None:
     night.add(1)
     scenario.answers[VPN] = ["1.1.1.1"]
     result = sync("1.1.1.1 # until=2026-11-01", VPN)
     assert (result["expired"], lists(night)) == ([], [["1.1.1.1"]])
 
 
-def test_owners_and_last_days_in_a_file_of_websites(night: Night, scenario: Scenario) -> None:
+def test_websites_file_has_owners_and_expiration_dates(night: Night, scenario: Scenario) -> None:
     night.add("a.example b.example")
     item = {"entry": "1.1.1.1", "owner": "it@example.com", "reason": "Berlin", "until": str(TODAY.date())}
     websites: dict[str, Any] = {"a.example": {}, "b.example": {"also_exclude_ips": ["1.1.1.1"]}}
@@ -237,14 +235,14 @@ def test_owners_and_last_days_in_a_file_of_websites(night: Night, scenario: Scen
     night.apply(**night.state)
     scenario.pass_days()
     result = night.apply(**night.state, run_id="again")
-    # It also stands in the list of b.example, without a last day.
+    # It is also in the list of b.example, without an expiration date.
     assert lists(night) == [["8.8.8.8"], ["8.8.8.8", "1.1.1.1"]]
     assert [item["entry"] for item in result["expired"]] == ["1.1.1.1"]
     [line] = night.trail("*-again-*")
     assert line["sources"] == {"1.1.1.1": "expired, until 2026-11-23, owner it@example.com, Berlin"}
 
 
-def test_a_resolver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_resolver_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     for_ever = threading.Event()
 
     def look_up(name: str) -> list[str]:
@@ -262,7 +260,7 @@ def test_a_resolver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_names_are_looked_up_by_the_resolver_of_the_system(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``localhost`` has the addresses of the machine it is looked up on; both families are taken."""
+    """``localhost`` has the addresses of its own machine; both families are used."""
     night.add(1)
     night.managed("localhost", resolve_names=True)
     expected = sorted(host_names.look_up("localhost"))
@@ -275,7 +273,7 @@ def test_names_are_looked_up_by_the_resolver_of_the_system(night: Night, monkeyp
     assert host_names.look_up("x.example") == ["192.0.2.1", "2001:db8::1"]
 
 
-def test_why_an_address_is_there(
+def test_explain_reports_the_reason_of_an_address(
     night: Night, scenario: Scenario, sync: Sync, capsys: pytest.CaptureFixture[str]
 ) -> None:
     night.add(3, exclude_ips="192.0.2.7")
@@ -283,7 +281,7 @@ def test_why_an_address_is_there(
     sync("8.8.8.0/24", f"{VPN} # Berlin, owner=it@x, until=2027-01-31", networks="as_is", list_name="offices")
 
     def why(*arguments: str) -> list[list[str]]:
-        """Return the cells of the table, with the exit status before them."""
+        """Return the cells of the table, preceded by the exit status."""
         capsys.readouterr()
         status = main(["explain", *arguments, "--state-path", str(night.folder)])
         lines = capsys.readouterr().out.splitlines()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that the package does not understand are kept, exported and restored."""
+"""Unknown lines in exclusion lists: they are kept, exported, and restored (``reconcile/desired/exclusion_list.py``)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LINES = [
 
 @pytest.mark.parametrize("mode", ["merge", "managed"])
 @pytest.mark.parametrize("line", LINES)
-def test_sync_keeps_a_line_that_is_not_understood(line: str, mode: str, night: Night) -> None:
+def test_sync_keeps_an_unknown_line(line: str, mode: str, night: Night) -> None:
     night.add(2, exclude_ips=line)
     night.add(1, exclude_ips=f"192.0.2.7\n{line} # Ann\n192.0.2.8")
     result = night.sync("203.0.113.7", mode=mode, **(night.state if mode == "managed" else {}))
@@ -47,13 +47,13 @@ def test_sync_keeps_a_line_that_is_not_understood(line: str, mode: str, night: N
 
 
 @pytest.mark.parametrize("line", ["a - b", "utm_(source|medium)", "^fbclid$", 'say "x"', "a<b"])
-def test_sync_keeps_a_parameter_that_is_not_understood(line: str, night: Night, execute_task: Execute) -> None:
+def test_sync_keeps_an_unknown_parameter(line: str, night: Night, execute_task: Execute) -> None:
     night.add(2, exclude_params=f"{line}\ngclid")
     assert execute_task(SyncExcludedParamsOperator, exclude_params=["fbclid"])["verified"] is True
     assert night.lists("exclude_params") == [f"{line}\ngclid\nfbclid"] * 2
 
 
-def test_replace_removes_a_line_that_is_not_understood_and_the_guard_counts_it(night: Night) -> None:
+def test_replace_removes_an_unknown_line_and_the_guard_counts_it(night: Night) -> None:
     night.add(12, exclude_ips="192.168.*.*\n10/8")
     with pytest.raises(AirflowFailException, match="24"):
         night.sync("203.0.113.7", mode="replace")
@@ -61,7 +61,7 @@ def test_replace_removes_a_line_that_is_not_understood_and_the_guard_counts_it(n
     assert (result["entries_removed"], set(night.lists())) == (24, {"203.0.113.7"})
 
 
-def test_sync_sends_any_line_as_it_is_and_removes_it_when_it_leaves_the_list(night: Night) -> None:
+def test_sync_sends_any_line_unchanged_and_removes_it_with_its_list_entry(night: Night) -> None:
     night.add(2, exclude_ips="192.168.*.*")
     for networks in ("reject", "expand"):
         with pytest.raises((AirflowFailException, ValueError), match="is not an IP address"):
@@ -75,7 +75,7 @@ def test_sync_sends_any_line_as_it_is_and_removes_it_when_it_leaves_the_list(nig
 
 @pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
 @pytest.mark.parametrize("line", ["192.168.*.*", "10/8"])
-def test_single_website_is_never_sent_a_line_that_is_not_understood(
+def test_operators_of_a_single_website_never_send_an_unknown_line(
     operator: type, line: str, night: Night, execute_task: Execute
 ) -> None:
     night.add("a.example")
@@ -84,9 +84,7 @@ def test_single_website_is_never_sent_a_line_that_is_not_understood(
     assert not night.updated
 
 
-def test_export_keeps_lines_that_are_not_understood_and_plans_to_nothing(
-    night: Night, execute_task: Execute, tmp_path: Path
-) -> None:
+def test_export_keeps_unknown_lines_and_its_plan_is_empty(night: Night, execute_task: Execute, tmp_path: Path) -> None:
     night.add("a.example", exclude_ips="\n".join([*LINES, "192.0.2.7 # Ann", "# the end"]), exclude_params="a - b\nc,d")
     night.add("b.example", exclude_ips="192.0.2.7")
     file = str(tmp_path / "exported.yaml")
@@ -97,7 +95,7 @@ def test_export_keeps_lines_that_are_not_understood_and_plans_to_nothing(
     assert night.plan(config_path=file)["updates"] == 0
 
 
-def test_restore_brings_back_lines_that_are_not_understood(
+def test_restore_includes_unknown_lines(
     night: Night, execute_task: Execute, tmp_path: Path, analytics_sandbox: Any, run_dag: Callable[..., Any]
 ) -> None:
     before = "\n".join([*LINES, "192.0.2.7"])
@@ -112,7 +110,7 @@ def test_restore_brings_back_lines_that_are_not_understood(
 
 
 @pytest.mark.parametrize("shown", ["192.0.2.1,192.0.2.2", "192.0.2.1 192.0.2.2", '["192.0.2.1"]', "192.0.2.1\n192..."])
-def test_sync_leaves_a_list_that_is_shown_in_another_form(shown: str, night: Night) -> None:
+def test_sync_does_not_change_a_list_that_is_returned_in_another_form(shown: str, night: Night) -> None:
     night.add(2, exclude_ips=shown)
     with pytest.raises(BulkError, match="has several entries or is cut off"):
         night.sync("203.0.113.7")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extra links of tasks, as Airflow's web interface shows them after a run."""
+"""Extra links of tasks in Airflow's web interface (``operators/links.py``)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_tasks_link_to_their_results(analytics_sandbox: SandboxServer, run_dag: 
         (7, ""),
     ],
 )
-def test_folder_in_object_storage_links_to_its_web_page(place: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_object_storage_folder_links_to_its_web_page(place: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_analytics.operators.links.XCom.get_value", lambda **_: {"path": place})
     shown = links.SnapshotFolderLink().get_link(None, ti_key=None)  # type: ignore[arg-type]
     assert shown.startswith(url)

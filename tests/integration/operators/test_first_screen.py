@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the task log shows of an error: the reason, below few frames, whether the task is retried or not."""
+"""Errors in the task log: the reason is visible below few frames, with and without a retry (``operators/base.py``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOpera
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 PACKAGE = str(Path(airflow_provider_analytics.__file__).parent)
-#: A frame is two or three lines of a screen of about 50.
+#: A frame has two or three lines of a screen of about 50.
 MAX_FRAMES = 3
 SNAPSHOT = {"base_path": "/folder"}
 SYNC = {"exclude_ips": "203.0.113.7"}
@@ -45,7 +45,7 @@ def assert_short(error: BaseException, reason: str) -> None:
         (SnapshotWebsitesOperator, SNAPSHOT, {"disk": "full"}, "No space left on device"),
     ],
 )
-def test_the_reason_is_on_the_first_screen(
+def test_first_screen_of_the_log_has_the_reason(
     sandbox: SandboxServer,
     execute: Execute,
     tmp_path: Path,
@@ -70,7 +70,7 @@ def test_the_reason_is_on_the_first_screen(
     assert_short(caught.value, reason)
 
 
-def test_the_reason_of_a_template_is_on_the_first_screen() -> None:
+def test_first_screen_of_the_log_has_the_reason_of_a_template() -> None:
     task = SyncExcludedIpsOperator(task_id="task", exclude_ips=["{{ 1 / 0 }}"])
     with pytest.raises(ZeroDivisionError) as caught:
         task.render_template_fields({})

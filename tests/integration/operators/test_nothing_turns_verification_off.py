@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No argument of an operator, and no extra of the connection, makes a task succeed that has not read what it wrote."""
+"""Verification: no argument and no extra lets a task succeed without reading its writes back (``operators``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_analytics.operators.websites import (
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-#: Each operator that writes, with arguments that make it write.
+#: Each writing operator, with arguments that make it write.
 WRITES: dict[type[BaseOperator], dict[str, Any]] = {
     CreateWebsiteOperator: {"domain": "new.example"},
     UpdateWebsiteOperator: {"website_id": 1, "privacy": "private"},
@@ -29,7 +29,7 @@ WRITES: dict[type[BaseOperator], dict[str, Any]] = {
     SyncExcludedParamsOperator: {"exclude_params": ["a"]},
     ApplyWebsitesOperator: {"config": {"websites": {"a.example": {"privacy": "private"}}}},
 }
-#: Values with which an argument may turn something off, or on.
+#: Values with which an argument might turn something off or on.
 VALUES = (True, False, "skip")
 
 
@@ -42,7 +42,7 @@ def arguments(operator: type[BaseOperator]) -> Iterator[str]:
 
 @pytest.fixture
 def write(sandbox: SandboxServer) -> Callable[..., bool]:
-    """Run an operator; return whether it succeeded after a write, with nothing read after it."""
+    """Run an operator; return whether it succeeded after a write without a later read."""
 
     def writing(operator: type[BaseOperator], **more: Any) -> bool:
         sandbox.reset()
@@ -59,7 +59,9 @@ def write(sandbox: SandboxServer) -> Callable[..., bool]:
 
 
 @pytest.mark.parametrize("operator", WRITES)
-def test_no_argument_does(operator: type[BaseOperator], write: Callable[..., bool], sandbox: SandboxServer) -> None:
+def test_arguments_cannot_turn_verification_off(
+    operator: type[BaseOperator], write: Callable[..., bool], sandbox: SandboxServer
+) -> None:
     assert not write(operator)
     assert {request.method for request in sandbox.requests} > {"GET"}, "the example writes nothing"
     found = [
@@ -72,7 +74,7 @@ def test_no_argument_does(operator: type[BaseOperator], write: Callable[..., boo
     assert not found, f"{operator.__name__} does not read what it wrote with {', '.join(found)}"
 
 
-def test_no_extra_does(write: Callable[..., bool], connect_sandbox: Callable[..., None]) -> None:
+def test_extras_cannot_turn_verification_off(write: Callable[..., bool], connect_sandbox: Callable[..., None]) -> None:
     given = {"verify": "false", "update_method": "PUT", "max_retries": "0", "boolean_format": "1/0"}
     for name in EXTRAS:
         connect_sandbox("analytics_default", extra={name: given.get(name, "1")})

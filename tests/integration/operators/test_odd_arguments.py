@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each argument of each operator gets odd values, as a template or a task upstream may return them."""
+"""Odd values of arguments, as templates or upstream tasks might return them (``operators/values.py``)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Anything:
         return "<anything>"
 
 
-#: Name to a function that returns the value: some can be read only once.
+#: Name to a function that returns the value: some values can be read only once.
 ODD: dict[str, Callable[[], Any]] = {
     "True": lambda: True,
     "False": lambda: False,
@@ -94,7 +94,7 @@ def nobody_else_writes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CONFIG = {"websites": {"a.example": {"email": True}}}
-#: Operator to arguments that are allowed; ``{}`` is a folder.
+#: Operator to allowed arguments; ``{}`` is a folder.
 OPERATORS: dict[type[BaseOperator], dict[str, Any]] = {
     GetAccountOperator: {},
     ListWebsitesOperator: {},
@@ -119,7 +119,7 @@ NOT_GIVEN = {"None"}
 EMPTY = {"None", "text ''", "text ' '", "empty list"}
 NUMBERS = {"7", "10**30"}
 LINES = {"text with a line break"}
-#: Argument to the values that it accepts; an argument of one operator is named as ``Operator.argument``.
+#: Argument to its accepted values; an argument of a single operator is named as ``Operator.argument``.
 ACCEPTED: dict[str, set[str]] = {
     "override_guards": EMPTY,
     "base_path": NOT_GIVEN,
@@ -176,7 +176,7 @@ ACCEPTED: dict[str, set[str]] = {
     "ExportWebsitesOperator.output_path": set(),
     "SnapshotWebsitesOperator.favorite": FLAG | NOT_GIVEN,
 }
-#: Attribute to argument, or to how the message names it, if they differ.
+#: Attribute to argument, or to its name in the message, if they differ.
 NAMED = {"is_dry_run": "dry_run", "email_reports": "email"}
 
 
@@ -213,7 +213,7 @@ def test_accepted_value_never_ends_in_an_error_of_python(
 
 
 def run(operator: type, given: Mapping[str, Any], name: str, value: Any) -> Exception | None:
-    """Run a task whose template rendered to a value; return its error."""
+    """Run a task with this rendered value of a template; return its error."""
     task = operator(task_id="task", **given)
     setattr(task, name, value)
     ti = SimpleNamespace(dag_id="the_dag", run_id="run", task_id="task", map_index=-1, try_number=1, start_date=None)

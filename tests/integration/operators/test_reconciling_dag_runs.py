@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconciling in real DAG runs against the sandbox, the sample DAGs included."""
+"""Reconciling operators in real DAG runs against the sandbox, including the sample DAGs (``operators``)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_sample_sync_excluded_ips(run_dag: RunDag, night: Night, monkeypatch: py
 
     whole = [f"203.0.113.{number}" for number in range(7, 20)]
     assert [sync(*whole, dry_run=item).returned["applied"] for item in (True, False)] == [0, 1]
-    # The list is cut: it fails at once, until somebody accepts it.
+    # The list is truncated: the run fails at once, until a person accepts it.
     refused = sync(whole[0])
     assert (refused.state, refused.try_number) == ("failed", 1)
     assert sync(whole[0], override_guards=["entries_lost"]).returned["entries_removed"] == 12
@@ -65,7 +65,7 @@ def test_sample_sync_excluded_ips_in_chunks(run_dag: RunDag, night: Night, monke
     tasks = run_dag(make()).tasks
     assert [tasks[f"sync[{index}]"].returned["applied"] for index in range(8)] == [1, 2, 2, 1, 1, 1, 1, 1]
     assert [tasks[f"sync[{index}]"].label for index in range(2)] == ["ids 8", "ids 9, 1"]
-    # Websites come and go, and the others stay in their chunks.
+    # Websites are added and deleted, and the others remain in their chunks.
     night.sandbox.remove_website(1)
     night.add("11.example", exclude_ips="9.9.9.9")
     monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.8")
@@ -83,7 +83,7 @@ def test_samples_keep_state_where_workers_keep_files(name: str) -> None:
 
 @pytest.mark.sample("onboard_website")
 def test_sample_onboard_website(run_dag: RunDag, night: Night) -> None:
-    for _ in range(2):  # the second time there is nothing left to do
+    for _ in range(2):  # the second run has no changes
         assert run_dag(sample_dag("onboard_website"), conf={"domain": "new.example"}).state == "success"
     (website,) = night.sandbox.websites()
     assert (website["domain"], website["privacy"], website["favorite"]) == ("new.example", 1, True)
@@ -94,7 +94,7 @@ def test_sample_onboard_website(run_dag: RunDag, night: Night) -> None:
 @needs_answers_in_dag_test
 @pytest.mark.parametrize(("option", "state"), [("Approve", "success"), ("Reject", "skipped")])
 @pytest.mark.chosen(1)
-def test_somebody_answers_the_sample_websites_as_code(
+def test_sample_websites_as_code_waits_for_an_approval(
     run_dag: RunDag, night: Night, answer: Callable[[str], list[str | None]], option: str, state: str
 ) -> None:
     shown = answer(option)
@@ -111,12 +111,12 @@ def test_somebody_answers_the_sample_websites_as_code(
     assert shown == [plan["markdown"]]
     assert "`shop.example.com`" in plan["markdown"]
     if option == "Approve":
-        # Where nothing differs, nobody is asked.
+        # Without differences, no approval is requested.
         assert run_sample()[1] == ["skipped", "skipped"]
 
 
 @needs_approvals
-def test_a_guard_within_a_group_names_what_the_author_of_the_dag_can_change(
+def test_guard_in_a_task_group_names_the_argument_of_the_group(
     run_dag: RunDag, night: Night, task_log: Callable[[], str]
 ) -> None:
     from airflow_provider_analytics.operators.task_groups import exclusion_list, websites_as_code
@@ -134,7 +134,7 @@ def test_a_guard_within_a_group_names_what_the_author_of_the_dag_can_change(
 
 @pytest.mark.sample("sync_excluded_ips_with_approval")
 @needs_approvals
-def test_an_approval_that_was_only_marked_as_success_applies_nothing(
+def test_approval_task_marked_as_success_applies_nothing(
     run_dag: RunDag, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     night.add(1, exclude_ips="9.9.9.9")
@@ -162,12 +162,12 @@ def test_sample_sync_excluded_ips_with_approval(
 
     tasks = run(*(f"203.0.113.{number}" for number in range(7, 19)))
     assert (tasks["apply"].returned["applied"], tasks["apply"].returned["verified"]) == (150, True)
-    # The text of the approval names some of the websites, and says where the rest is.
+    # The text of the approval names some of the websites, and the place of the complete list.
     text = tasks["plan"].returned["markdown"]
     assert text.count("and 130 more") == 12
     whole = Path(text.splitlines()[-1].removeprefix("The whole plan: `").removesuffix("`")).read_text()
     assert all(f"`{number}.example " in whole for number in range(1, 151))
-    # What a guard refuses is not put up for approval, unless somebody wants it.
+    # A plan with a guard finding is not offered for approval, unless it is overridden.
     refused = {name: task.state for name, task in run("203.0.113.7").items() if name != "plan"}
     assert refused == {"check": "failed", "approve": "upstream_failed", "apply": "upstream_failed"}
     assert run("203.0.113.7", override_guards=["entries_lost"])["apply"].returned["applied"] == 150
@@ -182,9 +182,9 @@ def test_sample_websites_as_code_in_two_steps(run_dag: RunDag, night: Night) -> 
         return run_dag(module.apply_websites(), conf={"approved_digest": digest}).tasks["apply"]
 
     digest = run_dag(module.plan_websites()).tasks["plan"].returned["digest"]
-    # Without an approval, or with that of another plan, nothing is sent.
+    # Without an approval, or with the approval of another plan, nothing is sent.
     assert apply("0" * 64).state == "failed"
-    # Airflow 3.2 has a ValueError of its own for it.
+    # Airflow 3.2 has its own ValueError for it.
     with pytest.raises((ParamValidationError, ValueError), match="approved_digest"):
         apply("")
     assert night.sandbox.websites() == []
@@ -227,7 +227,7 @@ def test_sample_remind_of_expiring_entries(
 
 
 @pytest.mark.parametrize("name", ["exclusions.md", "websites_as_code.md"])
-def test_the_examples_of_the_documentation_are_valid(name: str) -> None:
+def test_documented_examples_are_valid(name: str) -> None:
     text = (SAMPLES.parent / "docs" / name).read_text()
     blocks = re.findall(r"```(python|yaml)\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
@@ -242,9 +242,7 @@ def test_the_examples_of_the_documentation_are_valid(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["websites_as_code", "sync_excluded_ips_with_approval"])
-def test_samples_that_need_approvals_define_nothing_where_there_are_none(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """On a plain Airflow 2.11 the standard provider may be missing: that is no broken DAG."""
+def test_samples_define_no_dag_if_airflow_has_no_approvals(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """On a plain Airflow 2.11, the standard provider might be missing: this is not a broken DAG."""
     monkeypatch.setitem(sys.modules, "airflow.providers.standard.operators.hitl", None)
     runpy.run_path(str(SAMPLES / f"{name}.py"))

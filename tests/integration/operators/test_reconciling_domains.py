@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Domains are compared exactly, except for case, a trailing dot and punycode."""
+"""Exact comparison of domains, except for case, a trailing dot, and punycode (``api/domains.py``, ``operators``)."""
 
 from __future__ import annotations
 

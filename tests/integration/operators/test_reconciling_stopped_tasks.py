@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task that is told to end: it begins no request any more, says how far it came, and leaves all records true."""
+"""Stopped tasks: no further requests, and correct records (``api/stopping.py``, ``operators``)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.kill
 
 WEBSITES = 60
 NEW = "203.0.113.7"
-#: How a task ends that Airflow of this major version stops.
+#: The end of a task that this major version of Airflow stops.
 ENDS = {2: "AirflowTaskTerminated", 3: "StoppedError"}
 
 
@@ -47,9 +47,9 @@ def websites(night: Night, distortion: Distortion, monkeypatch: pytest.MonkeyPat
 
 
 def terminate_at(process: TaskProcess, distortion: Distortion, number: int) -> Callable[[], list[float]]:
-    """Terminate the process while its update number ``number`` is held back.
+    """Terminate the process while its update number ``number`` is delayed.
 
-    :return: when requests began after ``on_kill`` had returned, in seconds since then.
+    :return: start times of requests after the return of ``on_kill``, in seconds since then.
     """
     numbers = itertools.count(1)
     killed_at: list[float] = []
@@ -90,14 +90,14 @@ def converges(night: Night, **arguments: Any) -> None:
 @pytest.mark.parametrize("airflow", ENDS)
 @pytest.mark.parametrize("number", [1, 21, WEBSITES])
 @pytest.mark.chosen(2)
-def test_a_terminated_sync_stops_and_leaves_a_true_audit_trail(
+def test_terminated_sync_stops_and_leaves_a_correct_audit_trail(
     night: Night, distortion: Distortion, process: TaskProcess, task_log_file: Path, airflow: int, number: int
 ) -> None:
     before = len(task_log_file.read_text())
     after = terminate_at(process, distortion, number)
     process.start("SyncExcludedIpsOperator", airflow=airflow, exclude_ips=[NEW], **night.state)
     later = after()
-    # What the other thread had begun, and nothing after a second.
+    # Only requests that the other thread had started, and none after a second.
     assert len(later) <= 1
     assert all(seconds < 1 for seconds in later)
     done = changed(night)
@@ -107,7 +107,7 @@ def test_a_terminated_sync_stops_and_leaves_a_true_audit_trail(
     assert task_log_file.read_text()[before:].count(told) == 1
     assert process.end["error"] == ENDS[airflow]
     if airflow == 3:
-        # Of the first website, which is changed alone, nothing tells yet what the service does with it.
+        # The first website is changed alone, so its result is still unknown.
         named = "" if number > 1 else r"\. Not as expected: .*: Changed, and not read back before the work ended"
         assert re.match(rf"{told}{named}\. The next try does the rest\.", process.end["message"])
     converges(night)
@@ -115,14 +115,14 @@ def test_a_terminated_sync_stops_and_leaves_a_true_audit_trail(
 
 @pytest.fixture
 def handler_of_before() -> Iterator[None]:
-    """Airflow's handler stays after the task."""
+    """Airflow's handler remains after the task."""
     handler = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.mark.usefixtures("handler_of_before")
-def test_a_task_that_takes_too_long_leaves_true_records(
+def test_timed_out_task_leaves_correct_records(
     night: Night,
     distortion: Distortion,
     run_dag: RunDag,
@@ -143,7 +143,7 @@ def test_a_task_that_takes_too_long_leaves_true_records(
             task_id="sync", exclude_ips=[NEW], list_name="addresses", execution_timeout=limit, **night.state
         )
     if AIRFLOW_2:
-        # What interrupts a task ends DAG.test() as well.
+        # An interrupt of a task ends DAG.test() as well.
         with pytest.raises(BaseException) as raised:  # noqa: PT011 - the class has another place in each version
             run_dag(dag)
         assert type(raised.value).__name__ == "AirflowTaskTimeout"
@@ -156,7 +156,7 @@ def test_a_task_that_takes_too_long_leaves_true_records(
     converges(night, list_name="addresses")
 
 
-def test_a_task_that_is_killed_before_it_begins_sends_nothing(night: Night) -> None:
+def test_task_killed_before_its_start_sends_nothing(night: Night) -> None:
     operator = SyncExcludedIpsOperator(task_id="sync", exclude_ips=["1.1.1.1"])
     operator.on_kill()
     with pytest.raises(StoppedError), operator.connected({}) as hook:

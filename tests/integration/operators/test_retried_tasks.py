@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Airflow makes of each error: the final state of the task and the number of its last try."""
+"""Retries by Airflow: the final state and the last try of a task for each error (``operators/base.py``)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PASSING = [
 
 
 @pytest.mark.parametrize("error", [*PERMANENT, *PASSING], ids=repr)
-def test_an_error_is_permanent_or_passing(error: Exception) -> None:
+def test_error_is_permanent_or_temporary(error: Exception) -> None:
     with pytest.raises(AirflowFailException if error in PERMANENT else type(error)), FailWithoutRetry():
         raise error
 
@@ -77,7 +77,7 @@ def test_text_of_an_error_does_not_decide_about_the_retry() -> None:
         raise error
 
 
-def test_every_error_is_one_of_them() -> None:
+def test_every_exception_class_is_permanent_or_temporary() -> None:
     classes = {kind for _, kind in inspect.getmembers(exceptions, inspect.isclass) if issubclass(kind, Exception)}
     assert classes <= {type(error) for error in (*PERMANENT, *PASSING)}
 
@@ -87,7 +87,7 @@ def ends(tasks: Any) -> dict[str, tuple[str, int]]:
     return {task_id: (task.state, task.try_number) for task_id, task in tasks.items()}
 
 
-def test_a_retry_mends_what_was_passing_and_nothing_else_is_retried(
+def test_only_temporary_failures_are_retried(
     sandbox: SandboxServer, run_tasks: RunTasks, connect_sandbox: Callable[..., None]
 ) -> None:
     sandbox.add_website("www.example.com")
@@ -112,7 +112,7 @@ def test_a_retry_mends_what_was_passing_and_nothing_else_is_retried(
 
 @pytest.mark.parametrize(
     ("fault", "if_exists", "state"),
-    # Whether the website of an earlier try is an old one or its own, nobody can tell: fail says so.
+    # Nobody knows if the website existed before or is from an earlier try, so ``fail`` reports it.
     [
         ({"drop": True}, "fail", "failed"),
         ({"drop": True}, "update", "success"),
@@ -120,7 +120,7 @@ def test_a_retry_mends_what_was_passing_and_nothing_else_is_retried(
         ({"headers": {"Content-Length": "100000"}}, "skip", "success"),
     ],
 )
-def test_a_create_whose_answer_is_lost_is_never_done_twice(
+def test_create_with_a_lost_response_is_never_repeated(
     sandbox: SandboxServer, run_tasks: RunTasks, fault: dict[str, Any], if_exists: str, state: str
 ) -> None:
     sandbox.fault("create", commit=True, **fault)
@@ -134,7 +134,7 @@ def test_a_create_whose_answer_is_lost_is_never_done_twice(
 
 
 @pytest.mark.parametrize(("fault", "end", "creates"), [("create", "success", 2), ("list", "failed", 0)])
-def test_a_create_that_never_arrived_is_done_by_the_retry_and_a_failed_look_leads_to_none(
+def test_retry_creates_only_if_the_lookup_succeeds_and_finds_nothing(
     sandbox: SandboxServer, run_tasks: RunTasks, fault: Any, end: str, creates: int
 ) -> None:
     sandbox.fault(fault, drop=True, times=1 if fault == "create" else None)
@@ -144,14 +144,16 @@ def test_a_create_that_never_arrived_is_done_by_the_retry_and_a_failed_look_lead
     assert [website["domain"] for website in sandbox.websites()] == ["new.example.com"] * (creates // 2)
 
 
-def test_a_delete_whose_answer_is_lost(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
+def test_delete_with_a_lost_response_succeeds_once_the_website_is_gone(
+    sandbox: SandboxServer, run_tasks: RunTasks
+) -> None:
     sandbox.add_website("old.example.com")
     sandbox.fault("delete", commit=True, drop=True)
     assert ends(run_tasks(delete=(DeleteWebsiteOperator, {"domain": "old.example.com"}))) == {"delete": ("success", 2)}
     assert sandbox.websites() == []
 
 
-def test_a_task_that_is_killed_after_its_last_request_does_not_succeed(sandbox: SandboxServer) -> None:
+def test_task_killed_after_its_last_request_does_not_succeed(sandbox: SandboxServer) -> None:
     task = GetAccountOperator(task_id="account")
     connected = task.connected({})
     connected.__enter__().get_account()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets of the connection and passwords of websites are used, and shown nowhere; all other data are unchanged."""
+"""Secrets: keys and page passwords are in no result, log, or file, and other data are unchanged (``operators``)."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def records_of(base: Path, day: str) -> list[dict[str, Any]]:
     return [json.loads(row["record"]) for row in snapshot.rows()]
 
 
-def test_short_headers_alter_no_record(
+def test_short_headers_do_not_change_records(
     serving: Serving, execute: Execute, logged: Callable[[], str], tmp_path: Path
 ) -> None:
     websites = [
         {"id": number, "domain": f"www.acme-{number}.example.com", "visits": 2, "note": "2 of acme"}
         for number in (22, 12, 2)
     ]
-    # Headers that a proxy in front may require, and that are no secrets.
+    # Headers that a proxy might require, and that are not secrets.
     with serving(*websites, headers={"X-Tenant": "acme", "X-Api-Version": "2", "X-Region": "www"}):
         taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
         assert execute(GetWebsiteOperator, website_id=2) == websites[2]
@@ -57,14 +57,14 @@ def test_short_headers_alter_no_record(
     assert "Read website www.acme-2.example.com (id 2)" in logged()
 
 
-#: What a service may tell of secrets, and what is left of it.
+#: Secrets in responses of a service, and the remaining text.
 SECRET = {"password": "x", "api_token": "x", "private_key": "x", "authorization": "x", "apiKey": "x", "Api-Token": 7}
 KEPT = {"visits": 5, "password_protected": True, "expires_at": "2026-01-01", "has_password": False}
 TOLD = {"share": {"secret": "x", "url": f"https://stats.example.com/?key={KEY}"}, "keys": [KEY, {"secret": 1, "id": 7}]}
 LEFT = {"share": {"url": "***"}, "keys": ["***", {"id": 7}]}
 
 
-def test_no_secret_is_in_xcom_or_in_a_snapshot(
+def test_secrets_are_not_in_xcom_or_snapshots(
     serving: Serving, execute: Execute, tmp_path: Path, page_password: str
 ) -> None:
     website = {"id": 1, "domain": "a.example", "privacy": 2, **SECRET, **KEPT, **TOLD}
@@ -83,9 +83,7 @@ def test_no_secret_is_in_xcom_or_in_a_snapshot(
     assert not [path for path in files if KEY in path.read_text(encoding="utf-8")]
 
 
-def test_what_a_new_website_and_the_account_tell_of_secrets_is_not_returned(
-    sandbox: SandboxServer, page_password: str
-) -> None:
+def test_secrets_in_a_new_website_and_the_account_are_not_returned(sandbox: SandboxServer, page_password: str) -> None:
     told = {"page_password": "{password}", "note": "opened with {api_key}", "said": "{password}"}
     sandbox.configure(extra_fields=told)
     created = CreateWebsiteOperator(task_id="create", domain="new.example.com", **PAGE).execute({})["website"]
@@ -95,7 +93,7 @@ def test_what_a_new_website_and_the_account_tell_of_secrets_is_not_returned(
 
 
 @pytest.mark.parametrize("password", ["acme", "2222", "example"])
-def test_a_short_password_of_a_website_alters_no_record(
+def test_short_page_password_does_not_change_records(
     password: str, serving: Serving, execute: Execute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": password}))
@@ -111,7 +109,7 @@ def test_a_short_password_of_a_website_alters_no_record(
 def test_password_with_a_line_break_or_surrounding_blanks_is_rejected_before_anything_is_sent(
     password: str, reference: str, sandbox: SandboxServer, execute: Execute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A service trims it. The trimmed text is not masked where the service quotes it.
+    # A service trims it. The trimmed text is not masked in messages of the service.
     sandbox.configure(extra_fields={"note": "opened with p4ge-s3cret"})
     monkeypatch.setenv("AIRFLOW_VAR_PAGE_PASSWORD", password)
     monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": password}))
@@ -126,7 +124,7 @@ def test_password_with_a_line_break_or_surrounding_blanks_is_rejected_before_any
 
 
 @pytest.mark.parametrize("password", ["p4ge-s3cret\n", "\tp4ge-s3cret"])
-def test_hook_rejects_a_password_with_surrounding_blanks_without_showing_it(
+def test_hook_rejects_a_password_with_surrounding_blanks_without_printing_it(
     password: str, sandbox: SandboxServer
 ) -> None:
     with AnalyticsHook() as hook, pytest.raises(ValueError, match=r"password \(value not shown\).*blanks") as caught:
@@ -136,7 +134,7 @@ def test_hook_rejects_a_password_with_surrounding_blanks_without_showing_it(
 
 
 @pytest.mark.parametrize("if_exists", ["skip", "update"])
-def test_task_masks_the_page_password_that_it_was_given_although_it_sends_none(
+def test_task_masks_its_page_password_even_if_it_is_not_sent(
     if_exists: str, serving: Serving, execute: Execute, page_password: str
 ) -> None:
     website = {"id": 1, "domain": "a.example", "privacy": 2, "note": f"see {page_password}", "a field": "kept"}
@@ -149,7 +147,7 @@ def test_task_masks_the_page_password_that_it_was_given_although_it_sends_none(
 def test_export_of_a_snapshot_contains_no_secret_of_the_connection(
     serving: Serving, execute: Execute, tmp_path: Path
 ) -> None:
-    # Written without this connection: it did not know the secret.
+    # Written without this connection, which did not know the secret.
     base, token = str(tmp_path / "base"), TOKEN
     with serving({"id": 1, "domain": "a.example", "exclude_params": f"x\n{token}"}):
         day = execute(SnapshotWebsitesOperator, base_path=base)["snapshot_date"]
@@ -167,7 +165,7 @@ def test_export_of_a_snapshot_contains_no_secret_of_the_connection(
     assert parts_in(str(caught.value), token) == []
 
 
-def test_record_with_keys_that_airflow_reserves_is_returned_without_them_and_with_one_warning(
+def test_record_is_returned_without_keys_that_airflow_reserves_and_with_a_warning(
     serving: Serving, run_tasks: RunTasks, logged: Callable[[], str]
 ) -> None:
     reserved = {"__classname__": "builtins.tuple", "__id__": 1, "__type": "dict", "__var": {}, "__version__": 9}
@@ -193,7 +191,7 @@ TOKEN = "tk-live-" + "".join(f"{number:03}x" for number in range(8))
         ("its settings", {}, {"list_name": f"list of {TOKEN}"}),
     ],
 )
-def test_a_plan_with_a_secret_in_any_value_is_not_written(
+def test_plan_with_a_secret_in_any_value_is_not_written(
     serving: Serving, execute: Execute, tmp_path: Path, where: str, record: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
     website = {"id": 1, "domain": "a.example", "exclude_params": "", **record}
@@ -205,7 +203,7 @@ def test_a_plan_with_a_secret_in_any_value_is_not_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_header_that_repeats_the_base_url_is_no_secret(
+def test_header_that_repeats_the_base_url_is_not_a_secret(
     sandbox: SandboxServer, connect_sandbox: Callable[..., None], execute: Execute, tmp_path: Path
 ) -> None:
     connect_sandbox("analytics_default", extra={"headers": {"Origin": sandbox.url}})
@@ -235,7 +233,7 @@ with DAG("secrets", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezo
 """
 
 
-#: What a person types, in one process.
+#: Commands that a person types, in a single process.
 COMMANDS = """
 import contextlib, sys
 from airflow.__main__ import main
@@ -249,8 +247,8 @@ for arguments in (["db", "migrate"], ["dags", "test", "secrets"]):
 
 @pytest.mark.slow
 @needs_tracebacks_without_values
-def test_airflow_dags_test_shows_no_secret(sandbox: SandboxServer, tmp_path: Path) -> None:
-    """``airflow dags test`` masks nothing; and what the run leaves behind is searched byte by byte."""
+def test_airflow_dags_test_prints_no_secret(sandbox: SandboxServer, tmp_path: Path) -> None:
+    """``airflow dags test`` masks nothing; and the files of the run are searched byte by byte."""
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "secrets.py").write_text(DAG_FILE)
     for website_id, status in ((77, 422), (78, 500), (79, 401)):

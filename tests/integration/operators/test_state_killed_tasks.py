@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An orphan: a process that hangs or is killed while the retry, or the next run, does the work."""
+"""Orphaned processes beside a retry or the next run (``operators/state.py``, ``storage.py``)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def bucket(s3: dict[str, Any]) -> str:
 @pytest.mark.parametrize("arguments", [sync, apply])
 @pytest.mark.parametrize("then", ["retry", "run"])
 @pytest.mark.chosen(5)
-def test_an_orphan_blocks_nobody_and_what_it_does_later_leaves_with_the_next_run(
+def test_orphaned_process_blocks_no_run_and_the_next_run_corrects_its_changes(
     night: Night,
     distortion: Distortion,
     started: TaskProcess,
@@ -91,14 +91,14 @@ def test_an_orphan_blocks_nobody_and_what_it_does_later_leaves_with_the_next_run
     if how == "hangs":
         started.go_on()
         ended = started.wait()
-        # A later run of the list has begun.
+        # A later run of the list has started.
         assert ended["error"] in (("StoppedError", "AirflowSkipException") if then == "run" else (None,)), ended
     run(run_id="third", **night.state, **arguments(NEXT))
     assert night.lists() == [f"{OWN}\n{NEXT}"] * WEBSITES
 
 
 class NoCredentialsError(Exception):
-    """As botocore's, which is no OSError."""
+    """Like the errors of botocore, which are not OSErrors."""
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ class NoCredentialsError(Exception):
         ("pipe_file", FileNotFoundError("The specified bucket does not exist"), "write state_path: The specified buc"),
     ],
 )
-def test_what_a_storage_raises_is_an_error_that_names_the_argument_and_what_to_do(
+def test_storage_error_names_the_argument_and_the_next_step(
     night: Night, memory: Any, monkeypatch: pytest.MonkeyPatch, method: str, error: Exception, problem: str
 ) -> None:
     def refuse(*arguments: Any, **more: Any) -> None:
@@ -123,7 +123,7 @@ def test_what_a_storage_raises_is_an_error_that_names_the_argument_and_what_to_d
 
 
 @pytest.mark.parametrize("where", ["disk", pytest.param("s3", marks=pytest.mark.slow), "memory"])
-def test_a_shared_file_is_written_only_over_what_was_read(
+def test_shared_file_is_written_only_if_it_is_unchanged_since_the_read(
     request: pytest.FixtureRequest, tmp_path: Path, where: str
 ) -> None:
     folder = str(tmp_path)
@@ -148,23 +148,23 @@ def test_a_shared_file_is_written_only_over_what_was_read(
         assert [path.name for path in (tmp_path / "below").iterdir()] == ["file.json"]
 
 
-def test_a_file_that_a_killed_process_was_creating_does_not_exist_yet(tmp_path: Path) -> None:
+def test_file_of_a_process_killed_during_its_creation_does_not_exist(tmp_path: Path) -> None:
     (tmp_path / "file.json").touch()
     file = shared_file(str(tmp_path / "file.json"))
     assert file.text is None
     assert file.write("after")
 
 
-@pytest.mark.slow  # what speaks S3, on both sides, takes seconds to load
+@pytest.mark.slow  # the S3 libraries of both sides take seconds to load
 @pytest.mark.parametrize("case", ["sent twice", "no such condition", "no space"])
-def test_a_write_with_a_condition_that_fails_is_told_by_what_is_there(
+def test_failed_conditional_write_is_resolved_by_reading_the_file(
     bucket: str, s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     import s3fs
 
     file = shared_file(f"{bucket}/file.json")
     assert file.write("before")
-    file_system = s3fs.S3FileSystem(**s3)  # the library makes one of a kind
+    file_system = s3fs.S3FileSystem(**s3)  # the library creates a single instance of each kind
     write = file_system.pipe_file
 
     def spoilt(path: str, content: bytes, **condition: Any) -> None:
@@ -172,7 +172,7 @@ def test_a_write_with_a_condition_that_fails_is_told_by_what_is_there(
             raise OSError(errno.ENOSYS if case == "no such condition" else errno.EIO, "refused")
         write(path, content, **condition)
         if condition:
-            write(path, content, **condition)  # the library sends again what was lost on its way back
+            write(path, content, **condition)  # the library sends a request again if its response was lost
 
     monkeypatch.setattr(file_system, "pipe_file", spoilt)
     if case == "no space":
@@ -189,7 +189,7 @@ STEPS = (1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 17, 19, 21, 22, 23)
 
 @pytest.fixture(params=itertools.product(STEPS, (False, True)), ids=str)
 def kill(request: pytest.FixtureRequest, started: TaskProcess, night: Night, distortion: Distortion) -> Kill:
-    """Kill a job while its request number ``step`` is under way, which is applied after the kill if it ``arrives``."""
+    """Kill a job during its request number ``step``, which is applied after the kill if it ``arrives``."""
     step, arrives = request.param
 
     def run_and_kill(operator: str, **arguments: Any) -> None:
@@ -219,7 +219,7 @@ def kill(request: pytest.FixtureRequest, started: TaskProcess, night: Night, dis
         if held.is_set():
             started.kill()
         started.wait()
-        for item in passed_on:  # the next run begins after what arrived late
+        for item in passed_on:  # the next run starts after the late request arrived
             assert item.wait(60)
         distortion.before = lambda method, path: None
         distortion.forward = distortion.to_the_sandbox
@@ -229,20 +229,20 @@ def kill(request: pytest.FixtureRequest, started: TaskProcess, night: Night, dis
 
 @pytest.mark.kill
 @pytest.mark.chosen(5)
-def test_a_killed_sync_converges_on_the_next_run(night: Night, kill: Kill) -> None:
-    """The table says what came and what left before the first website changes."""
+def test_killed_sync_converges_on_the_next_run(night: Night, kill: Kill) -> None:
+    """The table contains added and removed entries before the first website changes."""
     night.add(10, exclude_ips="10.0.0.1\n203.0.113.6")
     night.managed("203.0.113.6")
     kill("SyncExcludedIpsOperator", exclude_ips=["203.0.113.7"])
     audited, changed = len(night.trail()), 10 - night.lists().count("10.0.0.1\n203.0.113.6")
-    assert audited <= changed <= audited + 2  # what was under way
+    assert audited <= changed <= audited + 2  # the request during the kill
     night.managed("203.0.113.8", run_id="next")
     assert night.lists() == ["10.0.0.1\n203.0.113.8"] * 10
 
 
 @pytest.mark.kill
 @pytest.mark.chosen(5)
-def test_a_killed_apply_of_an_approved_plan_converges_on_the_next_run(night: Night, kill: Kill) -> None:
+def test_killed_apply_of_an_approved_plan_converges_on_the_next_run(night: Night, kill: Kill) -> None:
     night.add("old1.example old2.example old3.example gone1.example gone2.example", exclude_ips="10.0.0.1")
     night.add("same.example", exclude_ips="10.0.0.1", privacy=1)
     night.sandbox.configure(allow_duplicates=True)
@@ -264,7 +264,7 @@ def test_a_killed_apply_of_an_approved_plan_converges_on_the_next_run(night: Nig
     assert state() == (Counter(domains), {1}, {True}, {"203.0.113.7"})
     # A finished task can be run again.
     assert night.apply(**night.state, **approved)["applied"] == 0
-    # What the killed process added is the list's own.
+    # Entries that the killed process added belong to the list.
     write("203.0.113.8")
     night.apply(**prune)
     assert state() == (Counter(domains), {1}, {True}, {"203.0.113.8"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two lists of one state folder run at the same minute: one runs whole before any request of the other one."""
+"""Simultaneous lists: a list runs completely before any request of the other list (``operators/state.py``)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ REQUESTS = range(20)
 def before_request(
     service: FakeService, number: int, run: Callable[[], object], *, of: Sequence[str] = ()
 ) -> Iterator[None]:
-    """Let a run begin and end before the request with this number, from 0, or at the end if there are fewer.
+    """Start and end a run before the request with this number, from 0, or at the end if there are fewer requests.
 
-    :param of: count these operations only.
+    :param of: count only these operations.
     """
     counted, ran = itertools.count(), []
 
@@ -62,7 +62,7 @@ def before_request(
         pytest.param((V, B), ("vpn", V), ("office", A), {A, V}, id="out of both lists"),
     ],
 )
-def test_an_address_that_moves_to_another_list_stays(
+def test_address_that_moves_to_another_list_remains(
     analytics_sandbox: FakeService, nights: Nights, before: Run, outer: Run, inner: Run, left: set[str], number: int
 ) -> None:
     nights.sync("office", A, B)
@@ -73,19 +73,20 @@ def test_an_address_that_moves_to_another_list_stays(
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_a_list_does_not_remove_what_left_it_lately_and_another_one_adds(
+def test_list_keeps_a_recently_removed_entry_that_another_list_adds(
     analytics_sandbox: FakeService, nights: Nights, number: int
 ) -> None:
     nights.sync("vpn", V, B)
     nights.sync("vpn", V)
-    # Not between a show and its update: this overwrites the other list's lines, whose run reads them a second later.
+    # Not between a read and its update: this overwrites the lines of the other list, whose run reads them a second
+    # later.
     with before_request(analytics_sandbox, number, lambda: nights.sync("office", A, B), of=["account", "list"]):
         nights.sync("vpn", V, C)
     assert nights.everywhere() == {A, B, C, V}
 
 
 @pytest.mark.parametrize("number", REQUESTS[1:])
-def test_a_run_that_a_later_run_of_its_list_overtook_is_not_green(
+def test_run_fails_if_a_later_run_of_the_list_overtook_it(
     analytics_sandbox: FakeService, nights: Nights, number: int
 ) -> None:
     nights.sync("office", A)
@@ -95,7 +96,7 @@ def test_a_run_that_a_later_run_of_its_list_overtook_is_not_green(
         overtook.append(True)
         nights.sync("office", A, C)
 
-    # It may end before the later run begins.
+    # It might end before the later run starts.
     with before_request(analytics_sandbox, number, later), contextlib.suppress(StoppedError, AirflowSkipException):
         nights.sync("office", A, B)
         assert not overtook, "a later run ended before, and what it did may be undone"
@@ -104,10 +105,10 @@ def test_a_run_that_a_later_run_of_its_list_overtook_is_not_green(
     assert nights.everywhere() == {A, C}
 
 
-def test_an_address_that_moves_while_the_other_list_is_being_applied_stays(
+def test_address_that_moves_while_the_other_list_is_applied_remains(
     analytics_sandbox: FakeService, nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The list that removes it is noted before the other one begins, and ends before the other one notes what left."""
+    """The removing list is recorded before the other list starts, and ends before the other records its removals."""
     nights.sync("office", A, B)
     nights.sync("vpn", V)
     has_read, ended, write = threading.Event(), threading.Event(), ListFile.write
@@ -138,7 +139,7 @@ def test_an_address_that_moves_while_the_other_list_is_being_applied_stays(
 def test_entries_are_added_again_after_a_late_update_of_another_list(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other list computed its update before the update of this one, and the service applies it last."""
+    """The other list computed its update before the update of this list, and the service applies it last."""
     waits = (0.01, 0.02, 0.03, 0.04)
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", waits)
     late: list[float] = []

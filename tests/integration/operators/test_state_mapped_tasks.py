@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Managed lists of mapped tasks, and two lists that run at the same time on a service with a replica."""
+"""Managed lists of mapped tasks, and simultaneous lists on a service with a replica (``operators/state.py``)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASKS_FOR_A_NAME = "with different entries.*Give each mapped task its own list_na
 
 
 def mapped(nights: Nights, run: Callable[..., Any], *parts: Any) -> list[str]:
-    """Run a mapped task once, and return the errors of its parts."""
+    """Run a mapped task once, and return the errors of its instances."""
     nights.now = nights.now.replace(day=nights.now.day + 1)
     errors = []
     for number, part in enumerate(parts):
@@ -125,10 +125,10 @@ def test_mapped_dag_run_with_different_entries_fails_in_one_task(run_dag: RunDag
 @pytest.mark.slow
 @pytest.mark.chosen(3)
 @pytest.mark.parametrize("update", [1, 3, 10, 20, 30])
-def test_lists_at_the_same_time_keep_all_entries_behind_a_replica(
+def test_simultaneous_lists_keep_all_entries_behind_a_replica(
     analytics_sandbox: FakeService, nights: Nights, monkeypatch: pytest.MonkeyPatch, update: int
 ) -> None:
-    """The second list begins with an update of the first one, and fetches websites that do not show it yet."""
+    """The second list starts with an update of the first list, and fetches websites that do not contain it yet."""
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.25, 0.5, 1.0))
     monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.reading.SETTLE_SECONDS", 0.5)
     for number in range(4, 31):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists that share a state folder, through the operators: what each owns, keeps and refuses."""
+"""Lists that share a state folder: owned, kept, and rejected entries (``operators/state.py``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def updates(sandbox: SandboxServer) -> int:
     return [request.operation for request in sandbox.requests].count("update")
 
 
-def test_an_address_that_another_list_has_stays_and_log_and_why_name_that_list(
+def test_address_in_another_list_remains_and_log_and_explain_name_that_list(
     nights: Nights, task_log: Callable[[], str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     nights.sync("office", SHARED, OTHER, state_path=None)
@@ -48,12 +48,12 @@ def test_an_address_that_another_list_has_stays_and_log_and_why_name_that_list(
     assert header.startswith("ENTRY")
     assert [row.split("  ")[1].strip() for row in sorted(rows)] == ["office (exclude_ips)", "vpn (exclude_ips)"]
     assert ["left the list on 2026-11-23" in row for row in sorted(rows)] == [True, False]
-    # As soon as no list has it, it goes.
+    # When no list has it, it is removed.
     nights.sync("vpn", "198.51.100.9")
     assert nights.everywhere() == {OTHER, "198.51.100.9"}
 
 
-def test_one_of_two_addresses_leaves_without_accept_and_an_empty_list_needs_it(nights: Nights) -> None:
+def test_empty_list_needs_accept_and_the_removal_of_half_the_entries_does_not(nights: Nights) -> None:
     nights.sync("office", *OFFICES[:2])
     assert nights.sync("office", OFFICES[0])["guard_message"] is None
     with pytest.raises(
@@ -64,7 +64,7 @@ def test_one_of_two_addresses_leaves_without_accept_and_an_empty_list_needs_it(n
     nights.sync("office", *(f"192.0.2.{number}" for number in range(12)))
     nights.sync("office", override_guards=["empty_list"])
     assert nights.everywhere() == set()
-    # The night after, nothing is left to lose.
+    # In the next night, no further entry can be lost.
     assert nights.sync("office")["guard_message"] is None
 
 
@@ -77,7 +77,9 @@ def test_one_of_two_addresses_leaves_without_accept_and_an_empty_list_needs_it(n
         ({"version": 3}, "Upgrade airflow-provider-analytics"),
     ],
 )
-def test_a_bad_table_in_the_folder_is_refused(nights: Nights, wrong: dict[str, Any], message: str, whose: str) -> None:
+def test_invalid_table_in_the_folder_is_rejected(
+    nights: Nights, wrong: dict[str, Any], message: str, whose: str
+) -> None:
     for name in ("office", "vpn"):
         nights.sync(name, *OFFICES)
     path = nights.table(whose)
@@ -89,7 +91,7 @@ def test_a_bad_table_in_the_folder_is_refused(nights: Nights, wrong: dict[str, A
     assert [request.operation for request in nights.sandbox.requests] == ["account"]
 
 
-def test_two_tasks_need_two_lists(nights: Nights, task_log: Callable[[], str]) -> None:
+def test_tasks_of_different_lists_need_different_list_names(nights: Nights, task_log: Callable[[], str]) -> None:
     nights.sync("office", *OFFICES, task_id="another")
     nights.sync("office", *OFFICES, run_id="run", task_id="one")
     assert "The list 'office' was last run by task another of DAG the_dag." in task_log()
@@ -99,7 +101,7 @@ def test_two_tasks_need_two_lists(nights: Nights, task_log: Callable[[], str]) -
 
 
 @pytest.mark.usefixtures("memory")
-def test_storage_without_conditional_writes_says_what_it_costs(
+def test_storage_without_conditional_writes_logs_the_consequence(
     nights: Nights, caplog: pytest.LogCaptureFixture
 ) -> None:
     nights.sync("office", *OFFICES, state_path=f"memory://{uuid.uuid4().hex}")
@@ -127,8 +129,8 @@ def test_forty_mapped_chunks_share_one_list(nights: Nights) -> None:
     assert OFFICES[3] in nights.table("office").read_text()
 
 
-def test_the_clock_of_the_scheduler_decides_which_run_is_older(nights: Nights) -> None:
-    """Clocks of workers differ, and a try may begin long after its run."""
+def test_scheduler_clock_decides_the_order_of_runs(nights: Nights) -> None:
+    """Clocks of workers differ, and a try might start long after its run."""
     began = nights.now
     nights.sync("office", OFFICES[0], run_began=began + timedelta(minutes=1))
     nights.now -= timedelta(minutes=10)
@@ -139,13 +141,13 @@ def test_the_clock_of_the_scheduler_decides_which_run_is_older(nights: Nights) -
     assert nights.everywhere() == {OFFICES[1]}
 
 
-def test_a_website_that_left_a_file_is_not_kept_from_other_lists(nights: Nights) -> None:
+def test_website_removed_from_a_file_is_available_to_other_lists(nights: Nights) -> None:
     nights.apply("file", {key: [SHARED] for key in (CORP, *SHOP)})
     nights.sync("office", SHARED, OTHER)
     nights.apply("file", {key: [SHARED] for key in SHOP})
     nights.sync("office", OTHER)
     assert nights.lists() == {CORP: {OTHER}, **{key: {SHARED, OTHER} for key in SHOP}}
-    # A file that has no lists any more keeps nothing.
+    # A file without lists keeps no entries.
     nights.apply("file", {}, config={"websites": {"1.example": {"privacy": "private"}}})
     nights.sync("office", OTHER)
     assert nights.everywhere() == {OTHER}
@@ -154,15 +156,13 @@ def test_a_website_that_left_a_file_is_not_kept_from_other_lists(nights: Nights)
 @pytest.mark.parametrize(
     ("state", "left"), [({"state_path": None}, {SHARED, OTHER}), ({}, {OTHER})], ids=["add only", "managed"]
 )
-def test_a_file_removes_entries_only_where_it_keeps_state(
-    nights: Nights, state: dict[str, Any], left: set[str]
-) -> None:
+def test_websites_file_removes_entries_only_with_state(nights: Nights, state: dict[str, Any], left: set[str]) -> None:
     for entries in ([SHARED, OTHER], [OTHER]):
         nights.apply("office", dict.fromkeys((CORP, *SHOP), entries), **state)
     assert nights.everywhere() == left
 
 
-def test_a_field_of_a_file_that_is_not_managed_any_more_is_guarded_and_left(nights: Nights) -> None:
+def test_field_that_a_file_no_longer_manages_is_guarded_and_unchanged(nights: Nights) -> None:
     entries = [f"192.0.2.{number}" for number in range(1, 13)]
 
     def file(modes: dict[str, str], *entries: str, **arguments: Any) -> None:
@@ -175,7 +175,7 @@ def test_a_field_of_a_file_that_is_not_managed_any_more_is_guarded_and_left(nigh
     with pytest.raises(AirflowFailException, match="12 of 12 entries left the list 'file'"):
         file({})
     file({"exclude_ips": "replace"}, "192.0.2.1", override_guards=["entries_lost"])
-    # Another list may remove what the file does not manage any more.
+    # Another list may remove entries that the file no longer manages.
     nights.sync("office", "192.0.2.1", "192.0.2.99")
     nights.sync("office", "192.0.2.99")
     assert nights.everywhere() == {"192.0.2.99"}
@@ -186,7 +186,7 @@ SHOPS_ONLY: list[dict[str, Any]] = [{"websites": SHOP}, {"websites": ["[23].exam
 
 
 @pytest.mark.parametrize("selection", SHOPS_ONLY, ids=str)
-def test_a_list_owns_nothing_on_websites_that_it_never_selected(nights: Nights, selection: dict[str, Any]) -> None:
+def test_list_owns_no_entries_on_websites_that_it_never_selected(nights: Nights, selection: dict[str, Any]) -> None:
     nights.sync("office", "192.0.2.1", "192.0.2.2", **selection)
     nights.sync("office", "192.0.2.1", **selection)
     nights.sandbox.change_website(1, exclude_ips="192.0.2.2")
@@ -196,7 +196,7 @@ def test_a_list_owns_nothing_on_websites_that_it_never_selected(nights: Nights, 
     assert nights.lists()[CORP] == {"192.0.2.1", "192.0.2.2"}
 
 
-def test_why_says_for_which_websites_and_services_a_list_has_an_entry(
+def test_explain_names_the_websites_and_services_of_an_entry(
     nights: Nights, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def column(number: int) -> list[str]:
@@ -222,15 +222,15 @@ def test_why_says_for_which_websites_and_services_a_list_has_an_entry(
 
 
 @pytest.mark.parametrize("note", ["203.0.113.5 home of Eve", "203.0.113.5#home of Eve", "2001:db8::5 (Bob, home)"])
-def test_a_note_without_a_hash_is_a_line_of_people(nights: Nights, note: str) -> None:
+def test_note_without_a_hash_counts_as_a_line_of_a_person(nights: Nights, note: str) -> None:
     nights.sandbox.change_website(1, exclude_ips=f"{note}\n{OTHER}")
     nights.sync("office", SHARED, OTHER)
     nights.sync("office", SHARED)
     assert nights.lists() == {CORP: {note, SHARED}, **{item: {SHARED} for item in SHOP}}
 
 
-def test_the_error_of_a_guard_keeps_what_was_accepted(nights: Nights) -> None:
-    """Following one message after the other would alternate for ever."""
+def test_guard_error_repeats_the_accepted_guards(nights: Nights) -> None:
+    """Following the messages one by one would alternate forever."""
     offices = [f"203.0.113.{number}" for number in range(12)]
     nights.sync("office", *offices)
     wrong: dict[str, Any] = {"except_websites": ["*.typo.example"]}
@@ -242,7 +242,7 @@ def test_the_error_of_a_guard_keeps_what_was_accepted(nights: Nights) -> None:
     assert nights.everywhere() == {offices[0]}
 
 
-def test_an_address_that_a_person_commented_is_said_to_stay(nights: Nights, task_log: Callable[[], str]) -> None:
+def test_log_names_a_commented_address_that_remains(nights: Nights, task_log: Callable[[], str]) -> None:
     nights.sync("office", SHARED, OTHER)
     nights.sandbox.change_website(1, exclude_ips=f"{SHARED} # Ann\n{OTHER}")
     nights.sync("office", OTHER)
@@ -253,8 +253,8 @@ def test_an_address_that_a_person_commented_is_said_to_stay(nights: Nights, task
     assert nights.lists()["1.example"] == {f"{SHARED} # Ann", OTHER}
 
 
-def test_a_later_run_of_another_task_or_of_the_future_is_an_error_and_not_a_skip(nights: Nights) -> None:
-    """Otherwise, this list would be skipped every night, without a word to anybody."""
+def test_later_run_of_another_task_or_of_the_future_is_an_error_and_not_a_skip(nights: Nights) -> None:
+    """Otherwise, this list would be skipped every night without a message."""
     began = nights.now
     nights.sync("office", SHARED, task_id="vpn", run_began=began + timedelta(minutes=1))
     with pytest.raises(AirflowFailException, match=r"(?s)later run of the list 'office' has started.*own list_name"):
@@ -272,7 +272,7 @@ TYPED = [f"192.0.2.{number}" for number in range(1, 51)]
 
 
 @pytest.mark.parametrize("left", ["2026-11-01", "2026-11-23", "9999-01-01", "x"])
-def test_forged_table_removes_no_entries_of_others_without_a_guard(nights: Nights, left: str) -> None:
+def test_forged_table_removes_no_foreign_entries_without_a_guard(nights: Nights, left: str) -> None:
     for number in range(4, 41):
         nights.sandbox.add_website(f"{number}.example")
     nights.sync("office", *OFFICES)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thirty nights of two lists that share addresses, with people, kills, orphans and late requests, against an oracle.
+"""Thirty nights of two lists that share addresses, with people, kills, orphans, and late requests.
 
-The lists are planned and their tables written by the package; the service is a dictionary. A task goes on step by step,
-so that it can be killed, or go on some nights later, at each of its steps.
+The package plans the lists and writes their tables; the service is a dictionary. A task runs step by step, so that it
+can be killed, or continue some nights later, at each of its steps. An independent model has the expected entries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from airflow_provider_analytics.storage import StoragePath
 DOMAINS = ("a.example", "b.example", "c.example")
 #: Both lists share all of these; people type them, too.
 ENTRIES = tuple(f"192.0.2.{number}" for number in range(1, 13))
-#: Nights after which an orphan, or a request that is late, is gone.
+#: Nights after which an orphan, or a late request, has ended.
 ORPHAN_DAYS = 10
 
 #: List field for all websites, and for one of them.
@@ -45,10 +45,11 @@ class Scenario:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.service = dict.fromkeys(DOMAINS, "")
         self.wanted: dict[str, Entries] = {name: {"*": frozenset(ENTRIES[:2])} for name in ("office", "vpn")}
-        #: The truth: list, domain and entry to the day it left, None while it is on the list of the last run.
+        #: The expected state: list, domain, and entry to the day of its removal; None while it is on the list of the
+        #: last run.
         self.noted: dict[tuple[str, str, str], datetime | None] = {}
         self.running: list[tuple[datetime, Iterator[Sent | None]]] = []
-        #: Tasks that go on in the next night.
+        #: Tasks that continue in the next night.
         self.hung: list[tuple[datetime, Iterator[Sent | None]]] = []
         self.late: list[tuple[datetime, Sent]] = []
         self.runs = 0
@@ -58,7 +59,7 @@ class Scenario:
         clock.setattr(os, "fsync", lambda descriptor: None)
 
     def task(self, name: str) -> Iterator[Sent | None]:
-        """Run a list; each ``yield`` is a point at which it may be killed, with the request that it sends there."""
+        """Run a list; each ``yield`` is a point at which it can be killed, with the request that it sends there."""
         self.runs += 1
         self.now += timedelta(seconds=1)
         wanted = self.wanted[name]
@@ -116,7 +117,7 @@ class Scenario:
                 self.violations.append(f"{name} removed {line}, which it never had")
 
     def advance(self, task: Iterator[Sent | None], *, calm: bool = False) -> bool:
-        """Let a task do a step; return whether it goes on. Its request may be lost, or arrive late."""
+        """Run a step of a task; return whether the task continues. Its request might be lost, or arrive late."""
         try:
             sent = next(task)
         except StopIteration:
@@ -143,7 +144,7 @@ class Scenario:
                 element = chance.choice(self.running)
                 if chance.random() < 0.05 or not self.advance(element[1]):
                     self.running.remove(element)
-        for item in hung:  # what it read is of last night
+        for item in hung:  # these tasks have read the data of last night
             if self.advance(item[1]):
                 self.running.append(item)
         if chance.random() < 0.4:
@@ -160,7 +161,7 @@ class Scenario:
         self.late = [item for item in self.late if item[0] >= limit]
 
     def check(self) -> list[str]:
-        """Return what is wrong after two whole runs of each list."""
+        """Return the problems after two complete runs of each list."""
         for name in ("office", "vpn", "office", "vpn"):
             task = self.task(name)
             while self.advance(task, calm=True):
@@ -178,7 +179,9 @@ class Scenario:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_thirty_nights_of_two_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_thirty_nights_of_two_lists_keep_exactly_their_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     scenario = Scenario(seed, tmp_path, monkeypatch)
     for _ in range(30):
         scenario.night()

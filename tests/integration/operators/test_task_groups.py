@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of the task that waits for an approval: ``operators/task_groups.py``."""
+"""Task groups: arguments of the task that waits for an approval (``operators/task_groups.py``)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tasks_of(group: str, **given: Any) -> dict[str, Any]:
     ("name", "value"),
     [("subject", "Another question"), ("body", "Another text"), ("response_timeout", timedelta(days=7))],
 )
-def test_argument_of_approval_replaces_the_default(group: str, name: str, value: object) -> None:
+def test_approval_argument_replaces_the_default(group: str, name: str, value: object) -> None:
     defaults, approve = tasks_of(group)["approve"], tasks_of(group, approval={name: value})["approve"]
     assert getattr(approve, name) == value
     assert getattr(defaults, name) != value

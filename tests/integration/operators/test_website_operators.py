@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each operator's every branch."""
+"""Operators of a single website, with every branch (``operators/websites.py``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sent(sandbox: SandboxServer, operation: str) -> list[dict[str, str]]:
     return [dict(request.form) for request in sandbox.requests if request.operation == operation]
 
 
-def test_list(sandbox: SandboxServer) -> None:
+def test_list_returns_every_website(sandbox: SandboxServer) -> None:
     sandbox.seed(12)
     ids = [website["id"] for website in sandbox.websites()]
     domains = sorted(website["domain"] for website in sandbox.websites())
@@ -54,14 +54,14 @@ def test_list(sandbox: SandboxServer) -> None:
         found(max_records="11")
 
 
-def test_a_list_that_is_too_long_is_read_no_further(sandbox: SandboxServer) -> None:
+def test_list_above_the_limit_is_not_read_further(sandbox: SandboxServer) -> None:
     sandbox.seed(1000)
     with pytest.raises(AirflowFailException, match="more than max_records=95 websites"):
         run(ListWebsitesOperator, max_records=95, per_page=10)
     assert 10 <= len(sent(sandbox, "list")) < 30
 
 
-def test_get(sandbox: SandboxServer) -> None:
+def test_get_returns_the_website_of_an_id_or_domain(sandbox: SandboxServer) -> None:
     website = sandbox.add_website("www.example.com", exclude_ips="10.0.0.1")
     sandbox.add_website("not-www.example.com")
     for arguments in ({"website_id": 1}, {"website_id": "1"}, {"domain": "WWW.Example.com."}):
@@ -72,7 +72,7 @@ def test_get(sandbox: SandboxServer) -> None:
         run(GetWebsiteOperator, domain="example.com")
 
 
-def test_create_where_nothing_is(sandbox: SandboxServer, page_password: str) -> None:
+def test_create_makes_a_website_if_the_domain_is_new(sandbox: SandboxServer, page_password: str) -> None:
     run(CreateWebsiteOperator, domain="plain.example.com")
     done = run(CreateWebsiteOperator, domain="password.example.com", **PAGE)
     run(CreateWebsiteOperator, domain="cleared.example.com", exclude_ips=[], exclude_params=[])
@@ -86,7 +86,9 @@ def test_create_where_nothing_is(sandbox: SandboxServer, page_password: str) -> 
 
 
 @pytest.mark.parametrize("if_exists", ["skip", "update", "fail"])
-def test_create_where_one_is(sandbox: SandboxServer, task_log: Callable[[], str], if_exists: str) -> None:
+def test_create_returns_the_existing_website_of_the_domain(
+    sandbox: SandboxServer, task_log: Callable[[], str], if_exists: str
+) -> None:
     before = sandbox.add_website("www.example.com", exclude_ips="10.0.0.1", exclude_params="b\r\na\r\n")
     same, other = {"email_reports": False, "exclude_params": ["a", "b"]}, {"privacy": "PRIVATE", "exclude_ips": "::1"}
     create: dict[str, Any] = {"domain": "WWW.example.com", "if_exists": if_exists, **same, **other}
@@ -104,7 +106,7 @@ def test_create_where_one_is(sandbox: SandboxServer, task_log: Callable[[], str]
     assert ("was left unchanged. Settings that differ or are not returned: privacy, exclude_ips." in task_log()) == (
         if_exists == "skip"
     )
-    assert {request.method for request in sandbox.requests} == {"GET"}  # what is so already is not sent
+    assert {request.method for request in sandbox.requests} == {"GET"}  # settings in effect are not sent
 
 
 def test_create_does_not_trust_a_search_that_finds_nothing(sandbox: SandboxServer) -> None:
@@ -115,7 +117,9 @@ def test_create_does_not_trust_a_search_that_finds_nothing(sandbox: SandboxServe
     assert len(sandbox.websites()) == 1
 
 
-def test_update(sandbox: SandboxServer, page_password: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_update_changes_only_the_given_settings(
+    sandbox: SandboxServer, page_password: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     masked: list[str] = []
     monkeypatch.setattr("airflow_provider_analytics.operators.passwords.mask_secret", masked.append)
     sandbox.add_website("www.example.com", exclude_ips="10.0.0.1", exclude_params="a")
@@ -143,7 +147,7 @@ def test_update(sandbox: SandboxServer, page_password: str, monkeypatch: pytest.
         run(UpdateWebsiteOperator, website_id=2, email_reports=True)
 
 
-def test_delete(sandbox: SandboxServer, connect_sandbox: Callable[..., None]) -> None:
+def test_delete_removes_the_website_of_the_domain(sandbox: SandboxServer, connect_sandbox: Callable[..., None]) -> None:
     for name in "abc":
         sandbox.add_website(f"{name}.example.com")
     for deleted in (True, False):
@@ -176,7 +180,7 @@ ENTRIES = """
 
 
 @pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
-def test_comments_of_a_list_are_not_sent_by_operators_of_one_website(
+def test_comments_of_a_list_are_not_sent_by_operators_of_a_single_website(
     operator: Any, analytics_sandbox: SandboxServer
 ) -> None:
     if operator is UpdateWebsiteOperator:

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Websites as code: plan, apply, drift, and export (``operators/websites_as_code.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -15,7 +17,7 @@ from airflow_provider_analytics.operators.websites_as_code import ExportWebsites
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-#: Refused in the run, or when the DAG is parsed.
+#: Rejected in the run, or when the DAG is parsed.
 REFUSED = (AirflowFailException, ValueError)
 
 FILE = """\
@@ -32,7 +34,7 @@ websites:
 PRIVATE = "websites: {1.example: {privacy: private}}"
 
 
-def test_plan_then_apply_then_nothing(
+def test_plan_after_apply_is_empty(
     night: Night, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": "hunter2-hunter"}))
@@ -50,7 +52,7 @@ def test_plan_then_apply_then_nothing(
     approved = {**night.state, "approved_digest": answer}
     applied = night.apply(**approved)
     states = {**plan["states"], "applied": 2}
-    # What a password is, no record shows.
+    # Records do not contain the password.
     done = {"dry_run": False, "applied": 2, "states": states, "unverified": ["password"], "markdown": None}
     assert applied == {**plan, **done}
     new = night.sandbox.websites()[-1]
@@ -71,7 +73,7 @@ def test_plan_then_apply_then_nothing(
     assert night.drift(**night.state)["changes"] == []
 
 
-def test_only_the_approved_plan_is_applied(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apply_accepts_only_the_approved_plan(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     night.add(1)
     before = night.sandbox.websites()
     night.write(PRIVATE)
@@ -83,7 +85,7 @@ def test_only_the_approved_plan_is_applied(night: Night, monkeypatch: pytest.Mon
             night.apply(**night.state, approved_digest=digest)
         assert [website["privacy"] for website in another.websites()] == [0]
     night.write("websites: {1.example: {privacy: private, email: true}}")
-    # An empty template must not apply what nobody approved.
+    # An empty template must not apply an unapproved plan.
     for expected in (digest, "None", "", None, "0" * 64):
         with pytest.raises(AirflowFailException, match=r"not approved|no longer planned|not the approved one"):
             night.apply(**night.state, approved_digest=expected)
@@ -91,7 +93,7 @@ def test_only_the_approved_plan_is_applied(night: Night, monkeypatch: pytest.Mon
     assert night.apply()["applied"] == 1
 
 
-def test_pruning_is_opt_in_and_guarded_and_an_override_is_approved(night: Night) -> None:
+def test_pruning_is_optional_and_guarded_and_its_override_is_part_of_the_approval(night: Night) -> None:
     night.add(11)
     night.write("websites: {1.example: {privacy: public}}")
     assert night.plan()["deletes"] == 0
@@ -106,7 +108,7 @@ def test_pruning_is_opt_in_and_guarded_and_an_override_is_approved(night: Night)
     accepted = night.plan(**prune, override_guards="many_deleted")
     assert (accepted["guard_message"], accepted["override_guards"]) == (None, ["many_deleted"])
     assert "**Guards that were overridden:** many_deleted" in accepted["markdown"]
-    # The accepted guard is a part of what was approved.
+    # The accepted guard is part of the approval.
     night.sandbox.remove_website(11)
     with pytest.raises(AirflowFailException, match="9 of 10 websites would be deleted"):
         night.apply(**prune, approved_digest=plan["digest"])
@@ -116,7 +118,7 @@ def test_pruning_is_opt_in_and_guarded_and_an_override_is_approved(night: Night)
 
 
 @pytest.mark.parametrize("reference", ["connection:page_password", "connection:page_password_nope"])
-def test_a_missing_password_stops_everything_before_it_starts(
+def test_missing_password_stops_the_run_before_any_change(
     night: Night, monkeypatch: pytest.MonkeyPatch, reference: str
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic"}))
@@ -153,14 +155,14 @@ def test_bad_files_fail_without_a_retry(night: Night, content: Any, message: str
         ({"config_path": None, "config": "websites.yaml"}, "config='websites.yaml' .* the path of a file belongs in"),
     ],
 )
-def test_a_place_that_cannot_be_read_is_named(night: Night, arguments: dict[str, Any], message: str) -> None:
+def test_unreadable_path_is_named(night: Night, arguments: dict[str, Any], message: str) -> None:
     night.write(PRIVATE)
     with pytest.raises(REFUSED, match=message):
         night.plan(**arguments)
     assert night.operations.keys() <= {"account"}
 
 
-def test_drift_fails_skips_or_reports(night: Night) -> None:
+def test_drift_fails_skips_or_is_reported(night: Night) -> None:
     night.add(1)
     night.write(PRIVATE)
     with pytest.raises(REFUSED, match=r"privacy: `public` → `private` on 1 website: `1\.example"):
@@ -176,7 +178,7 @@ def test_drift_fails_skips_or_reports(night: Night) -> None:
     assert night.operations["update"] == 0
 
 
-def test_a_website_that_cannot_be_read_is_not_taken_for_a_new_one(night: Night, distortion: Distortion) -> None:
+def test_unreadable_website_does_not_count_as_new(night: Night, distortion: Distortion) -> None:
     night.add(2)
     night.write(PRIVATE)
     distortion.hidden_in_lists = {"privacy"}
@@ -195,7 +197,7 @@ def test_a_website_that_cannot_be_read_is_not_taken_for_a_new_one(night: Night, 
     assert night.operations == {"account": 1, "list": 2, "show": 1}
 
 
-def test_exports_into_a_folder_of_any_storage_plan_to_nothing(night: Night, memory: Any) -> None:
+def test_plan_of_an_export_in_any_storage_is_empty(night: Night, memory: Any) -> None:
     night.add("a.one.example b.one.example a.two.example")
     folder = f"memory://{night.folder.name}/websites"
     for name, number in (("one", 2), ("two", 1)):
@@ -205,18 +207,18 @@ def test_exports_into_a_folder_of_any_storage_plan_to_nothing(night: Night, memo
     assert (plan["websites_compared"], plan["changes"]) == (3, [])
 
 
-def test_a_deletion_carries_what_is_deleted(night: Night, distortion: Distortion) -> None:
+def test_deletion_contains_the_deleted_record(night: Night, distortion: Distortion) -> None:
     night.add("kept.example")
     night.add("gone.example", privacy=1, exclude_ips="1.1.1.1\n2.2.2.2", favorite=True)
     night.write("websites: {kept.example: {privacy: public}}")
     distortion.hidden_in_lists = {"exclude_ips", "favorite"}
     prune: dict[str, Any] = {**night.state, "prune": True}
     plan = night.plan(**prune)
-    # Shown, because the rows of the list lack fields; the website that is kept is not.
+    # Read singly, because the rows of the list lack fields; the remaining website is not read.
     assert night.operations == {"account": 1, "list": 2, "show": 1}
     (written,) = night.folder.glob(f"*/plans/{plan['digest']}.json")
     assert json.loads(written.read_text())["changes"][0]["fields"]["exclude_ips"] == [["1.1.1.1", "2.2.2.2"], None]
-    night.sandbox.change_website(2, email=1)  # after the approval: what is deleted is what it was last
+    night.sandbox.change_website(2, email=1)  # after the approval: the deleted record is the last one
     approved = {**prune, "approved_digest": plan["digest"]}
     night.apply(**approved)
     assert night.lists("domain") == ["kept.example"]
@@ -227,7 +229,7 @@ def test_a_deletion_carries_what_is_deleted(night: Night, distortion: Distortion
     assert night.apply(**approved)["applied"] == 0
 
 
-def test_a_guard_counts_the_lists_of_all_compared_websites_even_if_the_rows_hide_them(night: Night) -> None:
+def test_guard_counts_the_lists_of_all_compared_websites_even_if_list_rows_omit_them(night: Night) -> None:
     for domain, number in (("a.example", 5), ("b.example", 6)):
         night.add(domain, exclude_ips="\n".join(f"192.0.2.{item}" for item in range(number)))
     night.sandbox.configure(list_hides=["exclude_ips"])
@@ -236,10 +238,8 @@ def test_a_guard_counts_the_lists_of_all_compared_websites_even_if_the_rows_hide
     assert plan["guard_message"].startswith("5 of 11 exclude_ips entries would be lost")
 
 
-def test_an_approved_change_of_a_website_that_somebody_changed_is_not_sent(
-    night: Night, distortion: Distortion
-) -> None:
-    """The file replaces the list: with it, the entry typed by hand would go, which nobody approved."""
+def test_approved_change_is_not_sent_if_the_website_changed_meanwhile(night: Night, distortion: Distortion) -> None:
+    """The file replaces the list: an entry typed by hand would be removed without an approval."""
     night.write(
         "modes: {exclude_ips: replace}\ndefaults: {exclude_ips: [192.0.2.1]}\nwebsites: {1.example: , 2.example: }"
     )

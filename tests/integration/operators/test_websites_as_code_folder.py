@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each file of a folder with websites is read, or named in an error: ``prune`` would delete its websites."""
+"""Folder of websites files: each file is read or named in an error, because ``prune`` would delete its websites."""
 
 from __future__ import annotations
 

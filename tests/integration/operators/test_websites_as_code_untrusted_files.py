@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever may edit the files of websites: the worker reads nothing else, and runs out of neither memory nor time."""
+"""Untrusted websites files: the worker reads no other files, and keeps its memory and time (``reconcile/desired``)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def aliases(levels: int) -> str:
 
 
 def layers(entries: int, websites: int) -> str:
-    """A list of all websites, to which each adds an entry of its own."""
+    """A list of all websites, to which each adds its own entry."""
     listed = ", ".join(f"10.0.{number // 256}.{number % 256}" for number in range(entries))
     own = "".join(f"  w{number}.example: {{also_exclude_ips: [192.0.2.1]}}\n" for number in range(websites))
     return f"defaults: {{exclude_ips: [{listed}]}}\nwebsites:\n{own}"
@@ -71,7 +71,7 @@ def groups(number: int, times: int, item: str = "192.0.2.1") -> str:
 )
 @pytest.mark.parametrize("read", [parse, parse_websites])
 @pytest.mark.usefixtures("limit")
-def test_no_small_file_stands_for_much(text: str, read: Callable[[str], Any]) -> None:
+def test_small_file_that_expands_enormously_is_rejected(text: str, read: Callable[[str], Any]) -> None:
     tracemalloc.start()
     with pytest.raises(ValueError, match=rf"(websites\.yaml|config):\d+: {TOO_MANY}"):
         read(text)
@@ -81,7 +81,7 @@ def test_no_small_file_stands_for_much(text: str, read: Callable[[str], Any]) ->
 
 
 @pytest.mark.usefixtures("limit")
-def test_the_files_of_a_folder_have_one_budget() -> None:
+def test_files_of_a_folder_share_the_same_budget() -> None:
     half = layers(100, 120)
     assert len(parse(half).websites) == 120
     with pytest.raises(ValueError, match=rf"b\.yaml:\d+: {TOO_MANY}") as caught:
@@ -90,7 +90,7 @@ def test_the_files_of_a_folder_have_one_budget() -> None:
 
 
 @pytest.mark.parametrize("value", ["9" * 20_000, f"0x{'f' * 20_000}", f"1{':59' * 20_000}", f"1{':59' * 20_000}.0"])
-def test_a_number_of_many_digits_is_a_problem_with_its_place(value: str) -> None:
+def test_number_of_many_digits_is_a_problem_with_its_line(value: str) -> None:
     with pytest.raises(ValueError, match=r"websites\.yaml:3: .* is not allowed; allowed: true, false"):
         parse(f"websites:\n  a.example:\n    email: {value}\n")
 
@@ -131,8 +131,8 @@ def wrong_names(number: int) -> Any:
         ),
     ],
 )
-def test_the_time_grows_with_the_length_only(read: Callable[[int], Any]) -> None:
-    """A comment of 16,000 blanks took 12.8 s, and a group that was named again and again 86 s."""
+def test_parse_time_grows_linearly_with_the_length(read: Callable[[int], Any]) -> None:
+    """A comment of 16,000 blanks took 12.8 s, and a group that was named repeatedly took 86 s."""
 
     def seconds(number: int) -> float:
         started = time.process_time()
@@ -149,7 +149,7 @@ def test_the_time_grows_with_the_length_only(read: Callable[[int], Any]) -> None
 def test_directives_are_rejected_before_the_file_is_parsed(
     line: str, line_break: str, read: Callable[[str], Any]
 ) -> None:
-    """1.6 MB of them took 20 s, in which no timeout could stop the task."""
+    """1.6 MB of directives took 20 s, in which no timeout could stop the task."""
     directives = line_break.join(["# a comment", *(line.format(f"a{number}") for number in range(40_000))])
     started = time.process_time()
     with pytest.raises(ValueError, match=r"(websites\.yaml|config):[12]: the directive %(TAG|OTHER) is not allowed"):
@@ -191,7 +191,7 @@ def folder(tmp_path: Path) -> Path:
     ],
     ids=["another file", "a device behind a link", "FIFO", "large"],
 )
-def test_only_files_of_the_folder_are_read(
+def test_files_outside_of_the_folder_are_not_read(
     plant: Callable[[Path], object], problem: str, folder: Path, night: Night, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plant(folder / "b.yaml")
@@ -205,7 +205,7 @@ def test_only_files_of_the_folder_are_read(
     assert not [request for request in night.sandbox.requests if request.body]
 
 
-def test_a_link_within_the_folder_is_followed(folder: Path) -> None:
+def test_link_within_the_folder_is_followed(folder: Path) -> None:
     """Kubernetes mounts the files of a ConfigMap in this way."""
     (folder / "..2026").mkdir()
     (folder / "..data").symlink_to("..2026")
@@ -214,8 +214,8 @@ def test_a_link_within_the_folder_is_followed(folder: Path) -> None:
     assert main(["validate", str(folder)]) == main(["validate", str(folder / "c.yaml")]) == 0
 
 
-def test_a_file_of_the_folder_that_is_missing_is_no_deletion(folder: Path, night: Night) -> None:
-    """A colleague renames the target of a link: the websites of that file must not be deleted."""
+def test_missing_file_of_the_folder_is_an_error_and_not_a_deletion(folder: Path, night: Night) -> None:
+    """A person renames the target of a link: the websites of that file must not be deleted."""
     night.add(20)
     (folder / "b.yaml").symlink_to("renamed.yaml")
     assert main(["validate", str(folder)]) == 1
@@ -224,12 +224,12 @@ def test_a_file_of_the_folder_that_is_missing_is_no_deletion(folder: Path, night
 
 
 @pytest.mark.parametrize("text", ["[" * 5000, "a: &a [*a]", "&a {*a: 1}", "{" * 5000, '{"websites": [[]]}'])
-def test_no_nesting_ends_in_anything_but_an_error_that_names_the_file(text: str) -> None:
+def test_deep_nesting_is_an_error_that_names_the_file(text: str) -> None:
     with pytest.raises(ValueError, match=r"websites\.yaml"):
         parse(text)
 
 
-def test_no_key_of_the_file_forges_a_line_of_the_error() -> None:
+def test_key_of_the_file_cannot_forge_a_line_of_the_error() -> None:
     with pytest.raises(ValueError, match=r"websites\.yaml:2") as caught:
         parse('websites:\n  "a.example\\nERROR forged\\e[31m": {"no\\nERROR forged": 1}\n')
     assert "\nERROR" not in str(caught.value)
@@ -238,7 +238,7 @@ def test_no_key_of_the_file_forges_a_line_of_the_error() -> None:
 
 @pytest.mark.parametrize("output", ["text", "github", "gitlab"])
 @pytest.mark.parametrize("content", [b"websites: {a.example: {privcy: 1}}", b"\xff", b"websites: {a.example: {}}"])
-def test_no_name_of_a_file_forges_a_command_of_the_workflow(
+def test_file_name_cannot_forge_a_workflow_command(
     output: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

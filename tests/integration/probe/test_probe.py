@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The probe over real sockets: nothing wrong, at most 50 reads, and no value of the service in what is printed."""
+"""Probe: correct findings, at most 50 reads, and no values of the service in its output (``probe/checks.py``)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def probed(settings: Settings, seconds: float = 60) -> Probe:
 
 
 def marks(probe: Probe) -> dict[str, str]:
-    """Return what is not as expected: check to mark."""
+    """Return unexpected results: check to mark."""
     return {finding.name: finding.mark for finding in probe.findings if finding.mark not in ("ok", "?")}
 
 
@@ -51,13 +51,13 @@ NO_FILTER = {"favorite": "note"}
 OTHER_LISTS = {"entries": "note"}
 NOTHING_COMPLETE = {**NO_PAGES, **NO_SEARCH, **NO_FILTER}
 
-#: Options of the fake services, the marks of what is not as expected, and the extras to set; for 253 websites.
+#: Options of the fake services, the marks of unexpected results, and the extras to set; for 253 websites.
 CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
     ({}, {}, {}),
-    # Fields that are left out if they are empty.
+    # Omitted empty fields
     ({"omits": "empty"}, {"fields": "note"}, {}),
     ({"omits": "null"}, {"fields": "note"}, {}),
-    # How the list is read.
+    # Reading of the list
     ({"list_key": None}, TWICE, {}),
     ({"list_key": "data.websites", "lists_beside": "groups"}, {"list": "SET"}, {"list_key": "data.websites"}),
     (
@@ -86,7 +86,7 @@ CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
     ({"behind_last": "not found"}, {}, {}),
     ({"deletes": "mark"}, {}, {}),
     ({"nginx_limit": {"rate": 50, "burst": 0, "status": 429}}, {"limit": "note"}, {}),
-    # What costs more, or fails in part.
+    # Services that need more requests or fail partly
     ({"search_matches": "start"}, {}, {}),
     ({"search_matches": "case"}, NO_SEARCH, {}),
     ({"ignored": ["search"]}, NO_SEARCH, {}),
@@ -111,7 +111,7 @@ CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("options", "expected", "extras"), CASES, ids=[str(case[0]) for case in CASES])
-def test_nothing_wrong_is_said(
+def test_probe_reports_the_actual_behavior_of_the_service(
     options: dict[str, Any], expected: dict[str, str], extras: Mapping[str, str], analytics_sandbox: FakeService
 ) -> None:
     populate(analytics_sandbox, 253, **options)
@@ -124,7 +124,7 @@ def test_nothing_wrong_is_said(
 
 
 def populate(sandbox: FakeService, count: int, **options: Any) -> None:
-    """Add websites; as the newest one, a favorite with lists, whose domain is stored by the options."""
+    """Add websites; the newest is a favorite with lists, whose domain is stored by the options."""
     sandbox.configure(**options)
     sandbox.seed(max(0, count - 2))
     domains = ["new.example", "other.example"] if not sandbox.options.allow_duplicates else ["new.example"] * 2
@@ -138,7 +138,7 @@ def populate(sandbox: FakeService, count: int, **options: Any) -> None:
 
 
 def is_read(sandbox: FakeService, probe: Probe) -> bool:
-    """Return whether a task reads the list, with the extras that are to be set."""
+    """Return whether a task reads the list with the suggested extras."""
     with AnalyticsClient(replace(settings_of(sandbox), **probe.extras)) as client:
         try:
             found = list(client.iter_websites())
@@ -154,10 +154,10 @@ def is_read(sandbox: FakeService, probe: Probe) -> bool:
     [({}, False), ({"ignored": ["page"]}, True), ({"paginator": "cursor"}, False), ({**P, "links": "list"}, False)],
     ids=str,
 )
-def test_no_number_of_websites_leads_to_a_wrong_answer(
+def test_probe_is_correct_for_any_number_of_websites(
     count: int, options: dict[str, Any], fails_with_pages: bool, analytics_sandbox: FakeService
 ) -> None:
-    """A list with few websites is read in small pages: it works tonight, and may fail with more than 100."""
+    """A short list is read in small pages: it works tonight, but might fail with more than 100 websites."""
     populate(analytics_sandbox, count, **options)
     probe = probed(settings_of(analytics_sandbox))
     found = marks(probe)
@@ -166,13 +166,13 @@ def test_no_number_of_websites_leads_to_a_wrong_answer(
     assert is_read(analytics_sandbox, probe) == (found.get("list") != "FAILS")
 
 
-def test_a_long_list_is_read_as_far_as_the_requests_allow(analytics_sandbox: FakeService) -> None:
+def test_long_list_is_read_up_to_the_request_limit(analytics_sandbox: FakeService) -> None:
     populate(analytics_sandbox, 300, page_size_limit=5)
     probe = probed(settings_of(analytics_sandbox))
     assert marks(probe) == {"list": "note", "per_page": "note"}
     assert " of 300, not read to its end" in probe_report.as_text(probe)
     assert len(analytics_sandbox.requests) <= MAX_REQUESTS
-    # An extra that is not proven is not printed as one to set.
+    # An extra without proof is not suggested.
     analytics_sandbox.configure(page_parameter="p", links="absent")
     probe = probed(settings_of(analytics_sandbox))
     assert (probe.extras, probe_report.status(probe)) == ({}, probe_report.FAILED)
@@ -181,7 +181,7 @@ def test_a_long_list_is_read_as_far_as_the_requests_allow(analytics_sandbox: Fak
     )
 
 
-def test_wrong_extras_are_corrected(analytics_sandbox: FakeService) -> None:
+def test_probe_corrects_wrong_extras(analytics_sandbox: FakeService) -> None:
     populate(analytics_sandbox, 150, links="absent")
     wrong: list[dict[str, Any]] = [{"page_parameter": "seite"}, {"boolean_format": "1/0", "list_key": "rows"}]
     for own in wrong:
@@ -191,8 +191,8 @@ def test_wrong_extras_are_corrected(analytics_sandbox: FakeService) -> None:
 
 
 @pytest.mark.parametrize("changes", [{3}, {3, 5}, {3, 9}], ids=str)
-def test_a_list_that_changes_needs_no_extra(changes: set[int], analytics_sandbox: FakeService) -> None:
-    """Numbers of list requests before which a website is deleted: each time, the list cannot be proven complete."""
+def test_changing_list_needs_no_extra(changes: set[int], analytics_sandbox: FakeService) -> None:
+    """Numbers of list requests before which a website is deleted, so the list is never proven complete."""
     populate(analytics_sandbox, 150)
     asked = itertools.count(1)
 
@@ -205,7 +205,7 @@ def test_a_list_that_changes_needs_no_extra(changes: set[int], analytics_sandbox
     assert (marks(probe), probe.extras) == ({}, {})
 
 
-def test_a_list_that_breaks_down_fails(analytics_sandbox: FakeService) -> None:
+def test_list_fails_if_its_pages_fail(analytics_sandbox: FakeService) -> None:
     populate(analytics_sandbox, 150)
     analytics_sandbox.fault("list", skip=2, status=500, times=None)
     probe = probed(replace(settings_of(analytics_sandbox), max_retries=0))
@@ -213,8 +213,8 @@ def test_a_list_that_breaks_down_fails(analytics_sandbox: FakeService) -> None:
     assert probe_report.status(probe) == probe_report.FAILED
 
 
-def test_a_service_that_hangs_is_given_up_after_the_time_of_all_requests(analytics_sandbox: FakeService) -> None:
-    """Nothing but that time ends the request: the service never answers it."""
+def test_hanging_service_is_abandoned_after_the_time_limit(analytics_sandbox: FakeService) -> None:
+    """Only the time limit ends the request, because the service never responds."""
     populate(analytics_sandbox, 150, **P, links="absent")
     analytics_sandbox.fault("list", target="search=.", delay=600, times=None)
     told = {finding.name: finding.mark for finding in probed(settings_of(analytics_sandbox), seconds=3).findings}
@@ -240,7 +240,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ana
     return probe
 
 
-def test_the_extras_are_printed_as_they_are_pasted(analytics_sandbox: FakeService, run: Run) -> None:
+def test_extras_are_printed_ready_to_paste(analytics_sandbox: FakeService, run: Run) -> None:
     analytics_sandbox.seed(120)
     analytics_sandbox.configure(page_parameter="p", links="absent", boolean_rule=True)
     status, out, _ = run()
@@ -256,14 +256,14 @@ def test_the_extras_are_printed_as_they_are_pasted(analytics_sandbox: FakeServic
 
 
 @pytest.mark.repository
-def test_the_report_of_the_documents_is_real(analytics_sandbox: FakeService, run: Run) -> None:
+def test_documented_report_is_real(analytics_sandbox: FakeService, run: Run) -> None:
     analytics_sandbox.seed(253)
     analytics_sandbox.configure(preset="boolean-rule")
     document = Path(__file__).parents[3] / "docs" / "connection.md"
     assert run()[1].partition(" requests.")[2].strip() in document.read_text(encoding="utf-8")
 
 
-def test_json_has_every_check_and_no_host(analytics_sandbox: FakeService, run: Run) -> None:
+def test_json_report_has_every_check_and_no_host(analytics_sandbox: FakeService, run: Run) -> None:
     analytics_sandbox.seed(12)
     status, out, _ = run("--json")
     found = json.loads(out)
@@ -277,7 +277,7 @@ def test_json_has_every_check_and_no_host(analytics_sandbox: FakeService, run: R
     ("wrong_key", "told"),
     [("401", "API key rejected"), ("403", "403"), ("redirect", "/login"), ("page", "or a wrong Base URL")],
 )
-def test_a_wrong_key_fails_and_is_not_shown(
+def test_wrong_key_fails_and_is_not_printed(
     wrong_key: str, told: str, analytics_sandbox: FakeService, run: Run
 ) -> None:
     analytics_sandbox.configure(wrong_key=wrong_key)
@@ -301,7 +301,7 @@ def test_a_wrong_key_fails_and_is_not_shown(
         ({"domain_as": "with port", "lists_as": "br", "list_hides": ["exclude_ips"]}, 0),
     ],
 )
-def test_nothing_is_printed_or_logged_that_has_a_value_of_the_service(
+def test_values_of_the_service_are_neither_printed_nor_logged(
     options: dict[str, Any],
     expected: int,
     arguments: tuple[str, ...],
@@ -316,7 +316,7 @@ def test_nothing_is_printed_or_logged_that_has_a_value_of_the_service(
         analytics_sandbox.add_website(f"{marker}-{number}.example", **lists)
     status, *printed = run(*arguments)
     assert status == expected
-    # A page that is no list fails, and names the extra.
+    # A page without a list fails, and the message names the extra.
     analytics_sandbox.fault("list", body={"things": [{"name": marker}], "others": []}, times=None)
     status, out, err = run(*arguments)
     assert (status, "list_key" in err) == (1, True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Websites that are read with the list, or one by one: ``reconcile/service_websites.py``."""
+"""Websites of the service, read with the list or singly (``reconcile/service_websites.py``)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_list_is_read_again_only_if_each_row_has_each_field(
     assert all(name in record for record in read.found.values() for name in fields)
 
 
-def test_newest_website_is_that_with_the_highest_id(analytics_sandbox: FakeService, hook: AnalyticsHook) -> None:
+def test_newest_website_has_the_highest_id(analytics_sandbox: FakeService, hook: AnalyticsHook) -> None:
     for number in range(1, 12):
         analytics_sandbox.add_website(f"{number}.example")
     assert read_websites(hook.client, None).newest == "11"

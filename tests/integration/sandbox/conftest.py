@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain HTTP client for the sandbox: the package's own client is not used, so that neither vouches for the other."""
+"""A plain HTTP client for the sandbox tests, independent of the package's own client."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 @pytest.fixture(scope="session")
 def _analytics_sandbox_server() -> Iterator[SandboxServer]:
-    """Run the server as users have it, without the options of the fake services."""
+    """Run the server with the options of users only, without the options of the fake services."""
     with SandboxServer() as server:
         yield server
 
 
 @pytest.fixture
 def call(analytics_sandbox: SandboxServer) -> Iterator[Call]:
-    """Send one request as a good client does: ``call("GET", "/websites", params=...)``."""
+    """Send a valid request: ``call("GET", "/websites", params=...)``."""
     with requests.Session() as session:
         session.trust_env = False
         session.headers["Authorization"] = f"Bearer {analytics_sandbox.api_key}"

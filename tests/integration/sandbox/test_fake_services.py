@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test of the package plays each option of ``tests/support/fake_services.py``."""
+"""Options of the fake services (``tests/support/fake_services.py``): each is used by a test of the package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_analytics.sandbox.options import Options
 
 @pytest.mark.repository
 @pytest.mark.parametrize("option", sorted(FakeServiceOptions.model_fields.keys() - Options.model_fields.keys()))
-def test_a_test_of_the_package_plays_each_option(option: str) -> None:
+def test_fake_service_option_is_used_by_a_test(option: str) -> None:
     used = re.compile(rf'\b{option}("\]?: |=)')
     paths = (path for path in Path(__file__).parents[2].rglob("*.py") if path.name != "fake_services.py")
     assert any(used.search(path.read_text(encoding="utf-8")) for path in paths)

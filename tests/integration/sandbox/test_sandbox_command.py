@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line, as a process of its own."""
+"""Command line of the sandbox, as a separate process (``sandbox/__main__.py``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_analytics.sandbox.__main__ import main
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_one_line_then_quiet_until_a_signal_whatever_it_is_answering(number: signal.Signals) -> None:
+def test_command_prints_a_single_line_and_ends_at_a_signal(number: signal.Signals) -> None:
     command = [sys.executable, "-W", "error", "-m", "airflow_provider_analytics.sandbox", "--port", "0"]
     command += ["--websites", "250", "--seed", "7", "--api-key", "it's $HOME"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -41,20 +41,20 @@ def test_one_line_then_quiet_until_a_signal_whatever_it_is_answering(number: sig
         process.communicate()
 
 
-def test_what_cannot_be_done_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_of_the_command_is_a_single_line(capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["--host", "192.0.2.1"])
     printed = capsys.readouterr()
     assert (status, printed.out, len(printed.err.splitlines())) == (1, "", 1)
 
 
 @pytest.mark.parametrize("arguments", [["--port", "65536"], ["--websites", "-1"], ["--seed", "x"], ["--preset", "x"]])
-def test_a_wrong_argument_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_argument_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     assert f"error: argument {arguments[0]}:" in capsys.readouterr().err
 
 
-def test_the_plugin_imports_little_and_a_missing_extra_is_named() -> None:
+def test_plugin_imports_few_modules_and_names_a_missing_extra() -> None:
     program = (
         "import sys, airflow_provider_analytics.sandbox.pytest_plugin\n"
         "print({'pydantic', 'starlette', 'uvicorn', 'airflow'} & sys.modules.keys())\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every field of a fault, as a client on a real socket meets it."""
+"""Faults of the sandbox: every field, seen by a client on a real socket (``sandbox/faults.py``)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def stored(sandbox: SandboxServer) -> list[str]:
     [
         ([{"operation": "list", "status": 503, "skip": 1, "times": 2}], ["/websites"] * 5, [200, 503, 503, 200, 200]),
         ([{"status": 503, "times": None}], ["/websites", "/account", "/nothing"] * 2, [503] * 6),
-        # The oldest one that matches wins.
+        # The oldest matching fault is applied.
         (
             [{"operation": "list", "status": 429, "times": 2}, {"operation": "show", "status": 404}, {"status": 500}],
             ["/websites"] * 4 + ["/websites/1"],
             [429, 429, 500, 200, 404],
         ),
-        # Requests that meet another fault count as skipped.
+        # Requests that get another fault count as skipped.
         ([{"status": 429}, {"status": 500, "skip": 2}], ["/account"] * 4, [429, 200, 500, 200]),
         (
             [{"operation": "list", "status": 500, "target": r"page=3\b"}],
@@ -46,7 +46,7 @@ def stored(sandbox: SandboxServer) -> list[str]:
         ),
     ],
 )
-def test_which_requests_a_fault_meets(
+def test_fault_matches_requests_by_operation_and_count(
     call: Call, sandbox: SandboxServer, faults: list[dict[str, Any]], paths: list[str], statuses: list[int]
 ) -> None:
     for fault in faults:
@@ -76,7 +76,7 @@ JSON = "application/json"
     ],
     ids=str,
 )
-def test_the_response_and_whether_the_request_is_processed(
+def test_fault_decides_the_response_and_if_the_request_is_processed(
     call: Call, sandbox: SandboxServer, fields: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
     sandbox.fault("create", **fields)
@@ -98,13 +98,13 @@ def test_headers_are_added_replaced_and_removed(call: Call, sandbox: SandboxServ
         assert status or len(answer.json()["data"]) == 2
 
 
-def test_a_delay_holds_up_the_response(call: Call, sandbox: SandboxServer) -> None:
+def test_delay_postpones_the_response(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("account", delay=0.2)
     assert call("GET", "/account").elapsed.total_seconds() >= 0.2
 
 
 @pytest.mark.parametrize("commit", [None, True])
-def test_a_dropped_connection(call: Call, sandbox: SandboxServer, commit: bool | None) -> None:
+def test_fault_drops_the_connection(call: Call, sandbox: SandboxServer, commit: bool | None) -> None:
     sandbox.fault("create", drop=True, commit=commit)
     with pytest.raises(requests.ConnectionError, match="Connection reset by peer"):
         call("POST", "/websites", data=NEW)
@@ -122,7 +122,7 @@ def test_a_dropped_connection(call: Call, sandbox: SandboxServer, commit: bool |
     ],
     ids=str,
 )
-def test_drift_happens_between_two_requests(
+def test_drift_occurs_between_two_requests(
     call: Call, sandbox: SandboxServer, drift: dict[str, Any], left: list[str], favorites: int
 ) -> None:
     sandbox.fault("list", skip=1, drift=drift)

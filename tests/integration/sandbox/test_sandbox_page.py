@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/testing.md, docs/reference/sandbox.md: their examples run, and the tables name every field."""
+"""docs/testing.md and docs/reference/sandbox.md: the examples run, and the tables name every field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDE, DOCUMENT = ((DOCS / name).read_text(encoding="utf-8") for name in ("testing.md", "reference/sandbox.md"))
-#: The tests of both pages, but for those that need files of DAGs, which tests/system/test_quickstart.py runs.
+#: The tests of both pages, except for tests with DAG files, which tests/system/test_quickstart.py runs.
 PYTHON = [
     code
     for code in re.findall(r"```python\n(.*?)```", GUIDE + DOCUMENT, re.DOTALL)
@@ -35,13 +35,13 @@ def section(title: str) -> str:
 
 
 def first_cells(title: str) -> set[str]:
-    """The names in the first column of a section's table."""
+    """Return the names in the first column of a section's table."""
     cells = re.findall(r"^\| (`[^|]*`) \|", section(title), re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`([^`(]*)[^`]*`", cell)}
 
 
 @pytest.mark.parametrize("number", range(len(PYTHON)))
-def test_the_examples_run(analytics_sandbox: SandboxServer, number: int) -> None:
+def test_documented_examples_run(analytics_sandbox: SandboxServer, number: int) -> None:
     namespace: dict[str, Any] = {}
     exec(compile(PYTHON[number], f"example {number}", "exec"), namespace)
     tests = [value for name, value in namespace.items() if name.startswith("test_")]
@@ -51,7 +51,7 @@ def test_the_examples_run(analytics_sandbox: SandboxServer, number: int) -> None
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
-def test_the_control_examples_run(analytics_sandbox: SandboxServer) -> None:
+def test_documented_control_examples_run(analytics_sandbox: SandboxServer) -> None:
     (commands,) = re.findall(r"```sh\n(curl .*?)```", DOCUMENT, re.DOTALL)
     environment = {**os.environ, "SANDBOX": analytics_sandbox.url}
     subprocess.run(["/bin/sh", "-ec", commands], env=environment, check=True, stdout=subprocess.DEVNULL)
@@ -60,7 +60,7 @@ def test_the_control_examples_run(analytics_sandbox: SandboxServer) -> None:
     assert [(fault.status, fault.times) for fault in analytics_sandbox.pending_faults] == [(503, 2)]
 
 
-def test_the_command_prints_what_the_guide_says() -> None:
+def test_command_prints_the_documented_output() -> None:
     """tests/integration/sandbox/test_sandbox_command.py runs the command."""
     install, command = re.findall(r"```sh\n(.*?)\n```", GUIDE, re.DOTALL)
     assert "[sandbox]" in install
@@ -84,11 +84,11 @@ PUBLIC = {name for name in vars(SandboxServer) if not name.startswith("_")}
         ("Fixture", PUBLIC - {"start", "stop"} | {"api_key"}),
     ],
 )
-def test_a_table_names_everything(title: str, names: set[str]) -> None:
+def test_tables_name_every_option(title: str, names: set[str]) -> None:
     assert first_cells(title) == names
 
 
-def test_every_kind_of_drift_and_every_control_endpoint_is_named(analytics_sandbox: SandboxServer) -> None:
+def test_guide_names_every_kind_of_drift_and_control_endpoint(analytics_sandbox: SandboxServer) -> None:
     assert all(f"`{name}`" in section("Faults") for name in Drift.model_fields)
     paths = first_cells("Control endpoints")
     assert len(paths) == 6

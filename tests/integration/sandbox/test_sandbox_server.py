@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server as an object, and over HTTP from this machine: start and stop, recorded requests, control endpoints."""
+"""Sandbox server: start and stop, recorded requests, and control endpoints (``sandbox/server.py``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def get(sandbox: SandboxServer, path: str = "/api/v1/account") -> requests.Respo
     return requests.get(sandbox.url + path, headers=headers, timeout=10)
 
 
-def test_two_servers_know_nothing_of_each_other_and_leave_nothing_open(tmp_path: Path) -> None:
+def test_servers_are_independent_and_close_all_sockets(tmp_path: Path) -> None:
     with SandboxServer() as item, SandboxServer() as other:
         item.add_website("a.example")
         assert (item.api_key, item.url) != (other.api_key, other.url)
@@ -36,10 +36,10 @@ def test_two_servers_know_nothing_of_each_other_and_leave_nothing_open(tmp_path:
             get(item)
     with pytest.raises(OSError, match="No such file"):
         SandboxServer(ssl_certfile=tmp_path / "none.pem").start()
-    gc.collect()  # a connection or socket left open would warn here
+    gc.collect()  # an open connection or socket would warn here
 
 
-def test_links_and_control_endpoints_of_a_sub_path() -> None:
+def test_links_and_control_endpoints_work_below_a_sub_path() -> None:
     with SandboxServer(root="/app/") as sandbox:
         sandbox.seed(30)
         links = get(sandbox, "/api/v1/websites?per_page=10").json()["links"]
@@ -154,7 +154,9 @@ def test_websites_options_faults_and_reset(control: Call, call: Call, analytics_
         *(("/seed", bad) for bad in ({"websites": -1}, {})),
     ],
 )
-def test_wrong_orders_are_refused(control: Call, analytics_sandbox: SandboxServer, path: str, json: object) -> None:
+def test_invalid_control_requests_are_rejected(
+    control: Call, analytics_sandbox: SandboxServer, path: str, json: object
+) -> None:
     assert control("POST", path, json).status_code == 422
     assert (analytics_sandbox.pending_faults, analytics_sandbox.websites()) == ([], [])
 
@@ -178,8 +180,8 @@ def test_requests_are_logged_without_secrets(control: Call, call: Call, analytic
 @pytest.mark.parametrize(
     ("client", "status"), [("127.9.9.9", 200), ("::1", 200), ("192.0.2.1", 403), ("2001:db8::1", 403)]
 )
-def test_the_control_endpoints_answer_this_machine_only(client: str, status: int) -> None:
-    """A test may reach no other address, so the address of the client is made up."""
+def test_control_endpoints_answer_only_loopback_clients(client: str, status: int) -> None:
+    """Tests have no other address than loopback, so the client address is invented."""
     sent: list[Message] = []
 
     async def receive() -> Message:

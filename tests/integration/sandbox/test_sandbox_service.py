@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sandbox refuses and returns beyond the contract tests, to the key as Laravel 13.26 and nginx do."""
+"""Sandbox: validation, pages, errors, and limits, exactly as Laravel 13.26 and nginx (``sandbox/service.py``)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def list_url(sandbox: SandboxServer) -> str:
     return f"{sandbox.url}{PREFIX}/websites"
 
 
-def test_a_website_from_its_creation_to_its_end(call: Call, analytics_sandbox: SandboxServer) -> None:
+def test_sandbox_creates_updates_and_deletes_a_website(call: Call, analytics_sandbox: SandboxServer) -> None:
     new = {"domain": "a.example"}
     secret = {"privacy": "2", "password": "open sesame"}
     created = call("POST", "/websites", data={**new, **secret, "exclude_ips": "192.0.2.1"})
@@ -70,7 +70,7 @@ def test_a_website_from_its_creation_to_its_end(call: Call, analytics_sandbox: S
         *((method, "/1?per_page=10", {}, "per_page") for method in ("GET", "PUT", "PATCH", "DELETE")),
     ],
 )
-def test_what_breaks_a_rule_is_refused(
+def test_sandbox_rejects_a_bad_request(
     call: Call, analytics_sandbox: SandboxServer, method: str, target: str, form: Any, wrong: str
 ) -> None:
     website = analytics_sandbox.add_website("a.example")
@@ -79,13 +79,13 @@ def test_what_breaks_a_rule_is_refused(
     assert analytics_sandbox.websites() == [website]
 
 
-def test_a_body_that_is_not_form_encoded_is_refused(call: Call, sandbox: SandboxServer) -> None:
+def test_sandbox_rejects_a_body_that_is_not_form_encoded(call: Call, sandbox: SandboxServer) -> None:
     bodies: list[dict[str, Any]] = [{"json": {"privacy": 1}}, {"data": b"privacy=1"}]
     for body in bodies:
         assert call("POST", "/websites", **body).status_code == call("PATCH", "/websites/1", **body).status_code == 415
 
 
-def test_what_a_search_finds(call: Call, analytics_sandbox: SandboxServer) -> None:
+def test_search_finds_websites_by_part_of_their_domain(call: Call, analytics_sandbox: SandboxServer) -> None:
     for domain in ("a-Shop.example", "shop.b.example", "_dmarc.example"):
         analytics_sandbox.add_website(domain)
     for search, found in (("SHOP", [2, 1]), ("a-shop.example", [1]), ("%", []), ("_", [3])):
@@ -93,7 +93,7 @@ def test_what_a_search_finds(call: Call, analytics_sandbox: SandboxServer) -> No
         assert ([website["id"] for website in body["data"]], body["meta"]["total"]) == (found, len(found))
 
 
-def test_the_key_the_path_and_the_accepted_type(call: Call, analytics_sandbox: SandboxServer) -> None:
+def test_sandbox_checks_the_key_the_path_and_the_accept_header(call: Call, analytics_sandbox: SandboxServer) -> None:
     for header in (None, "Basic {key}", "{key}", "Bearer {key}x"):
         authorization = header and header.format(key=analytics_sandbox.api_key)
         answer = call("POST", "/websites", headers={"Authorization": authorization}, data={"domain": "a.example"})
@@ -118,7 +118,7 @@ def shape(body: Any) -> str:
     return json.dumps({**body, "data": []})
 
 
-def test_a_length_aware_paginator(call: Call, list_url: str) -> None:
+def test_list_with_a_length_aware_paginator(call: Call, list_url: str) -> None:
     body = call("GET", "/websites?sort=asc&search=&per_page=10&page=2").json()
     link = f"{list_url}?sort=asc&per_page=10&page="
     labels = ["&laquo; Previous", "1", "2", "3", "4", "Next &raquo;"]
@@ -130,13 +130,13 @@ def test_a_length_aware_paginator(call: Call, list_url: str) -> None:
     meta = {"current_page": 2, "from": 11, "last_page": 4, "links": numbered, "path": list_url, "per_page": 10}
     assert [website["id"] for website in body["data"]] == list(range(11, 21))
     assert shape(body) == shape({"data": [], "links": links, "meta": {**meta, "to": 20, "total": 35}})
-    for page in ("0", "-1", "x", "", "1.5", "9" * 30):  # no number: the first page
+    for page in ("0", "-1", "x", "", "1.5", "9" * 30):  # not a number: the first page
         assert call("GET", f"/websites?page={page}").json()["meta"]["current_page"] == 1
     empty = call("GET", "/websites?search=nothing").json()["meta"]
     assert [empty[name] for name in ("current_page", "last_page", "from", "to", "total")] == [1, 1, None, None, 0]
 
 
-def test_a_simple_paginator(call: Call, sandbox: SandboxServer, list_url: str) -> None:
+def test_list_with_a_simple_paginator(call: Call, sandbox: SandboxServer, list_url: str) -> None:
     sandbox.configure(preset="simple")
     body = call("GET", "/websites?page=2&per_page=10").json()
     link = f"{list_url}?per_page=10&page="
@@ -145,7 +145,7 @@ def test_a_simple_paginator(call: Call, sandbox: SandboxServer, list_url: str) -
     assert shape(body) == shape({"data": [], "links": links, "meta": meta})
 
 
-def test_a_cursor_paginator(call: Call, sandbox: SandboxServer, list_url: str) -> None:
+def test_list_with_a_cursor_paginator(call: Call, sandbox: SandboxServer, list_url: str) -> None:
     sandbox.configure(preset="cursor")
     first = call("GET", "/websites?per_page=10").json()
     second = call("GET", f"/websites?per_page=10&cursor={first['meta']['next_cursor']}").json()
@@ -163,7 +163,7 @@ def test_a_cursor_paginator(call: Call, sandbox: SandboxServer, list_url: str) -
 # Errors
 
 
-def test_invalid_data_is_summed_up(call: Call, sandbox: SandboxServer) -> None:
+def test_errors_of_several_fields_are_summarized(call: Call, sandbox: SandboxServer) -> None:
     form = [("privacy", "9"), ("colour", "red"), ("email", "0"), ("email", "1")]
     assert call("POST", "/websites", data=form).json() == {
         "message": "The selected privacy is invalid. (and 3 more errors)",
@@ -178,11 +178,11 @@ def test_invalid_data_is_summed_up(call: Call, sandbox: SandboxServer) -> None:
     assert message == "The privacy field must be an integer. (and 1 more error)"
 
 
-# Limits. The clock of the sandbox is the test's own.
+# Limits, with a clock of the test
 
 
 class Clock:
-    """Replaces the times of the sandbox."""
+    """Replaces the clock of the sandbox."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -201,7 +201,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_throttle_announces_its_limit_and_asks_to_wait(call: Call, sandbox: SandboxServer, clock: Clock) -> None:
+def test_throttle_returns_its_limit_and_retry_after(call: Call, sandbox: SandboxServer, clock: Clock) -> None:
     sandbox.configure(throttle={"attempts": 3, "minutes": 1})
     wrong = [call("GET", "/account", headers={"Authorization": "Bearer x"}).status_code for _ in range(4)]
     answers = [call("GET", path) for path in ("/account", "/websites/99", "/websites", "/account")]
@@ -223,7 +223,7 @@ def test_throttle_announces_its_limit_and_asks_to_wait(call: Call, sandbox: Sand
 @pytest.mark.parametrize(
     ("status", "title"), [(503, "503 Service Temporarily Unavailable"), (429, "429 Too Many Requests")]
 )
-def test_nginx_rejects_without_a_word_on_when_to_come_back(
+def test_nginx_limit_has_no_retry_after(
     call: Call, sandbox: SandboxServer, clock: Clock, status: int, title: str
 ) -> None:
     limit = {"rate": 8, "status": status}
@@ -242,7 +242,7 @@ def test_nginx_rejects_without_a_word_on_when_to_come_back(
     assert time.monotonic() - began >= 0.37
 
 
-def test_a_replica_shows_the_old_state_for_some_seconds(call: Call, sandbox: SandboxServer, clock: Clock) -> None:
+def test_replica_returns_the_old_state_for_some_seconds(call: Call, sandbox: SandboxServer, clock: Clock) -> None:
     sandbox.configure(seconds_behind=3)
     call("POST", "/websites", data={"domain": "new.example"})
     for seconds, total in ((0, 35), (2.9, 35), (0.1, 36)):
@@ -253,7 +253,7 @@ def test_a_replica_shows_the_old_state_for_some_seconds(call: Call, sandbox: San
 # Presets
 
 
-def test_a_preset_replaces_all_options(sandbox: SandboxServer) -> None:
+def test_preset_replaces_all_options(sandbox: SandboxServer) -> None:
     sandbox.configure(allow_duplicates=True)
     sandbox.configure(preset="cursor", page_parameter="after")
     options = sandbox.options

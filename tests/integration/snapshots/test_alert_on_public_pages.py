@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sample that sends an alert if a statistics page became public, against a mail server of the test."""
+"""The sample ``alert_on_public_pages``: alert mails to a mail server of the test (``dags``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SUBJECT = "2 statistics pages became public: site-1.example.com, new.example"
 def take(tmp_path: Path) -> Callable[[], Any]:
     """Take two snapshots; each call takes another one of the last list.
 
-    Two pages become public in between, another one private, and one public page is removed.
+    Between them, two pages become public, another one becomes private, and a public page is removed.
     """
     shelf = Shelf(f"{tmp_path}")
     public = websites(5)
@@ -36,7 +36,7 @@ def take(tmp_path: Path) -> Callable[[], Any]:
 
 @needs_exceptions_in_callbacks
 @pytest.mark.sample("alert_on_public_pages")
-def test_the_mail_names_the_domains(
+def test_alert_mail_names_the_domains(
     run_dag: RunDag, take: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mail_server() as inbox:
@@ -58,11 +58,11 @@ def check(folder: Path, **extra: Any) -> None:
     sample_dag("alert_on_public_pages", folder).get_task("check").python_callable(triggering_asset_events=events)
 
 
-def test_of_an_event_the_day_counts(take: Callable[[], Any], tmp_path: Path) -> None:
+def test_alert_compares_the_snapshot_of_the_event_day(take: Callable[[], Any], tmp_path: Path) -> None:
     take()  # nothing changed since
     with pytest.raises(AirflowFailException, match=f"^{SUBJECT}\n"):
         check(tmp_path, snapshot_date="2026-11-21")
     check(tmp_path, snapshot_date="2026-11-20")  # the first one
-    check(tmp_path, snapshot_date="2026-11-23")  # there is none
+    check(tmp_path, snapshot_date="2026-11-23")  # there is no snapshot of that day
     check(tmp_path)  # a person created the event
     check(tmp_path / "before the first snapshot")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The day of each kind of run: the table of docs/snapshots.md, on the Airflow that the tests run on.
+"""Snapshot day of each kind of run: the table of docs/snapshots.md, on the installed Airflow.
 
-What a run is planned for comes from Airflow's own timetables; the clock is set to when its task runs.
+The planned time of a run comes from Airflow's own timetables. The clock is set to the start of its task.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOpera
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 BERLIN = "Europe/Berlin"
-#: A Wednesday without a change of the clocks: far from today, since nothing may depend on the day of the test.
+#: A Wednesday without a change of the clocks: far from today, because tests must not depend on the current day.
 DAY = date(2031, 5, 14)
 WEDNESDAYS = "0 12 * * 3"
 
 
 def at(text: str, days: int = 0) -> datetime:
-    """Return a time of the day of the run, or of one some days later, in the time zone of the DAG."""
+    """Return a time on the day of the run, or some days later, in the time zone of the DAG."""
     hours, minutes = text.split(":")
     moment = datetime.combine(DAY + timedelta(days=days), time(int(hours), int(minutes)))
     return pendulum.instance(moment, tz=BERLIN)
 
 
 class Case(NamedTuple):
-    """A run, when its task runs, and what becomes of the list."""
+    """A run, the start of its task, and the result for the list."""
 
     schedule: str | None
     kind: str
@@ -54,9 +54,9 @@ class Case(NamedTuple):
 
 NOON, EVENING = "0 12 * * *", "30 23 * * *"
 CASES = [
-    # What is planned is filed under the day that it is planned for, which is the day on which the list is read.
+    # A planned run is filed under its planned day, which is the day on which the list is read.
     Case(NOON, "scheduled", at("12:00"), at("12:02"), day=0),
-    # Retried past midnight: filed, marked as late, for 12 hours, where the day has no snapshot.
+    # Retried past midnight: filed and marked as late for 12 hours, if the day has no snapshot.
     Case(EVENING, "scheduled", at("23:30"), at("12:00", 1), day=0, late=True),
     Case(EVENING, "scheduled", at("23:30"), at("12:01", 1), day=None),
     Case(EVENING, "scheduled", at("23:30"), at("0:10", 1), day=None, published=True),
@@ -66,13 +66,13 @@ CASES = [
     Case(NOON, "scheduled", at("12:00"), at("10:36", 1), day=None, published=True),
     Case(NOON, "scheduled", at("12:00"), at("10:36", 1), day=None, published=True, mode="skip"),
     Case(NOON, "scheduled", at("12:00"), at("10:36", 1), day=0, late=True, published=True, mode="publish"),
-    # A run that somebody or something starts is about now, whatever data interval Airflow gives it.
+    # A run that a person or a program starts is about now, for any data interval of Airflow.
     Case(EVENING, "manual", at("10:36"), at("10:37"), day=0),
     Case("@hourly", "manual", at("0:10"), at("0:11"), day=0),
     Case(WEDNESDAYS, "manual", at("10:36", 1), at("10:37", 1), day=1),
     Case(None, "manual", at("23:59"), at("0:01", 1), day=1),
     Case(None, "asset_triggered", at("10:36"), at("10:37"), day=0),
-    # A backfill is for days that are over.
+    # A backfill is for past days.
     Case(NOON, "backfill", at("12:00"), at("12:00", 9), day=None),
     Case(NOON, "backfill", at("12:00"), at("12:00", 9), day=0, late=True, mode="publish"),
 ]
@@ -87,7 +87,7 @@ class Snapshots:
             self.task = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(folder), on_late=on_late)
 
     def run(self, kind: str, planned: datetime) -> dict[str, Any]:
-        """Run the task now, and return what it returned."""
+        """Run the task now, and return its result."""
         allow_execute_in_this_thread()
         dates = (planned_run if kind in ("scheduled", "backfill") else manual_run)(self.dag, planned)
         run_after = dates.pop("run_after")
@@ -112,7 +112,7 @@ def stored(written: dict[str, Any]) -> tuple[str, bool]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_day_and_lateness_of_a_run(analytics_sandbox: SandboxServer, tmp_path: Path, case: Case) -> None:
+def test_run_has_a_day_and_might_be_late(analytics_sandbox: SandboxServer, tmp_path: Path, case: Case) -> None:
     analytics_sandbox.seed(3)
     snapshots = Snapshots(tmp_path, case.mode, case.schedule)
     if case.published:
@@ -134,7 +134,7 @@ def test_the_day_and_lateness_of_a_run(analytics_sandbox: SandboxServer, tmp_pat
 
 @pytest.mark.parametrize("published", [True, False])
 @pytest.mark.parametrize("midnight", ["at the account", "in the list", "in a list that is read again"])
-def test_what_counts_is_when_the_reading_began_that_is_published(
+def test_lateness_depends_on_the_start_of_the_published_reading(
     analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, midnight: str, published: bool
 ) -> None:
     analytics_sandbox.seed(120)  # two pages

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer that is killed at any moment leaves the snapshot before it or its own, whole.
+"""Killed writers: a writer that is killed at any moment leaves the old or the new snapshot, complete.
 
-Each round is a real process that reads the sandbox and publishes, and kills itself at another step. The rounds go on
-from what the dead process left; a reader looks while it happens and after.
+Each round is a real process that reads the sandbox and publishes, and kills itself at another step. The rounds
+continue from the files of the dead process. A reader reads during and after each round.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ KILLS = 60
 #: Steps between the kills of two rounds; a snapshot has about a hundred.
 STEPS = 4
 
-#: For each number that it reads, starts a process that takes snapshots until it kills itself: at that step, which is
-#: when it opens a file or a connection, or changes a folder, for the so many-th time. Prints each publication, and each
-#: end.
+#: For each number on its input, starts a process that takes snapshots until it kills itself at that step, which is an
+#: opened file or connection, or a changed folder. Prints each publication and each end.
 WRITER = """
 import os, signal, sys
 from datetime import timedelta
@@ -61,7 +60,7 @@ for number, line in enumerate(sys.stdin):
 
 
 def read_as_documented(base: Path) -> str | None:
-    """Follow the rule of the documentation with nothing but the standard library; return when the list was read."""
+    """Follow the documented rule with only the standard library; return when the list was read."""
     about = base / "_websites" / "dt=2026-11-20"
     for _ in range(100):
         if not (about / "_SUCCESS").exists():
@@ -70,7 +69,7 @@ def read_as_documented(base: Path) -> str | None:
         try:
             contents = [(base / file["path"]).read_bytes() for file in manifest["files"]]
         except FileNotFoundError:
-            continue  # replaced meanwhile: read the manifest again
+            continue  # replaced in the meantime: read the manifest again
         assert [hashlib.sha256(content).hexdigest() for content in contents] == [
             item["sha256"] for item in manifest["files"]
         ]
@@ -89,7 +88,9 @@ def until_ended(lines: Iterable[str] | None) -> Iterator[str]:
 
 
 @pytest.mark.kill
-def test_sixty_kills_never_show_a_part_of_a_snapshot(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+def test_readers_never_see_a_partial_snapshot_after_sixty_kills(
+    analytics_sandbox: SandboxServer, tmp_path: Path
+) -> None:
     analytics_sandbox.seed(120)
     seen: list[str | None] = []
     published = 0

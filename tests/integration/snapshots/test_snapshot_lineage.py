@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What OpenLineage is told, from a file that its own transport wrote while Airflow ran the tasks."""
+"""OpenLineage events of the operators, in a file of its own transport (``operators/lineage.py``)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REGISTRY: Any = Registry().with_resources((schema["$id"], Resource.from_contents
 
 
 def events(sandbox: SandboxServer, folder: Path) -> dict[str, dict[str, Any]]:
-    """Run the DAG in an Airflow of its own; return the last event of each task."""
+    """Run the DAG in a separate Airflow; return the last event of each task."""
     path, home = folder / "events.jsonl", folder / "home"
     (home / "dags").mkdir(parents=True)
     (home / "dags" / "lineage.py").write_text(DAG_FILE)
@@ -48,7 +48,7 @@ def events(sandbox: SandboxServer, folder: Path) -> dict[str, dict[str, Any]]:
         "BASE": str(folder / "base"),
         **sandbox.connection_env,
     }
-    # 3.0 runs no task whose assets it does not know.
+    # 3.0 runs no task with unknown assets.
     for command in ("db migrate", "dags reserialize", "dags test lineage"):
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *command.split()],
@@ -59,7 +59,7 @@ def events(sandbox: SandboxServer, folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def check_by_the_schemas(event: dict[str, Any]) -> set[str]:
-    """Hold each facet of the datasets to the schema that it names, and return the names of the facets."""
+    """Validate each facet of the datasets by its schema, and return the names of the facets."""
     checked = set()
     for dataset in (*event["inputs"], *event["outputs"]):
         for kind in ("facets", "inputFacets", "outputFacets"):

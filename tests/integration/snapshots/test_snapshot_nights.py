@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three nights, two comparisons, a report, and the answer of DuckDB: the sample DAG and the SQL of the docs."""
+"""Three nights with comparisons, a report, and DuckDB: the sample DAGs and the SQL of docs/loading.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOAD = "load_snapshot_into_duckdb"
 
 
 def run_night(run_dag: RunDag, base: Path, days: int, state: str = "success", **params: Any) -> Any:
-    """Run the nightly DAG as it is, but for the report, at two minutes past a midnight after today."""
+    """Run the nightly DAG unchanged, except for the report, at two minutes past a midnight after today."""
     dag = sample_dag("nightly_website_snapshot", base)
     dag.get_task("snapshot").html_report = True
     for task in dag.tasks:
@@ -43,7 +43,7 @@ def every(nights: list[Any], task_id: str, key: str) -> list[Any]:
 @pytest.mark.sample("load_snapshot_into_duckdb")
 @pytest.mark.slow  # five runs, three reports
 @pytest.mark.chosen
-def test_three_nights(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+def test_duckdb_loads_three_nights(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
     analytics_sandbox.seed(40)
     nights = []
     for days in (1, 2, 3):
@@ -73,7 +73,7 @@ def test_three_nights(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_pat
 
 
 def asked(database: Path | str, sql: str) -> list[tuple[Any, ...]]:
-    import duckdb  # not at the top: it complains at exit of what the collector had to forget
+    import duckdb  # not at the top: it warns at exit about objects that the collector forgot
 
     with duckdb.connect(str(database), read_only=database != ":memory:") as connection:
         return connection.execute(sql).fetchall()
@@ -87,7 +87,7 @@ def documented_sql() -> list[str]:
 
 @pytest.mark.parametrize("sql", documented_sql(), ids=["by manifest", "by glob"])
 @pytest.mark.parametrize("compression", [None, "gzip"])
-def test_the_documented_sql_runs(sql: str, compression: str | None, tmp_path: Path) -> None:
+def test_documented_sql_runs(sql: str, compression: str | None, tmp_path: Path) -> None:
     for night in range(2):
         Shelf(str(tmp_path)).take(40, night * NIGHT, compression=compression)
     rows = asked(":memory:", sql.replace("/data/analytics", str(tmp_path)))
@@ -95,14 +95,14 @@ def test_the_documented_sql_runs(sql: str, compression: str | None, tmp_path: Pa
 
 
 def loaded(database: Path, *sources: Path) -> list[int]:
-    """Run the task that loads, and return the loaded days of the month."""
+    """Run the loading task, and return the loaded days of the month."""
     module = sample(LOAD)
     vars(module).update(SOURCES=list(map(str, sources)), DATABASE=str(database))
     found: list[str] = module.load_snapshot_into_duckdb().get_task("load").python_callable()
     return [int(day.removeprefix("2026-11-")) for day in found]
 
 
-def test_every_format_is_loaded_and_another_format_makes_no_new_version(tmp_path: Path) -> None:
+def test_every_format_is_loaded_without_a_new_version(tmp_path: Path) -> None:
     base, database = tmp_path / "base", tmp_path / "test.duckdb"
     shelf = Shelf(str(base))
     kept, gone = websites(2, exclude_params="")
@@ -122,9 +122,7 @@ def test_every_format_is_loaded_and_another_format_makes_no_new_version(tmp_path
     assert asked(database, history) == found
 
 
-def test_a_day_with_a_changed_byte_is_skipped_until_it_is_whole(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_day_is_skipped_until_it_is_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base, database = tmp_path / "base", tmp_path / "test.duckdb"
     nights = [Shelf(str(base)).take(3, night * NIGHT) for night in range(3)]
     path = Path(nights[1].files[0].path)
@@ -138,8 +136,8 @@ def test_a_day_with_a_changed_byte_is_skipped_until_it_is_whole(
     assert sorted(asked(database, days)) == [(20, 3), (21, 3), (22, 3)]
 
 
-def test_a_replaced_snapshot_is_loaded_again_and_two_sources_share_a_database(tmp_path: Path) -> None:
-    database = tmp_path / "not" / "there" / "yet.duckdb"  # as where all snapshots go to another storage
+def test_replaced_snapshot_is_loaded_again_and_two_sources_share_a_database(tmp_path: Path) -> None:
+    database = tmp_path / "not" / "there" / "yet.duckdb"  # as if all snapshots moved to another storage
     sources = [tmp_path / "one", tmp_path / "two"]
     for source in sources:
         Shelf(str(source)).take(3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators of snapshots in real DAG runs against the sandbox."""
+"""Snapshot operators in real DAG runs against the sandbox (``operators/snapshots.py``)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> Ca
     return run_task
 
 
-def test_a_run_leaves_a_whole_snapshot(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+def test_run_publishes_a_complete_snapshot(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
     analytics_sandbox.seed(250)
     returned = run_dag(make_dag(base_path=f"file://{tmp_path}")).tasks["snapshot"].returned
     today = datetime.now(UTC).date()
@@ -60,11 +60,11 @@ def test_a_run_leaves_a_whole_snapshot(run_dag: RunDag, analytics_sandbox: Sandb
     assert {(row["snapshot_date"], row["observed_at"]) for row in rows} == {(str(today), rows[0]["observed_at"])}
     assert (returned["path"], returned["is_first"]) == (f"file://{tmp_path}/websites/dt={today}", True)
     assert (returned["count"], returned["digest"]) == (250, snapshot.digest)
-    # The account, three pages of a hundred, the oldest, and the newest again.
+    # The account, three pages of a hundred, the oldest websites, and the newest again.
     assert (snapshot.manifest.requests, held(snapshot)) == (6, own(snapshot))
 
 
-def test_a_retry_leaves_nothing_of_a_try_that_was_killed(
+def test_retry_removes_the_files_of_a_killed_try(
     run: Callable[..., TaskOutcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[int] = []
@@ -81,7 +81,9 @@ def test_a_retry_leaves_nothing_of_a_try_that_was_killed(
     assert len(list(tmp_path.glob("websites/*/*"))) == 1
 
 
-def test_a_named_day_wins_and_is_a_template(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+def test_given_day_takes_precedence_and_is_a_template(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
+) -> None:
     arguments = {"base_path": "{{ dag_run.conf['base'] }}", "partition_date": "{{ dag_run.conf['day'] }}"}
     dag = make_dag(**arguments, asset=snapshot_asset())
     today, in_three_days = (str((TODAY + timedelta(days=days)).date()) for days in (0, 3))
@@ -104,18 +106,18 @@ def test_a_named_day_wins_and_is_a_template(run_dag: RunDag, analytics_sandbox: 
         ),
         {"analytics_conn_id": "nobody_made_this"},
         {"operator": CompareSnapshotsOperator, "on_change": "{{ 'shout' }}"},
-        {"operator": PruneSnapshotsOperator},  # keeps none
+        {"operator": PruneSnapshotsOperator},  # keeps no snapshot
     ],
     ids=str,
 )
-def test_what_a_retry_cannot_mend_fails_at_once(
+def test_permanent_failure_is_not_retried(
     run: Callable[..., TaskOutcome], tmp_path: Path, arguments: dict[str, Any]
 ) -> None:
     task = run(**arguments)
     assert (task.state, task.try_number, list(tmp_path.iterdir())) == ("failed", 1, [])
 
 
-def test_only_favourites(run: Callable[..., TaskOutcome], analytics_sandbox: SandboxServer) -> None:
+def test_snapshot_can_contain_only_favorites(run: Callable[..., TaskOutcome], analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.add_website("a.example", favorite=True)
     favorites = sum(website["favorite"] for website in analytics_sandbox.websites())
     returned = run(favorite=True).returned
@@ -123,7 +125,7 @@ def test_only_favourites(run: Callable[..., TaskOutcome], analytics_sandbox: San
     assert json.loads(Path(returned["manifest"]).read_bytes())["filters"] == {"favorite": True}
 
 
-def test_the_asset_event_is_emitted_beside_the_users_own(
+def test_asset_event_is_emitted_in_addition_to_the_users_outlets(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:
     theirs = Asset("file:///their/own")
@@ -134,7 +136,7 @@ def test_the_asset_event_is_emitted_beside_the_users_own(
     assert last_asset_event(snapshot_asset().uri) == returned
 
 
-def test_a_guard_says_where_its_finding_is_accepted(
+def test_guard_message_names_the_argument_that_accepts_its_finding(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, task_log: Callable[[], str]
 ) -> None:
     Shelf(str(tmp_path)).take(3, TODAY - NIGHT, source=ListSource(url=analytics_sandbox.url, account_id="1"))
@@ -147,9 +149,7 @@ def test_a_guard_says_where_its_finding_is_accepted(
     assert f"If this is intended, {how}" in " ".join(re.findall(r"[^\s\u2502\\]+", task_log().replace("\\n", " ")))
 
 
-def test_what_a_guard_found_is_accepted_by_name(
-    run: Callable[..., TaskOutcome], analytics_sandbox: SandboxServer
-) -> None:
+def test_guard_finding_is_accepted_by_name(run: Callable[..., TaskOutcome], analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.seed(17)
     run()
     analytics_sandbox.reset()
@@ -160,12 +160,12 @@ def test_what_a_guard_found_is_accepted_by_name(
     assert states == ["failed", "success", "success", "success", "failed"]
 
 
-def test_no_connection_is_named_in_what_is_handed_on() -> None:
+def test_storage_path_omits_the_connection() -> None:
     path = storage_path("file://my_conn@/data/analytics/", "base_path") / "websites"
     assert (str(path), path.path) == ("file:///data/analytics/websites", "/data/analytics/websites")
 
 
-def test_two_snapshots_are_compared(run: Callable[..., TaskOutcome], tmp_path: Path) -> None:
+def test_snapshots_of_two_days_are_compared(run: Callable[..., TaskOutcome], tmp_path: Path) -> None:
     Shelf(str(tmp_path)).take(5)
     Shelf(str(tmp_path)).take([{"id": 6, "domain": "new.example.com"}, *websites(5)], NIGHT)
     returned = run(CompareSnapshotsOperator).returned
@@ -175,7 +175,7 @@ def test_two_snapshots_are_compared(run: Callable[..., TaskOutcome], tmp_path: P
     assert run(CompareSnapshotsOperator, on_change="skip").state == "skipped"
 
 
-def test_a_change_that_fails_the_task_is_named(tmp_path: Path) -> None:
+def test_change_that_fails_the_task_is_named(tmp_path: Path) -> None:
     shelf, before = Shelf(str(tmp_path)), websites(30, privacy=1, exclude_ips="192.0.2.1")
     shelf.take(before)
     edited = [website | {"exclude_ips": "192.0.2.7"} for website in before[11:28]]
@@ -206,6 +206,6 @@ def test_old_snapshots_are_removed(run: Callable[..., TaskOutcome], tmp_path: Pa
         "damaged": {},
         "orphaned_files": [],
         "unknown": [],
-        "files": 7,  # the first snapshot is compared with none
+        "files": 7,  # the first snapshot has no comparison
     }
     assert len(list(tmp_path.glob("websites/*/*"))) == left

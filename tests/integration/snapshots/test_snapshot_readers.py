@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a warehouse user meets first: a folder of snapshots, given to a reader without any option.
+"""Readers of snapshots: a folder of snapshots, given to pandas, Polars, DuckDB, and others without any option.
 
-Several nights of each format, by plain folder and by glob, with everything that is written beside the data: manifests,
-markers, reports, changes, comparisons and the pointer to the newest.
+Several nights of each format, by plain folder and by glob, with all files beside the data: manifests, markers,
+reports, changes, comparisons, and the pointer to the newest snapshot.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shelf import NIGHT, Record, Shelf, websites
 
 from airflow_provider_analytics.snapshots.diff import diff_snapshots
 
-# The libraries are imported where they are used: together they take seconds, and DuckDB complains at exit.
+# The libraries are imported at their use: together they take seconds, and DuckDB warns at exit.
 
 
 def pyarrow(folder: str, _: str, kind: str, **options: Any) -> Any:
@@ -47,7 +47,7 @@ def duckdb(_: str, pattern: str, kind: str) -> list[Record]:
 
 
 ALL = ("jsonl", "csv", "parquet")
-#: Reader to a function of the folder, the pattern of its files and their format, and the formats that it knows.
+#: Reader to a function of the folder, the pattern of its files, and their format; and the supported formats.
 READERS: dict[str, tuple[Callable[[str, str, str], Any], tuple[str, ...]]] = {
     "pyarrow, folder": (pyarrow, ALL),
     "pyarrow, folder with partitions": (partial(pyarrow, partitioning="hive"), ALL),
@@ -57,7 +57,7 @@ READERS: dict[str, tuple[Callable[[str, str, str], Any], tuple[str, ...]]] = {
     "polars, glob": (lambda _, pattern, kind: polars("read", kind, pattern).to_dicts(), ALL),
     "DuckDB, glob": (duckdb, ALL),
 }
-#: Each reader with each format that it knows.
+#: Each reader with each of its formats.
 KNOWN = [(name, file_format) for name, (_, formats) in READERS.items() for file_format in formats]
 ENDINGS = {None: "", "gzip": ".gz"}
 
@@ -87,7 +87,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str | Non
 
 @pytest.mark.parametrize("compression", ENDINGS)
 @pytest.mark.parametrize(("name", "file_format"), KNOWN)
-def test_a_folder_is_a_dataset_for_every_reader(
+def test_folder_is_a_dataset_for_every_reader(
     nights: Callable[..., Path], name: str, file_format: str, compression: str | None
 ) -> None:
     base = nights(file_format, compression)
@@ -95,14 +95,14 @@ def test_a_folder_is_a_dataset_for_every_reader(
     for row in read(name, base, file_format, compression):
         day = str(row["snapshot_date"])[:10]
         found[day] += 1
-        assert str(row.get("dt") or day)[:10] == day  # the name of the folder, where a reader makes a column of it
+        assert str(row.get("dt") or day)[:10] == day  # the name of the folder, if a reader adds a column for it
         assert row["domain"].endswith(".example.com")
     assert found == {"2026-11-20": 30, "2026-11-22": 31}
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_column_that_begins_with_nulls(tmp_path: Path, name: str) -> None:
-    """In the first night, no website has an exclusion list, and none has a privacy; text formats have no types."""
+def test_column_that_starts_with_nulls_keeps_its_type(tmp_path: Path, name: str) -> None:
+    """In the first night, no website has an exclusion list or a privacy; text formats have no types."""
     nulls: Record = {"privacy": None, "exclude_params": None, "exclude_ips": None}
     values: Record = {"privacy": 1, "exclude_params": "utm_id", "exclude_ips": "192.0.2.1\n192.0.2.2"}
     for night, fields in enumerate((nulls, values)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots on a server that speaks S3, over real sockets."""
+"""Snapshots on an S3 server over real sockets (``storage.py``, ``hooks/object_storage.py``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
 from airflow_provider_analytics.storage import StoragePath
 
-# What speaks S3, on both sides, takes seconds to load.
+# The S3 libraries of both sides take seconds to load.
 pytestmark = pytest.mark.slow
 
 
@@ -32,7 +32,7 @@ def bucket(s3: dict[str, Any]) -> Shelf:
 
 
 @pytest.mark.parametrize(("file_format", "compression"), [("jsonl", "gzip"), ("csv", "gzip"), ("parquet", None)])
-def test_a_snapshot_is_written_replaced_read_and_removed(
+def test_snapshot_in_s3_is_written_replaced_read_and_removed(
     bucket: Shelf, file_format: str, compression: str | None
 ) -> None:
     first, second, third = (
@@ -51,7 +51,7 @@ def test_a_snapshot_is_written_replaced_read_and_removed(
 
 
 @pytest.mark.chosen
-def test_the_operator_writes_to_s3(
+def test_operator_writes_to_s3(
     run_dag: RunDag, bucket: Shelf, s3: dict[str, Any], analytics_sandbox: SandboxServer
 ) -> None:
     from airflow.providers.common.compat.sdk import DAG

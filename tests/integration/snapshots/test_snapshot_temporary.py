@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a snapshot leaves behind on the worker: no temporary folder of a killed process."""
+"""Temporary folders of snapshots: the folder of a killed process is removed (``snapshots/take.py``)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from airflow_provider_analytics.storage import ABANDONED_AFTER_HOURS, temporary_folder
 
 
-def test_the_folder_of_a_killed_process_is_removed_by_a_later_run(
+def test_temporary_folder_of_a_killed_process_is_removed_by_a_later_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with temporary_folder() as folder:
         left = folder
-    left.mkdir()  # as if nothing had removed it
+    left.mkdir()  # as if no process had removed it
     others, link = tmp_path / "of-somebody-else", tmp_path / "analytics-snapshot-of-somebody"
     others.mkdir()
     link.symlink_to(others)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several workers of which one dies or hangs: each run ends green and right, whatever was killed.
+"""Several workers of which one dies or hangs: each run succeeds with correct results.
 
-``make test-distributed`` runs this and writes what each kill did to ``build/distributed.md``.
+``make test-distributed`` runs this and writes the result of each kill to ``build/distributed.md``.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ SETTINGS = {
 
 @dataclass
 class Cluster:
-    """A real Airflow with workers, what it stands on, and the service that its tasks talk to."""
+    """A real Airflow with workers, their servers, and the service of the tasks."""
 
     airflow: AirflowProcesses
     servers: Backends
     sandbox: SandboxServer
     dumps: Path
-    #: Rows of the log, as Markdown: what was done, and what became of it.
+    #: Rows of the log, as Markdown: the event, and its result.
     log: list[str] = field(default_factory=lambda: ["| What was done | Run | Websites |", "|---|---|---|"])
     started: int = 0
 
@@ -67,13 +67,13 @@ class Cluster:
         return found
 
     def objects(self, folder: str) -> dict[str, bytes]:
-        """Return what is in a folder of the bucket, by path below it."""
+        """Return the objects in a folder of the bucket, by path below it."""
         storage = self.storage
         found = storage.find(f"{BUCKET}/{folder}")
         return {path.partition(f"{folder}/")[2]: storage.cat_file(path) for path in found}
 
     def workers(self, number: int = 2) -> list[str]:
-        """Return the names of the workers that are running; start new ones until there are so many."""
+        """Return the names of the running workers; start new ones until there are enough."""
         names = [
             name for name, process in self.airflow.processes.items() if "worker" in name and process.poll() is None
         ]
@@ -93,13 +93,13 @@ class Cluster:
         return names
 
     def signal(self, worker: str, number: int) -> int:
-        """Send a signal to all processes of a worker; return how many there were."""
+        """Send a signal to all processes of a worker; return their number."""
         return len(signal_all(self.airflow.processes[worker].pid, number))
 
     def kill_all_of(self, worker: str) -> int:
-        """Kill all processes of a worker; return how many there were."""
+        """Kill all processes of a worker; return their number."""
         killed = self.signal(worker, signal.SIGKILL)
-        # One of them may have forked in between.
+        # One of them might have forked in between.
         wait_for(f"the end of {worker}", lambda: not self.signal(worker, signal.SIGKILL))
         return killed
 
@@ -132,7 +132,7 @@ def cluster(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(storage),
             "AWS_DEFAULT_REGION": "us-east-1",
             "ANALYTICS_FOLDER": f"s3://aws_default@{BUCKET}/snapshots",
-            "TMPDIR": str(home / "tmp"),  # what a killed process leaves behind is removed with the rest
+            "TMPDIR": str(home / "tmp"),  # files of a killed process are removed with the rest
         }
         with AirflowProcesses(home, home / "dags", settings) as airflow:
             found = Cluster(airflow, servers, sandbox, dumps)
@@ -158,7 +158,7 @@ def cluster(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def write_dags(checkout: Path, folder: Path) -> None:
-    """Write the samples as they are, but for schedule, time before a retry, number of chunks and state folder."""
+    """Write the samples unchanged, except for schedule, retry delay, number of chunks, and state folder."""
     folder.mkdir()
     for chunks, _ in (MANY, FEW):
         changes = {
@@ -187,13 +187,13 @@ def sample(checkout: Path, name: str, other: Mapping[str, str]) -> str:
 class Sync:
     """A run that adds an address to all websites, in chunks that share a list in the bucket."""
 
-    ADDRESS = "10.20.30.40"  # none of those that the sandbox makes up
+    ADDRESS = "10.20.30.40"  # none of the sandbox's own addresses
 
     def __init__(self, cluster: Cluster, size: tuple[int, int], delay: float = 0) -> None:
         """Trigger it.
 
         :param size: number of chunks and of websites.
-        :param delay: seconds that the service takes for each update, until its faults are cleared.
+        :param delay: seconds of the service for each update, until its faults are cleared.
         """
         self.cluster, self.api, self.sandbox = cluster, cluster.airflow.api, cluster.sandbox
         self.chunks, websites = size
@@ -213,12 +213,12 @@ class Sync:
         return {website["id"]: (website["exclude_ips"] or "").splitlines() for website in self.sandbox.websites()}
 
     def updates(self) -> Counter[int]:
-        """Return how often each website was updated."""
+        """Return the number of updates of each website."""
         found = [request.path for request in self.sandbox.requests if request.operation == "update"]
         return Counter(int(path.rpartition("/")[2]) for path in found)
 
     def of_chunks(self, numbers: Sequence[int]) -> int:
-        """Return how many updates chunks have."""
+        """Return the number of updates of chunks."""
         return sum(count for website, count in self.updates().items() if website % self.chunks in numbers)
 
     def in_the_middle(self) -> tuple[str, list[int]]:
@@ -243,15 +243,15 @@ class Sync:
         return [(group["scopes"], list(group["entries"])) for group in rows]
 
     def is_retried(self, number: int) -> bool:
-        """Return whether a later try than the first works on a chunk."""
+        """Return whether a later try than the first processes a chunk."""
         tries = self.api.tries(self.dag_id, self.run_id, f"sync[{number}]")
         return len(tries) > 1 and tries[-1][1] == "running"
 
     def ends_green_and_right(self, done: str, hit: Sequence[int] = (), twice: int = 0) -> None:
-        """Wait for the end, hold the run to what must be, and write the log.
+        """Wait for the end, check the run, and write the log.
 
-        :param done: what was done to it.
-        :param hit: chunks that it was done to.
+        :param done: the event.
+        :param hit: affected chunks.
         :param twice: number of websites that may have been updated twice.
         """
         run = self.api.wait(self.dag_id, self.run_id, patience=600)
@@ -273,24 +273,24 @@ class Sync:
         return "\n".join(self.api.log(self.dag_id, self.run_id, task, len(tries[task]))[-5000:] for task in failed)
 
 
-def test_a_worker_that_is_killed_with_all_its_processes(cluster: Cluster) -> None:
+def test_retry_completes_the_work_of_a_worker_killed_with_all_its_processes(cluster: Cluster) -> None:
     sync = Sync(cluster, MANY, delay=2)
     worker, hit = sync.in_the_middle()
     killed = cluster.kill_all_of(worker)
-    cluster.servers.dump(cluster.dumps)  # what is queued and under way
+    cluster.servers.dump(cluster.dumps)  # queued and running requests
     sync.sandbox.clear_faults()
     cluster.workers()
     sync.ends_green_and_right(f"SIGKILL of {worker}, {killed} processes, in the middle of chunks {hit}", hit)
 
 
-def test_a_worker_whose_main_process_is_killed_leaves_orphans_that_do_no_harm(cluster: Cluster) -> None:
+def test_orphans_of_a_killed_worker_do_no_harm(cluster: Cluster) -> None:
     sync = Sync(cluster, FEW, delay=10)
     worker, hit = sync.in_the_middle()
     cluster.airflow.processes[worker].kill()
     cluster.airflow.processes[worker].wait()
     at_the_kill = sync.of_chunks(hit)
     cluster.workers()
-    # The service is slow, so the orphans have much to do. Nobody tells them to end, and nobody reads their logs.
+    # The service is slow, so the orphans have much to do. No process stops them or reads their logs.
     wait_for("retries", lambda: all(map(sync.is_retried, hit)))
     at_the_end = sync.of_chunks(hit)
     sync.sandbox.clear_faults()
@@ -302,7 +302,7 @@ def test_a_worker_whose_main_process_is_killed_leaves_orphans_that_do_no_harm(cl
     )
 
 
-def test_a_worker_that_hangs_and_comes_back(cluster: Cluster) -> None:
+def test_worker_that_hangs_and_resumes_does_no_harm(cluster: Cluster) -> None:
     sync = Sync(cluster, FEW, delay=4)
     worker, hit = sync.in_the_middle()
     halted, since = cluster.signal(worker, signal.SIGSTOP), time.monotonic()
@@ -316,11 +316,11 @@ def test_a_worker_that_hangs_and_comes_back(cluster: Cluster) -> None:
     done = (
         f"SIGSTOP of {worker}, {halted} processes, for {time.monotonic() - since:.0f} s in the middle of chunks {hit}"
     )
-    # What each of its threads was about to send at that very moment is not held back.
+    # Requests that its threads were about to send at that very moment are not prevented.
     sync.ends_green_and_right(done, hit, twice=8 * len(hit))
 
 
-def test_a_snapshot_whose_worker_is_killed_is_published_by_the_retry(cluster: Cluster) -> None:
+def test_snapshot_of_a_killed_worker_is_published_by_the_retry(cluster: Cluster) -> None:
     from upath import UPath
 
     from airflow_provider_analytics.snapshots.catalog import list_snapshots, read_snapshot

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Exceptions of the package: classes, messages, and pickling (``exceptions.py``)."""
+
 from __future__ import annotations
 
 import pickle
@@ -41,7 +43,7 @@ ERRORS: list[AnalyticsError] = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_every_error_survives_pickling_with_all_it_knows(error: Any) -> None:
+def test_every_error_survives_pickling_with_all_its_attributes(error: Any) -> None:
     error.earlier = (exceptions.AnalyticsConnectionError("before"),)
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
@@ -53,7 +55,7 @@ def test_every_error_survives_pickling_with_all_it_knows(error: Any) -> None:
     assert str(again.earlier[0]) == str(error.earlier[0])
 
 
-def test_every_class_of_the_tree_is_tried() -> None:
+def test_every_exception_class_is_tested() -> None:
     def below(kind: type[AnalyticsError]) -> set[type[AnalyticsError]]:
         return {kind}.union(*(below(child) for child in kind.__subclasses__() if child.__module__ == kind.__module__))
 
@@ -71,7 +73,7 @@ def test_every_class_of_the_tree_is_tried() -> None:
         (500, "The service failed", ""),
     ],
 )
-def test_a_message_says_what_happened_what_to_do_and_where(status: int, happened: str, remedy: str) -> None:
+def test_error_message_has_the_event_the_next_step_and_the_place(status: int, happened: str, remedy: str) -> None:
     kinds = {401: exceptions.AuthenticationError, 404: exceptions.NotFoundError}
     raised = kinds.get(status, AnalyticsApiError)(
         status, "PATCH", "/api/v1/websites/7", "said no", {}, ["Retry-After 42 s"]
@@ -85,7 +87,7 @@ def test_a_message_says_what_happened_what_to_do_and_where(status: int, happened
     )
 
 
-def test_a_rejected_boolean_names_the_extra_that_sets_its_format() -> None:
+def test_rejected_boolean_names_the_extra_that_sets_its_format() -> None:
     rejected = AnalyticsApiError(422, "PATCH", "/p", "bad", {"favorite": ["must be true or false"]})
     assert "boolean_format" in str(rejected)
     assert "[favorite: must be true or false]" in str(rejected)
@@ -95,7 +97,7 @@ def test_a_rejected_boolean_names_the_extra_that_sets_its_format() -> None:
 
 @pytest.mark.parametrize("separator", [" ", "\n"])
 @pytest.mark.parametrize("limit", [60, 120, 200, 1000])
-def test_a_text_is_cut_between_words(separator: str, limit: int) -> None:
+def test_text_is_cut_between_words(separator: str, limit: int) -> None:
     words = [f"word-{number:0{limit // 3}}" for number in range(9)]
     cut = readable(separator.join(words), limit, breaks="keep").removesuffix("...")
     assert cut.split(separator) == words[: len(cut.split(separator))]

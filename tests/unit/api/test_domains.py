@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: RUF001 - these characters are what is tested
+# ruff: noqa: RUF001 - the tests need these characters
+"""Comparison and validation of domains (``api/domains.py``)."""
+
 from __future__ import annotations
 
 import pytest
@@ -27,7 +29,7 @@ from airflow_provider_analytics.api.domains import check_domain, domain_key, sam
         pytest.param("bücher.example/blog", "xn--bcher-kva.example/blog", id="punycode before a path"),
     ],
 )
-def test_these_are_the_same_domain(item: str, other: str) -> None:
+def test_spellings_of_a_domain_are_equal(item: str, other: str) -> None:
     assert same_domain(item, other)
 
 
@@ -46,20 +48,20 @@ def test_these_are_the_same_domain(item: str, other: str) -> None:
         ("http://example.com", "https://example.com"),
     ],
 )
-def test_these_are_not(item: str, other: str) -> None:
+def test_different_domains_are_not_equal(item: str, other: str) -> None:
     assert not same_domain(item, other)
 
 
 @given(st.text(max_size=30))
 @example("..")
-def test_every_text_has_a_key_that_is_its_own_key(text: str) -> None:
+def test_domain_key_is_its_own_key(text: str) -> None:
     key = domain_key(text)
     assert domain_key(key) == key or not key.isascii()
     assert isinstance(key, str)
 
 
 @pytest.mark.parametrize("item", "\n\r\t\x1b\x00\x7f\xad\u200b\u200e\u202e\u2028\u2066\ufeff\u034f\u3164\ufe0f\u2800")
-def test_a_domain_with_a_character_that_does_not_show_is_refused(item: str) -> None:
+def test_domain_with_an_invisible_character_is_rejected(item: str) -> None:
     with pytest.raises(ValueError, match="domain") as caught:
         check_domain(f"a{item}b.example")
     assert item not in str(caught.value)

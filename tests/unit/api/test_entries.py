@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Entries of exclusion lists: addresses, networks, and parameters (``api/entries.py``)."""
+
 from __future__ import annotations
 
 import pytest
@@ -31,12 +33,22 @@ def parse(entry_type: EntryType, argument: str, value: object, networks: str = "
         pytest.param("  203.0.113.7 \t# office", "203.0.113.7", id="padded, with a comment"),
     ],
 )
-def test_addresses_come_out_canonical(given_: str, canonical: str) -> None:
+def test_addresses_are_canonical(given_: str, canonical: str) -> None:
     assert parse(Addresses(), "exclude_ips", given_) == (canonical,)
     assert parse(Addresses(), "exclude_ips", [given_]) == (canonical,)
 
 
-def test_a_text_may_hold_comments_and_repetitions_and_every_unusable_entry_is_named() -> None:
+@pytest.mark.parametrize(
+    ("number", "ending"), [(10, "line 10: "), (11, " and 1 more; allowed: "), (12, " and 2 more; ")]
+)
+def test_error_lists_at_most_ten_unusable_entries(number: int, ending: str) -> None:
+    with pytest.raises(ValueError, match=f"has {number} unusable entries: ") as raised:
+        parse(Addresses(), "exclude_ips", "\n".join(["nonsense"] * number))
+    assert str(raised.value).count("nonsense") == 10
+    assert ending in str(raised.value)
+
+
+def test_text_may_have_comments_and_repetitions_and_every_unusable_entry_is_named() -> None:
     text = "# offices\r\n203.0.113.7\r\n\r\n203.0.113.8 # Lyon\n::ffff:203.0.113.7\n"
     assert parse(Addresses(), "exclude_ips", text) == ("203.0.113.7", "203.0.113.8")
     text = "203.0.113.7\nnonsense\n# fine\n300.1.1.1\n01.2.3.4\n"
@@ -61,7 +73,7 @@ def test_a_text_may_hold_comments_and_repetitions_and_every_unusable_entry_is_na
     ],
 )
 @pytest.mark.parametrize("networks", ["reject", "expand", "as_is"])
-def test_entries_that_no_policy_allows(entry: str, reason: str, networks: str) -> None:
+def test_very_wide_networks_are_rejected_by_every_policy(entry: str, reason: str, networks: str) -> None:
     with pytest.raises(ValueError, match="line 1") as raised:
         parse(Addresses(), "exclude_ips", entry, networks)
     assert reason in str(raised.value)
@@ -79,7 +91,7 @@ UNUSUAL = [
 
 
 @pytest.mark.parametrize(("entry", "reason"), UNUSUAL)
-def test_unusual_entries_are_sent_only_as_they_are(entry: str, reason: str) -> None:
+def test_unusual_entries_are_sent_only_unchanged(entry: str, reason: str) -> None:
     for networks in ("reject", "expand"):
         with pytest.raises(ValueError, match=reason):
             parse(Addresses(), "exclude_ips", entry, networks)
@@ -92,7 +104,7 @@ def test_entries_with_invisible_characters_are_never_sent(entry: str) -> None:
         parse(Addresses(), "exclude_ips", [entry], "as_is")
 
 
-def test_networks_are_refused_expanded_or_sent() -> None:
+def test_networks_are_rejected_expanded_or_sent() -> None:
     with pytest.raises(ValueError, match="is a network; the interface promises addresses only"):
         parse(Addresses(), "exclude_ips", "203.0.113.0/30")
     assert parse(Addresses(), "exclude_ips", "203.0.113.0/30", "expand") == tuple(f"203.0.113.{n}" for n in range(4))
@@ -109,7 +121,7 @@ def test_expansion_is_limited_over_the_whole_list() -> None:
         parse(Addresses(), "exclude_ips", "2001:db8::/32", "expand")
 
 
-def test_params_keep_their_case() -> None:
+def test_parameters_keep_their_case() -> None:
     assert parse(EntryType(), "exclude_params", "utm_source\nGCLID # ads\n\n#x\nutm_source") == ("utm_source", "GCLID")
     with pytest.raises(ValueError, match="line 2: 'a b' contains white space"):
         parse(EntryType(), "exclude_params", "a\na b")

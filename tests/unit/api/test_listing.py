@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages and proof of a list in memory: ``api/listing.py``."""
+"""Pages of a list and the proof that it is complete, in memory (``api/listing.py``)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_full_last_page_is_not_the_end_if_the_total_is_capped(capped: int) -> No
 
 @pytest.mark.parametrize("parallel", [1, 8])
 def test_error_names_the_page_that_the_service_rejects_although_the_total_is_higher(parallel: int) -> None:
-    """A page that is rejected while it is read ahead does not end the pages before it."""
+    """A page that is rejected while it is read ahead does not end the reading of earlier pages."""
     records = websites(500)
     is_rejected = Event()
 

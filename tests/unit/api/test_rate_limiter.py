@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pauses, the limit per minute, and the pace of the requests: ``api/rate_limiter.py``."""
+"""Pauses, the limit per minute, and the pace of the requests (``api/rate_limiter.py``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider_analytics.api.rate_limiter import (
 
 
 class Clock:
-    """A clock that moves only while somebody sleeps."""
+    """A clock that moves only during a sleep."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -53,7 +53,7 @@ def test_pause_is_at_most_the_maximum() -> None:
     assert clock.slept == [MAX_WAIT]
 
 
-def test_limit_per_minute_holds_in_any_window() -> None:
+def test_limit_per_minute_applies_to_any_window() -> None:
     clock = Clock()
     limiter = clock.limiter(3)
     for _ in range(3):
@@ -68,7 +68,7 @@ def test_limit_per_minute_holds_in_any_window() -> None:
     assert clock.slept == [WINDOW - 10, WINDOW]
 
 
-def test_longer_one_of_a_pause_and_the_limit_counts() -> None:
+def test_longer_wait_of_a_pause_and_the_limit_counts() -> None:
     for pause, expected in ((50, 50), (5, WINDOW - 30)):
         clock = Clock()
         limiter = clock.limiter(1)
@@ -79,7 +79,7 @@ def test_longer_one_of_a_pause_and_the_limit_counts() -> None:
         assert clock.slept == [expected]
 
 
-def test_refusal_slows_down_once_for_requests_that_were_sent_at_the_same_time() -> None:
+def test_rate_limit_slows_down_once_for_simultaneous_requests() -> None:
     clock = Clock()
     limiter = clock.limiter()
     sent_at = clock.now

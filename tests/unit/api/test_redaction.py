@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data for output: what holds a secret is cleaned text by text, what holds none is handed on as it is."""
+"""Redaction of secrets in output data (``api/redaction.py``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def redactor() -> Redactor:
 
 
 def by_structure(value: Any, secrets: Redactor) -> Any:
-    """What :func:`without_secrets` promises, without its look at all of it."""
+    """The documented result of :func:`without_secrets`, without its fast check of the whole data."""
     if isinstance(value, dict):
         return {
             name: by_structure(inner, secrets)
@@ -50,19 +50,19 @@ data = st.recursive(values, lambda inner: st.lists(inner) | st.dictionaries(text
 
 
 @given(data)
-def test_data_is_cleaned_as_if_each_value_was_looked_at(found: Any) -> None:
+def test_cached_redaction_equals_redaction_of_every_value(found: Any) -> None:
     secrets = redactor()
     assert without_secrets(found, secrets) == by_structure(found, secrets)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists) | st.text())
-def test_data_without_a_secret_is_the_same(found: Any) -> None:
+def test_data_without_a_secret_is_the_same_object(found: Any) -> None:
     secrets = Redactor()
     secrets.add("a secret that no text has by chance")
     assert without_secrets({"note": found}, secrets) == {"note": found}
 
 
-def test_the_names_are_those_that_airflow_masks() -> None:
+def test_secret_names_equal_the_names_that_airflow_masks() -> None:
     assert names_that_airflow_masks() <= SENSITIVE_NAMES
     assert VERSION < (3, 3) or names_that_airflow_masks() == SENSITIVE_NAMES
 
@@ -72,16 +72,16 @@ def test_the_names_are_those_that_airflow_masks() -> None:
     ["Password", "site_password", "two_factor_secret", "apiKey", "X-Api-Key", "private.key", "Proxy-Authorization",
      " remember_token ", "tokens_used"],
 )  # fmt: skip
-def test_a_key_that_names_a_secret_is_dropped_at_any_depth(name: str) -> None:
+def test_key_that_names_a_secret_is_dropped_at_any_depth(name: str) -> None:
     assert without_secrets([{"id": 1, "more": {name: "x", "kept": [{name: 7}]}}]) == [{"id": 1, "more": {"kept": [{}]}}]
 
 
 @pytest.mark.parametrize("name", ["id", *RECORD_FIELDS, "compass", "key", "proxied", "ads_network", "notes", "name"])
-def test_a_key_that_names_no_secret_stays(name: str) -> None:
+def test_key_that_names_no_secret_is_kept(name: str) -> None:
     assert without_secrets({name: "x", "more": {name: 7}}) == {name: "x", "more": {name: 7}}
 
 
-def test_a_flag_is_no_secret() -> None:
+def test_boolean_is_not_a_secret() -> None:
     assert without_secrets({"has_password": True, "token": False, "secret": None, "api_key": 7}) == {
         "has_password": True,
         "token": False,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Green means: each value that was sent is shown as sent, and every other documented value as it was before."""
+"""Verification of writes: sent values are stored and other documented values remain (``api/verification.py``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, with_omitted
 
 LINES = {"exclude_ips": ("10.0.0.1", "10.0.0.2 # Ann", "10.1.0.0/16"), "exclude_params": ("utm_source", "gclid # ads")}
-#: Field to how a service may show its values; a value and those beside it in a row mean the same.
+#: Field to the forms in which a service might return its values; the values of a row mean the same.
 SHOWN: dict[str, list[list[Any]]] = {
     "privacy": [[0, "0"], [1, "1", "private"], [2]],
     "exclude_bots": [[0, "0", False], [1, "1", True]],
@@ -27,7 +27,7 @@ def lists(name: str) -> st.SearchStrategy[list[str]]:
 
 
 def lines_as(lines: list[str]) -> st.SearchStrategy[Any]:
-    """A list as a service may show it."""
+    """A list in a form that a service might return."""
     return st.sampled_from(
         ["\n".join(lines), "\r\n".join(lines), [*lines], "\n".join(lines) + "\n", *([None] * (not lines))]
     )
@@ -35,7 +35,7 @@ def lines_as(lines: list[str]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> dict[str, Any]:
-    """A website before a write, what was sent, and what it shows later, each value with its meaning."""
+    """A website before a write, the sent values, and the later values, each with its meaning."""
     before: dict[str, Any] = {}
     meant: dict[str, Any] = {}
     sent: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
         else:
             shown[name] = draw(lines_as(now)) if is_list else draw(st.sampled_from(now))
             if is_list:
-                # Others may add to a list that was not sent.
+                # Other users might add to a list that was not sent.
                 differs = set(now) != set(wanted) if name in sent else not set(wanted) <= set(now)
             else:
                 differs = now != wanted
@@ -70,7 +70,7 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(histories())
-def test_what_is_not_as_expected_is_never_green(history: dict[str, Any]) -> None:
+def test_comparison_reports_every_unexpected_value(history: dict[str, Any]) -> None:
     comparison = ExpectedRecord(history["before"], history["sent"]).compare(history["shown"])
     assert set(comparison.not_applied) == history["wrong"] & history["sent"].keys()
     assert set(comparison.unsent) == history["wrong"] - history["sent"].keys()
@@ -84,7 +84,7 @@ def test_what_is_not_as_expected_is_never_green(history: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     "shown", ["10.0.0.1, 10.0.0.2", "10.0.0.1 10.0.0.2", '["10.0.0.1"]', "10.0.0.1\n10.0.…", 7, {}]
 )
-def test_a_list_in_a_form_that_is_not_understood_is_not_what_was_sent(shown: object) -> None:
+def test_list_in_an_unknown_form_is_not_applied(shown: object) -> None:
     comparison = ExpectedRecord({}, {"exclude_ips": ("10.0.0.1", "10.0.0.2")}).compare({"exclude_ips": shown})
     assert "is returned in an unknown form" in comparison.not_applied["exclude_ips"]
     unsent = ExpectedRecord({"exclude_ips": "10.0.0.1\n10.0.0.2"}, {"privacy": 1}).compare(
@@ -93,14 +93,14 @@ def test_a_list_in_a_form_that_is_not_understood_is_not_what_was_sent(shown: obj
     assert set(unsent.unsent) == {"exclude_ips"}
 
 
-def test_a_secret_is_never_verified() -> None:
+def test_secret_is_never_verified() -> None:
     comparison = ExpectedRecord({}, {"password": "s3cret-page"}).compare({"password": "s3cret-page"})
     assert comparison.is_as_expected
     assert not comparison.is_verified
     assert "password" in comparison.unverified
 
 
-def test_missing_comment_of_others_is_an_unsent_change() -> None:
+def test_missing_comment_of_another_user_is_an_unsent_change() -> None:
     before = {"exclude_ips": "10.0.0.1 # Ann"}
     expected = ExpectedRecord(before, {"exclude_ips": ("10.0.0.1 # Ann",)}, shared=frozenset({"exclude_ips"}))
     assert expected.compare({"exclude_ips": "10.0.0.1"}).unsent
@@ -123,7 +123,7 @@ def test_other_domain_is_reported_except_for_case_and_trailing_dot() -> None:
         pytest.param("10.0.0.1", "10.0.0.1\n10.0.0.7\n192.0.2.9", "", id="no line, others added one"),
     ],
 )
-def test_missing_line_of_others_is_an_unsent_change_of_a_sent_list(before: str, now: str, missing: str) -> None:
+def test_missing_line_of_another_user_is_an_unsent_change_of_a_sent_list(before: str, now: str, missing: str) -> None:
     sent = (*before.splitlines(), "192.0.2.9")
     expected = ExpectedRecord({"exclude_ips": before}, {"exclude_ips": sent}, shared=frozenset({"exclude_ips"}))
     comparison = expected.compare({"exclude_ips": now})

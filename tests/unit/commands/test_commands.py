@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command, as ``airflow-provider-analytics COMMAND`` and as ``airflow analytics COMMAND``."""
+"""Command line: every command of ``airflow-provider-analytics`` and ``airflow analytics`` (``commands``)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("arguments", [[], ["nothing"], ["validate"], ["validate", "--nothing", "x"]])
-def test_a_usage_error_is_a_failure_not_a_change(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_error_has_the_exit_status_of_a_failure(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
     assert exit_.value.code == 1
     assert "error: " in capsys.readouterr().err
 
 
-def test_the_console_script_lists_the_commands_and_each_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_script_lists_the_commands_and_every_command_prints_its_help(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     script = Path(sys.executable).with_name("airflow-provider-analytics")
     listed = subprocess.run([script, "--help"], capture_output=True, text=True, check=True).stdout
     assert listed == run("-m", MODULE, "--help").stdout
@@ -37,7 +39,7 @@ def test_the_console_script_lists_the_commands_and_each_prints_its_help(capsys: 
         assert f"airflow-provider-analytics {name} " in capsys.readouterr().out
 
 
-def test_no_command_is_imported_before_it_is_used() -> None:
+def test_commands_are_imported_only_when_used() -> None:
     code = f"import sys, {MODULE}.commands.provider as p; print([m for m in sys.modules if m.startswith('{MODULE}.')])"
     found = run("-c", code).stdout
     assert f"{MODULE}.commands.provider" in found

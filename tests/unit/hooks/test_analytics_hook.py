@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hook as others see it: names, signatures, what the connection screens show, and when it does anything."""
+"""The hook's public names, signatures, connection forms, and lazy loading (``hooks/analytics.py``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_analytics.hooks import analytics
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.hooks.connection import EXTRAS
 
-#: What Airflow 3 masks of an extra in its API and interface, by the names within it.
+#: Airflow 3 masks extras whose names contain one of these, in its API and interface.
 MASKED_BY_AIRFLOW = ("secret", "token", "password", "api_key", "authorization")
 
 
@@ -31,7 +31,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> str:
     return "stats"
 
 
-def test_nothing_is_read_before_the_first_use_and_nothing_opened_before_the_first_request(
+def test_hook_reads_at_its_first_use_and_connects_at_its_first_request(
     connection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
@@ -49,9 +49,7 @@ def test_nothing_is_read_before_the_first_use_and_nothing_opened_before_the_firs
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "  "])
-def test_a_key_with_a_line_break_at_its_end_is_masked_in_the_task_log(
-    end: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_key_with_a_trailing_line_break_is_masked_in_the_task_log(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[Any] = []
     monkeypatch.setattr(analytics, "mask_secret", masked.append)
     headers = {"CF-Access-Client-Secret": "hush-hush-hush", "X-Auth": "Basic bmFtZTpwYXNz", "X-Tenant": "acme"}
@@ -63,7 +61,7 @@ def test_a_key_with_a_line_break_at_its_end_is_masked_in_the_task_log(
     assert "acme" not in masked  # it would be replaced in each word that contains it
 
 
-def test_a_bad_connection_is_told_at_first_use_and_by_the_test_button(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_connection_is_reported_at_first_use_and_by_the_test_button(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_STATS", '{"conn_type": "analytics", "extra": {"timeuot": 1}}')
     hook = AnalyticsHook("stats")
     with pytest.raises(AnalyticsConfigError, match="connection 'stats'"):
@@ -74,7 +72,7 @@ def test_a_bad_connection_is_told_at_first_use_and_by_the_test_button(monkeypatc
         assert part in message
 
 
-def test_the_form_has_a_field_for_every_extra() -> None:
+def test_connection_form_has_a_field_for_every_extra() -> None:
     assert list(CONNECTION_TYPE["conn-fields"]) == list(EXTRAS)
     for name, field in CONNECTION_TYPE["conn-fields"].items():
         # A type without null is a field that has to be filled in.
@@ -84,14 +82,15 @@ def test_the_form_has_a_field_for_every_extra() -> None:
         assert None not in choices
         for choice in choices:
             assert choice in field["description"]
-        # Nothing is promised that Airflow does not keep: it masks what is within an extra by the names that it knows.
+        # The form promises only protection that Airflow provides: it masks values within an extra by the names that it
+        # knows.
         assert not [word for word in ("mask", "hidden") if word in field["description"]]
     assert not any(name in "headers" for name in MASKED_BY_AIRFLOW)
     assert "visible to its editors" in CONNECTION_TYPE["conn-fields"]["headers"]["description"]
 
 
 @needs_wtforms
-def test_the_form_of_airflow_2_has_a_field_for_every_extra() -> None:
+def test_connection_form_of_airflow_2_has_a_field_for_every_extra() -> None:
     from wtforms import Form
 
     widgets = AnalyticsHook.get_connection_form_widgets()
@@ -100,11 +99,11 @@ def test_the_form_of_airflow_2_has_a_field_for_every_extra() -> None:
     for field in form:
         assert str(field.label.text) == CONNECTION_TYPE["conn-fields"][field.name]["label"]
         assert f'name="{field.name}"' in str(field())
-    # As Airflow does: the value of the extra, and no text.
+    # Airflow passes the value of the extra, not text.
     form.headers.data = {"X-Team": "web"}
     form.timeout.data = 20
     assert "{&#34;X-Team&#34;: &#34;web&#34;}" in str(form.headers())
-    assert hasattr(form.headers(), "__html__")  # no text, which the page would show with its signs
+    assert hasattr(form.headers(), "__html__")  # not text, which the page would display with its quotes
     assert 'value="20"' in str(form.timeout())
     assert 'value=""' in str(form.verify())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way of writing a connection down gives the same client, or all of its problems at once."""
+"""Connections: every notation gives the same client, or all of its problems at once (``hooks/connection.py``)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ EXTRA: dict[str, Any] = {"timeout": 5, "verify": False, "max_retries": 0, "proxi
 
 
 def stored(host: str, port: int | None = None, extra: dict[str, Any] | None = None) -> Connection:
-    """Return a connection as the metadata database holds it."""
+    """Return a connection as the metadata database stores it."""
     return Connection("stats", "analytics", host=host, port=port, password=KEY, extra=json.dumps(extra))
 
 
 def settings_of(host: str | None = "https://stats.example.com", **fields: Any) -> Settings:
-    """Return the settings of a connection as any source may give it; Airflow's own classes refuse some of this."""
+    """Return the settings of a connection from any source; Airflow's own classes reject some of these values."""
     given: dict[str, Any] = {"port": None, "schema": None, "login": None, "password": KEY, "extra": None, **fields}
     if isinstance(given["extra"], dict):
         given["extra"] = json.dumps(given["extra"])
@@ -118,7 +118,7 @@ BASE_URLS = [
 
 
 @pytest.mark.parametrize(("host", "port", "expected"), BASE_URLS)
-def test_base_url(host: str, port: int | None, expected: str) -> None:
+def test_base_url_is_built_from_host_port_and_schema(host: str, port: int | None, expected: str) -> None:
     assert settings_of(host, port=port).base_url == expected
 
 
@@ -148,14 +148,14 @@ EXTRA_VALUES: list[tuple[str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value", "expected"), EXTRA_VALUES)
-def test_extra(name: str, value: Any, expected: Any) -> None:
+def test_extra_sets_the_client_setting(name: str, value: Any, expected: Any) -> None:
     read = getattr(settings_of(extra={name: value}), name)
     assert (type(read) is bool) == (type(expected) is bool)
     assert read == expected
 
 
-def test_the_form_and_the_settings_allow_the_same() -> None:
-    """Airflow checks what is typed into the form by the schema of each extra, before the client reads it."""
+def test_connection_form_and_settings_allow_the_same_values() -> None:
+    """Airflow checks the values of the form by the schema of each extra, before the client reads them."""
     allowed = TypeAdapter(Settings).json_schema()["properties"]
     limits = ("minimum", "maximum", "exclusiveMinimum", "enum")
     for name, field in CONNECTION_TYPE["conn-fields"].items():
@@ -165,7 +165,7 @@ def test_the_form_and_the_settings_allow_the_same() -> None:
         }, name
 
 
-#: Base URLs that are refused, and the parts of the problem.
+#: Rejected base URLs, and the parts of the problem.
 BAD_HOSTS: list[tuple[tuple[str | None, ...], list[str]]] = [
     ((None, "", "  "), ["Base URL", "missing", "https://stats.example.com"]),
     (("ftp://stats.example.com", "file:///etc/passwd"), ["has the scheme", "https, http"]),
@@ -191,7 +191,7 @@ BAD_HOSTS: list[tuple[tuple[str | None, ...], list[str]]] = [
         ["in clear", "https", "allow_insecure_http"],
     ),
 ]  # fmt: skip
-#: Extra to its values that are refused, and the parts of the problem.
+#: Extra to its rejected values, and the parts of the problem.
 BAD_EXTRAS: list[tuple[str, list[Any], list[str]]] = [
     ("timeuot", [5, None], ["'timeuot'", "'timeout'"]),
     ("Timeout", [5], ["'Timeout'", "'timeout'"]),
@@ -209,7 +209,7 @@ BAD_EXTRAS: list[tuple[str, list[Any], list[str]]] = [
     ("boolean_format", ["yes/no"], ["true/false, 1/0"]),
     ("update_method", ["POST", 1], ["PATCH, PUT"]),
     ("allow_insecure_http", ["perhaps"], ["True or False"]),
-    # Values of these may be secrets, and are not shown.
+    # These values might be secrets, so they are not printed.
     (
         "proxies",
         ["http://proxy:3128", ["http://proxy:3128"], {"https": None}, {"ftp": "http://p:3128"}],
@@ -249,7 +249,7 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("fields", "expected"), PROBLEMS, ids=[str(fields)[:60] for fields, _ in PROBLEMS])
-def test_a_problem_names_field_value_and_what_is_allowed(fields: dict[str, Any], expected: list[str]) -> None:
+def test_problem_names_the_field_the_value_and_the_allowed_values(fields: dict[str, Any], expected: list[str]) -> None:
     problems = problems_of(**fields)
     assert len(problems) == 1
     for part in expected:
@@ -269,7 +269,7 @@ def test_all_problems_are_reported_at_once() -> None:
         assert any(part in problem for problem in problems), part
 
 
-def test_a_key_in_the_login_gets_a_hint_and_is_not_shown() -> None:
+def test_key_in_the_login_gets_a_hint_and_is_not_printed() -> None:
     problems = problems_of(password="", login=KEY)
     assert problems == (
         "The login is not used; enter the API key in the field API key (password).",
@@ -288,7 +288,7 @@ def test_a_key_in_the_login_gets_a_hint_and_is_not_shown() -> None:
         "ftp://a.example?token=s3cret", "http://a.example/api/v1?token=s3cret",
     ],
 )  # fmt: skip
-def test_a_secret_in_the_host_is_not_shown(host: str, fields: dict[str, Any]) -> None:
+def test_secret_in_the_host_is_not_printed(host: str, fields: dict[str, Any]) -> None:
     with pytest.raises(AnalyticsConfigError) as caught:
         settings_of(host, **fields)
     assert "s3cret" not in str(caught.value) + repr(vars(caught.value))
@@ -311,7 +311,7 @@ def test_a_secret_in_the_host_is_not_shown(host: str, fields: dict[str, Any]) ->
     ],
     ids=lambda fields: ",".join(fields),
 )
-def test_the_key_in_a_wrong_field_is_not_shown(fields: dict[str, Any]) -> None:
+def test_key_in_a_wrong_field_is_not_printed(fields: dict[str, Any]) -> None:
     shown = " ".join(problems_of(**fields))
     key = fields.get("password", KEY)
     assert key not in shown
@@ -320,15 +320,13 @@ def test_the_key_in_a_wrong_field_is_not_shown(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("secret_field", ["login", "password"])
 @pytest.mark.parametrize("shown", [{"schema": KEY}, {"host": f"ftp://{KEY}"}, {"extra": {"timeout": KEY}}], ids=str)
-def test_secret_of_each_field_is_not_shown_if_another_field_repeats_it(
-    secret_field: str, shown: dict[str, Any]
-) -> None:
+def test_secret_of_a_field_is_not_printed_if_another_field_repeats_it(secret_field: str, shown: dict[str, Any]) -> None:
     others = {"login": None, "password": "another-key-123"}
     problems = problems_of(**{**others, secret_field: KEY, **shown})
     assert KEY not in " ".join(problems)
 
 
-def test_an_empty_ca_path_never_turns_verification_off() -> None:
+def test_empty_ca_path_never_turns_verification_off() -> None:
     with pytest.raises(AnalyticsConfigError, match="verify=''"):
         Settings(base_url="https://stats.example.com", api_key=KEY, verify="")
 
@@ -336,7 +334,7 @@ def test_an_empty_ca_path_never_turns_verification_off() -> None:
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "connection.md").read_text(encoding="utf-8")
 
 
-def test_the_documented_variables_are_the_same_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_variables_define_the_same_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = re.findall(r"^export .*$", DOCUMENT, re.MULTILINE)
     found = []
     for line in variables:

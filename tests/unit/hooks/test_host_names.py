@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookup of host names in a limited time: ``hooks/host_names.py``."""
+"""Lookup of host names in a limited time (``hooks/host_names.py``)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from airflow_provider_analytics.hooks import host_names
 
 @pytest.fixture
 def released() -> Iterator[threading.Event]:
-    """An event that ends the lookups that hang."""
+    """An event that ends the hanging lookups."""
     event = threading.Event()
     yield event
     event.set()
 
 
 @pytest.mark.parametrize("number", [1, 20])
-def test_names_without_a_response_are_reported_also_if_they_are_more_than_the_threads(
+def test_names_without_a_response_are_reported_even_with_more_names_than_threads(
     number: int, released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hang(name: str) -> list[str]:
@@ -32,7 +32,7 @@ def test_names_without_a_response_are_reported_also_if_they_are_more_than_the_th
     assert host_names.look_up_all(names, timeout=0.05) == dict.fromkeys(names, "no response within 0.05 s")
 
 
-def test_each_name_gets_its_own_addresses_or_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_gets_its_own_addresses_or_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def look_up(name: str) -> list[str]:
         if name == "missing.example":
             raise OSError(-2, "Name or service not known")

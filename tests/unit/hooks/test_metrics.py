@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of the hook: names, tags and units of what ``hooks/analytics.py`` sends to Airflow."""
+"""Metrics of the hook: the names, tags, and units that ``hooks/analytics.py`` sends to Airflow."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_waited_is_sent_as_a_duration_in_seconds(sent: list[tuple[str, Any, dict
 
 
 @pytest.mark.parametrize("name", sorted(COUNTERS - set(TIMERS)))
-def test_each_other_counter_is_sent_as_a_number(name: str, sent: list[tuple[str, Any, dict[str, str]]]) -> None:
+def test_every_other_counter_is_sent_as_a_number(name: str, sent: list[tuple[str, Any, dict[str, str]]]) -> None:
     with AnalyticsHook("stats") as hook:
         hook.client.stats.count(name, 3)
         hook.client.stats.count(name, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every operator has in common, by looking at the classes; none of this needs a server."""
+"""Operator classes: signatures, docstrings, and template fields, without a server (``operators``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider_analytics.operators.websites import CreateWebsiteOperator,
 
 #: Stored under another name, because BaseOperator.dry_run is a method.
 STORED_AS = {"dry_run": "is_dry_run"}
-#: An object of the DAG, which nobody computes.
+#: An object of the DAG, which is never rendered.
 NOT_TEMPLATED = {"asset"}
 Operator = type[BaseOperator]
 
@@ -45,7 +45,7 @@ every_operator = pytest.mark.parametrize("operator", OPERATORS)
 
 
 def parameters(operator: Operator) -> dict[str, inspect.Parameter]:
-    """Return the arguments in the signature of the class; those of Airflow's ``BaseOperator`` are not in it."""
+    """Return the arguments in the signature of the class, without the arguments of Airflow's ``BaseOperator``."""
     constructor = inspect.unwrap(vars(operator)["__init__"])
     found = inspect.signature(constructor).parameters
     return {name: parameter for name, parameter in found.items() if name not in ("self", "kwargs")}
@@ -65,20 +65,20 @@ def literal_fields(operator: Operator) -> object:
 
 
 def documented(operator: Operator) -> str:
-    """Return the docstring; one that works like another operator says only what differs."""
+    """Return the docstring; an operator that works like another one documents only the differences."""
     text = inspect.cleandoc(operator.__doc__ or "")
     other = re.search(r"Works like :class:`(\w+)`, which describes", text)
     return text + inspect.cleandoc(LIKE[other[1]].__doc__ or "") if other else text
 
 
 def described(operator: Operator, argument: str) -> str:
-    """Return what the docstring says of an argument."""
+    """Return the description of an argument in the docstring."""
     found = re.search(rf"^:param {argument}:(.*?)(?=^:)", documented(operator), re.DOTALL | re.MULTILINE)
     return " ".join(found[1].split()) if found else ""
 
 
 def deprecated(operator: Operator) -> dict[str, str]:
-    """Return each deprecated argument with the one to use in its place: CONTRIBUTING.md, Public surface."""
+    """Return each deprecated argument with its replacement: CONTRIBUTING.md, Public surface."""
     start = r"deprecated since \S+, use ``(\w+)``"
     found = {name: re.match(start, described(operator, name)) for name in parameters(operator)}
     return {name: text[1] for name, text in found.items() if text}
@@ -118,14 +118,14 @@ def test_template_fields_are_a_literal_tuple_of_the_arguments(operator: Operator
     assert isinstance(literal, tuple)
     assert literal == operator.template_fields
     assert sorted(literal) == sorted(stored)
-    # No argument is read from a file: a domain or a list that ends like a file name is not a template.
+    # Arguments are never read from a file: a domain or a list that ends like a file name is not a template.
     assert tuple(operator.template_ext) == ()
 
 
 @every_operator
-def test_constructing_assigns_and_does_nothing_else(operator: Operator) -> None:
+def test_constructor_only_assigns_attributes(operator: Operator) -> None:
     given: dict[str, Any] = {
-        # What a template makes of a list is known at run time only, but its asset is known when a DAG is parsed.
+        # The rendered value of a list is known only at run time, but its asset is known when a DAG is parsed.
         name: Asset("analytics://a_connection/websites") if name == "asset" else f"{{{{ {name} }}}}"
         for name in parameters(operator)
         if name not in deprecated(operator)
@@ -151,7 +151,7 @@ def test_arguments_the_result_and_the_errors_are_documented(operator: Operator) 
 
 
 @every_operator
-def test_the_example_can_be_copied(operator: Operator) -> None:
+def test_documented_example_can_be_copied(operator: Operator) -> None:
     found = re.search(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", documented(operator) + "\n")
     assert found, "no code block"
     assert isinstance(eval(textwrap.dedent(found[1]).strip(), {operator.__name__: operator}), operator)
@@ -167,6 +167,6 @@ def test_equal_arguments_have_equal_defaults() -> None:
 
 @pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
 @pytest.mark.parametrize("email", [True, 0])
-def test_airflows_email_is_not_taken_for_the_websites(operator: Any, email: Any) -> None:
+def test_email_of_airflow_is_not_used_as_email_of_the_website(operator: Any, email: Any) -> None:
     with pytest.raises(ValueError, match="email_reports"):
         operator(task_id="a_task", domain="www.example.com", email=email)

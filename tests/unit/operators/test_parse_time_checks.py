@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong arguments without a template fail when the DAG is parsed; the same values in a template fail in the run."""
+"""Parse-time checks: wrong literal arguments fail when the DAG is parsed, templates fail in the run (``operators``)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from airflow_provider_analytics.operators.websites_as_code import (
 from airflow_provider_analytics.reconcile.desired import desired_state as desired
 from airflow_provider_analytics.snapshots import formats, rows
 
-#: Operator to allowed arguments, with which one wrong argument is given.
+#: Operator to allowed arguments, to which a single wrong argument is added.
 GIVEN: dict[type[BaseOperator], dict[str, Any]] = {
     CreateWebsiteOperator: {"domain": "a.example"},
     ExportWebsitesOperator: {"output_path": "/data/websites.yaml"},
@@ -100,7 +100,7 @@ def test_wrong_literal_fails_when_the_dag_is_parsed(
 
 
 @each_wrong_value
-def test_wrong_value_of_a_template_is_left_for_the_run(
+def test_wrong_value_of_a_template_fails_only_at_run_time(
     operator: type[BaseOperator], argument: str, value: Any, message: str
 ) -> None:
     template = f"{{{{ {value!r} }}}}"
@@ -109,7 +109,7 @@ def test_wrong_value_of_a_template_is_left_for_the_run(
 
 
 @each_wrong_value
-def test_output_of_another_task_is_left_for_the_run(
+def test_output_of_another_task_is_checked_only_at_run_time(
     operator: type[BaseOperator], argument: str, value: Any, message: str
 ) -> None:
     with DAG("a_dag", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
@@ -119,7 +119,7 @@ def test_output_of_another_task_is_left_for_the_run(
 
 
 @each_wrong_value
-def test_value_of_a_mapped_task_is_left_for_the_run(
+def test_value_of_a_mapped_task_is_checked_only_at_run_time(
     operator: type[BaseOperator], argument: str, value: Any, message: str
 ) -> None:
     given = GIVEN.get(operator, {})
@@ -129,13 +129,13 @@ def test_value_of_a_mapped_task_is_left_for_the_run(
     assert dag.task_ids == ["task"]
 
 
-def test_expired_entry_is_no_error_when_the_dag_is_parsed() -> None:
+def test_expired_entry_passes_when_the_dag_is_parsed() -> None:
     expired = "192.0.2.1  # until=2020-01-31"
     SyncExcludedIpsOperator(task_id="sync", exclude_ips=expired, state_path="/data/state")
     UpdateWebsiteOperator(task_id="update", website_id=1, exclude_ips=expired)
 
 
-def test_choices_are_those_of_the_modules_that_use_them() -> None:
+def test_choices_equal_the_choices_of_the_modules_that_use_them() -> None:
     assert CHOICES["exclude_ips_as"] == tuple(rows.EXCLUDE_IPS_AS)
     assert set(CHOICES["format"]) == set(formats.FORMATS)
     assert set(COMPRESSIONS) == set(formats.COMPRESSIONS)

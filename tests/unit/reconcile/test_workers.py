@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a sync stops because the service is down: ``Breaker`` of ``reconcile/workers.py``."""
+"""Circuit breaker: when a sync stops because the service is down (``Breaker`` of ``reconcile/workers.py``)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A prune removes its own files or nothing, also beside files of others and snapshots that lost their manifests."""
+"""Retention: pruning removes only its own files, also beside other programs' files (``snapshots/retention.py``)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ WITH_A_PAUSE = [date(2020, 1, 1), date(2020, 1, 2), date(2020, 2, 1)]
         ([], Retention(5), []),
     ],
 )
-def test_the_newest_of_days_weeks_and_months_is_kept(days: list[date], retention: Retention, kept: list[str]) -> None:
+def test_prune_keeps_the_newest_of_days_weeks_and_months(
+    days: list[date], retention: Retention, kept: list[str]
+) -> None:
     found = sorted(retention.kept(days), reverse=True)
     assert sorted(f"{day:%m-%d}" for day in found) == sorted(kept)
 
@@ -63,18 +65,18 @@ def numbers(days: Iterable[date]) -> list[int]:
     return [day.day for day in days]
 
 
-def test_a_damaged_snapshot_takes_no_place_and_is_removed_on_purpose_only(shelf: Shelf) -> None:
+def test_damaged_snapshot_does_not_count_and_is_removed_only_on_request(shelf: Shelf) -> None:
     taken = [shelf.take(3, night * NIGHT) for night in range(5)]
     for damaged in (taken[4], taken[1]):
         shelf.fs.rm_file(damaged.files[0].path)
     pruning = planned(shelf, 1)
-    assert numbers(pruning.kept) == [24, 23, 21]  # the newest, the newest whole one, and the damaged one
+    assert numbers(pruning.kept) == [24, 23, 21]  # the newest, the newest complete one, and the damaged one
     assert numbers(pruning.damaged) == [24, 21]
     pruning = planned(shelf, 1, remove_damaged=True)
     assert (numbers(pruning.kept), numbers(pruning.removed)) == ([24, 23], [22, 21, 20])
 
 
-def test_what_dead_runs_left_on_days_without_a_snapshot_goes(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orphaned_files_on_days_without_a_snapshot_are_removed(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
@@ -85,21 +87,21 @@ def test_what_dead_runs_left_on_days_without_a_snapshot_goes(shelf: Shelf, monke
         for night, age in ((1, 60 * MINUTE), (9, MINUTE)):
             with pytest.raises(KeyboardInterrupt):
                 shelf.take(3, night * NIGHT, clock=partial(operator.sub, LATER, age))
-    assert numbers(pruned(shelf, 1).orphaned_files) == [21]  # a run may still be writing the other
+    assert numbers(pruned(shelf, 1).orphaned_files) == [21]  # a run might still be writing the other
     assert [len(held(shelf.series.partition(date(2026, 11, day)))) for day in (21, 29)] == [0, 3]
 
 
-def test_what_dead_runs_left_beside_a_snapshot_goes(shelf: Shelf) -> None:
+def test_orphaned_files_beside_a_snapshot_are_removed(shelf: Shelf) -> None:
     taken = [shelf.take(3, night * NIGHT) for night in range(3)]
     before = [names(snapshot.partition.data) for snapshot in taken]
     for snapshot in taken:
         for age in (60 * MINUTE, MINUTE):
             name = f"websites-{new_token(LATER - age)}.jsonl"
             shelf.fs.pipe_file((snapshot.partition.data / name).path, b"{}")
-    shelf.fs.pipe_file(taken[1].partition.manifest.path, b"{")  # somebody may restore it
+    shelf.fs.pipe_file(taken[1].partition.manifest.path, b"{")  # a person might restore it
     assert numbers(pruned(shelf, 2).orphaned_files) == [22, 20]
     left = [names(snapshot.partition.data) for snapshot in taken]
-    assert [len(found) for found in left] == [2, 3, 2]  # a run may still be writing the others
+    assert [len(found) for found in left] == [2, 3, 2]  # a run might still be writing the others
     assert all(set(old) < set(new) for old, new in zip(before, left, strict=True))
     assert shelf.days() == {22: True, 21: False, 20: True}
 
@@ -116,7 +118,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_another_table_in_the_same_folder_stays(local: Shelf, base: Path) -> None:
+def test_another_table_in_the_same_folder_is_kept(local: Shelf, base: Path) -> None:
     for day in ("2025-12-31", "2026-11-20", "2026-12-01"):
         folder = base / "websites" / f"dt={day}"
         (folder / "sub").mkdir(parents=True)
@@ -128,7 +130,7 @@ def test_another_table_in_the_same_folder_stays(local: Shelf, base: Path) -> Non
     assert local.days() == {24: True, 23: True}
 
 
-def test_what_no_manifest_names_is_refused_untouched(local: Shelf, base: Path) -> None:
+def test_files_without_a_manifest_are_rejected_and_kept(local: Shelf, base: Path) -> None:
     """A history that was copied without its manifests, or another table."""
     shutil.rmtree(base / "_websites")
     before = files_below(base)
@@ -138,7 +140,7 @@ def test_what_no_manifest_names_is_refused_untouched(local: Shelf, base: Path) -
 
 
 @pytest.mark.parametrize("linked", ["websites", "_websites"])
-def test_a_dataset_behind_a_link_is_refused(linked: str, local: Shelf, base: Path, tmp_path: Path) -> None:
+def test_dataset_behind_a_link_is_rejected(linked: str, local: Shelf, base: Path, tmp_path: Path) -> None:
     (base / linked).rename(tmp_path / "elsewhere")
     (base / linked).symlink_to(tmp_path / "elsewhere")
     before = files_below(tmp_path / "elsewhere")
@@ -171,13 +173,13 @@ def test_leftovers_remain_if_the_data_of_their_day_is_behind_a_link(local: Shelf
 
 @pytest.mark.parametrize("part", ["websites", "_websites"])
 @pytest.mark.parametrize("day", [20, 19])
-def test_what_is_behind_a_link_stays(day: int, part: str, local: Shelf, base: Path, tmp_path: Path) -> None:
+def test_files_behind_a_link_are_kept(day: int, part: str, local: Shelf, base: Path, tmp_path: Path) -> None:
     folder, elsewhere = base / part / f"dt=2026-11-{day}", tmp_path / "elsewhere"
     shutil.copytree(base / part / "dt=2026-11-20", elsewhere)
     shutil.rmtree(folder, ignore_errors=True)
     folder.symlink_to(elsewhere)
     (elsewhere / "mine.txt").write_text("x")
-    # A file that became a link is not followed either.
+    # A file that was replaced by a link is not followed either.
     [data] = (base / "websites" / "dt=2026-11-22").iterdir()
     data.rename(tmp_path / "data")
     data.symlink_to(tmp_path / "data")
@@ -191,7 +193,7 @@ def test_what_is_behind_a_link_stays(day: int, part: str, local: Shelf, base: Pa
 
 
 @pytest.mark.parametrize("name", ["../../../victim", "..", "mine.txt", "/etc/hostname"])
-def test_a_manifest_that_names_the_file_of_another_removes_no_more_than_its_folder_has(
+def test_forged_manifest_removes_only_files_of_its_own_folder(
     name: str, local: Shelf, base: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "victim").write_text("x")
@@ -202,7 +204,7 @@ def test_a_manifest_that_names_the_file_of_another_removes_no_more_than_its_fold
     assert (tmp_path / "victim").read_text() == "x"
 
 
-def test_the_next_snapshot_leaves_what_others_put_beside_it(local: Shelf, base: Path, tmp_path: Path) -> None:
+def test_next_snapshot_keeps_files_of_other_programs(local: Shelf, base: Path, tmp_path: Path) -> None:
     elsewhere, name = tmp_path / "elsewhere", "websites-20200101T000000Z-00000000-0000.jsonl"
     elsewhere.mkdir()
     (elsewhere / name).write_text("x")
@@ -217,7 +219,7 @@ def test_the_next_snapshot_leaves_what_others_put_beside_it(local: Shelf, base: 
     assert (beside / name).is_symlink()
 
 
-def test_it_says_what_it_removes(local: Shelf, base: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_prune_reports_the_removed_snapshots(local: Shelf, base: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     before, pruning = files_below(base), planned(local, 2)
     prune(local.series, pruning, dry_run=True)

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Catalog of snapshots: days, completeness, and the pointer to the newest day (``snapshots/catalog.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -20,7 +22,7 @@ def latest(shelf: Shelf) -> Any:
     return json.loads(shelf.fs.cat_file(shelf.series.latest.path))
 
 
-def test_the_catalog_says_what_is_there_and_what_is_whole(shelf: Shelf) -> None:
+def test_catalog_lists_snapshots_and_their_completeness(shelf: Shelf) -> None:
     assert (list_snapshots(shelf.base), newest_snapshot(shelf.base)) == ([], None)
     taken = [shelf.take(3 + night, night * NIGHT) for night in range(3)]
     others = Shelf(shelf.base, "others")
@@ -45,14 +47,14 @@ def test_latest_names_the_newest_day(shelf: Shelf) -> None:
     manifest, files = "_websites/dt=2026-11-20/_manifest.json", [f"websites/dt=2026-11-20/{first.files[0].name}"]
     assert latest(shelf) == {**about, "manifest": manifest, "files": files}
     second = shelf.take(4, 3 * NIGHT)
-    # A list that is filed under an earlier day on purpose is not the newest.
+    # A list that is deliberately filed under an earlier day is not the newest.
     assert shelf.take(4, 3 * NIGHT, day=date(2026, 11, 21), is_late=lambda _: True).manifest.late is True
     assert latest(shelf)["digest"] == second.digest
     empty = shelf.take(0, 4 * NIGHT, override_guards={"fewer_websites"})
     assert [latest(shelf)[name] for name in ("count", "files", "digest")] == [0, [], empty.digest]
 
 
-def test_of_two_runs_at_once_the_newer_day_is_the_latest(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newer_day_of_two_simultaneous_runs_is_the_latest(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     newer: list[Any] = []
 
     def overtaken(*arguments: Any) -> None:
@@ -66,9 +68,7 @@ def test_of_two_runs_at_once_the_newer_day_is_the_latest(shelf: Shelf, monkeypat
     assert latest(shelf)["digest"] == newer[0].digest
 
 
-def test_a_snapshot_is_published_even_if_latest_cannot_be_written(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshot_is_published_even_if_latest_cannot_be_written(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise PermissionError("may not write")
 
@@ -83,7 +83,7 @@ def test_a_snapshot_is_published_even_if_latest_cannot_be_written(
 NO_DAYS = ["dt=2026-02-30", "dt=0000-00-00", "dt=2026-11-2", "dt=\u0662\u0660\u0662\u0666-11-19", "dt=x", "other"]
 
 
-def test_a_folder_of_a_day_counts_if_it_has_data_or_a_manifest(shelf: Shelf) -> None:
+def test_folder_of_a_day_counts_if_it_has_data_or_a_manifest(shelf: Shelf) -> None:
     for folder in ("websites/dt=2026-11-19", "_websites/dt=2026-11-20"):
         shelf.fs.makedirs((shelf.base / folder).path, exist_ok=True)
         shelf.fs.pipe_file((shelf.base / folder / "file").path, b"x")
@@ -101,6 +101,6 @@ def test_a_folder_of_a_day_counts_if_it_has_data_or_a_manifest(shelf: Shelf) -> 
 
 
 @pytest.mark.parametrize("name", ["_websites", ".websites", "Websites", "a/b", "", "a" * 65, "dt=2026", None])
-def test_a_dataset_has_a_name_that_every_reader_takes_for_data(name: Any) -> None:
+def test_dataset_name_is_valid_for_every_reader(name: Any) -> None:
     with pytest.raises(ValueError, match=r"snapshot_name=.* is not allowed; allowed: 1 to 64 of"):
         Shelf("/tmp", name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damage to an earlier snapshot does not stop the next one, and nothing is published that cannot be read."""
+"""Damaged snapshots: they do not stop the next one, and nothing unreadable is published (``snapshots/catalog.py``)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_damage_does_not_stop_the_next_night_and_is_replaced_on_the_same_day(
     assert shelf.count() == 20
 
 
-def test_guards_measure_with_the_last_manifest_that_can_be_read(shelf: Shelf) -> None:
+def test_guards_use_the_last_readable_manifest(shelf: Shelf) -> None:
     shelf.take(100)
     damage(shelf.take(100, NIGHT), "{")
     with pytest.raises(GuardError, match=r"The list has 10 websites, 90\.0% fewer than 100 on 2026-11-20 12:00 UTC"):
@@ -66,7 +66,7 @@ def test_guards_measure_with_the_last_manifest_that_can_be_read(shelf: Shelf) ->
 @pytest.mark.parametrize(
     ("how", "compression"), [("missing", None), ("truncated", None), ("truncated", "gzip"), ("another digest", None)]
 )
-def test_a_reader_never_gets_a_row_of_a_damaged_file(shelf: Shelf, how: str, compression: str | None) -> None:
+def test_reader_never_gets_a_row_of_a_damaged_file(shelf: Shelf, how: str, compression: str | None) -> None:
     damage(shelf.take(20, compression=compression), how)
     read = shelf.read()
     assert read is not None
@@ -86,7 +86,7 @@ def test_file_with_another_size_is_damaged_without_reading_it(shelf: Shelf, more
     assert shelf.days(verify=False) == {20: False}
 
 
-def test_a_manifest_of_another_day_is_damage(shelf: Shelf) -> None:
+def test_manifest_of_another_day_is_damage(shelf: Shelf) -> None:
     first, second = shelf.take(3), shelf.take(4, NIGHT)
     shelf.fs.pipe_file(second.partition.manifest.path, shelf.fs.cat_file(first.partition.manifest.path))
     assert list_snapshots(shelf.base)[0].problems == (
@@ -114,9 +114,7 @@ ODD: list[Record] = [
 
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("odd", ODD, ids=ascii)
-def test_whatever_the_service_sends_is_published_reads_back_the_same_and_is_compared(
-    local: Shelf, odd: Record, file_format: str
-) -> None:
+def test_records_are_published_read_back_equal_and_compared(local: Shelf, odd: Record, file_format: str) -> None:
     records = [{"id": 3} | odd, *websites(2)]
     expected = list(Shelf(local.base, "plain").take(records).rows())
     found = list(local.take(records, format=file_format, html_report=True).rows())
@@ -133,19 +131,19 @@ def test_whatever_the_service_sends_is_published_reads_back_the_same_and_is_comp
 
 
 @pytest.mark.parametrize("website_id", ["\ud800", "a\udfff", None, "", True, 1.5])
-def test_an_id_that_no_file_can_hold_is_refused(shelf: Shelf, website_id: Any) -> None:
+def test_id_that_no_file_format_can_store_is_rejected(shelf: Shelf, website_id: Any) -> None:
     with pytest.raises(StorageError, match="a website record has no usable id"):
         shelf.take([{"id": website_id}])
     assert shelf.read() is None
 
 
 def nested(levels: int) -> str:
-    """Return JSON that is nested so deeply."""
+    """Return JSON with this depth of nesting."""
     return "[" * levels + "]" * levels
 
 
 def forged_rows(snapshot: Snapshot, change: Callable[[Record], object]) -> None:
-    """Let a change of each row be in the snapshot, and its digest in the manifest."""
+    """Add a change to each row of the snapshot, and update its digest in the manifest."""
     fs, file, manifest = snapshot.partition.data.fs, snapshot.files[0].path, snapshot.partition.manifest.path
     rows = [json.loads(line) for line in fs.cat_file(file).splitlines()]
     content = "".join(f"{json.dumps(changed if (changed := change(row)) else row)}\n" for row in rows).encode()
@@ -175,7 +173,7 @@ FORGED: dict[str, Callable[[Record], object]] = {
 }
 
 
-#: They are in no value that is compared.
+#: These characters are in no compared value.
 HARMLESS = ("a domain that is a list", "nested in a field", "half a pair in a record")
 
 
@@ -271,7 +269,7 @@ def test_changes_that_are_not_json_are_damage(local: Shelf) -> None:
         second.changes()
 
 
-def test_the_name_of_the_place_is_a_text(tmp_path: Path) -> None:
+def test_base_path_must_be_text(tmp_path: Path) -> None:
     Shelf(str(tmp_path)).take(3)
     for base in (str(tmp_path), f"file://{tmp_path}"):
         assert Shelf(base).count() == 3

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Comparison of two snapshots (``snapshots/diff.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -17,7 +19,7 @@ def changes(before: list[Record], after: list[Record]) -> list[dict[str, Any]]:
     return list(diff(rows(*before)[0], rows(*after)[0]))
 
 
-def test_added_removed_and_changed_with_before_and_after() -> None:
+def test_diff_has_added_removed_and_changed_websites_with_both_values() -> None:
     before = [{"id": 3, "domain": "c"}, {"id": 2, "domain": "b", "privacy": 0}, {"id": 1, "domain": "a"}]
     after = [{"id": 4, "domain": "d"}, {"id": 2, "domain": "b", "privacy": 2}, {"id": 1, "domain": "a"}]
     assert [tuple(change.values()) for change in changes(before, after)] == [
@@ -43,12 +45,14 @@ def test_added_removed_and_changed_with_before_and_after() -> None:
         ({"privacy": 0}, {}, ["privacy"]),
     ],
 )
-def test_what_says_something_else_is_a_change(before: Record, after: Record, names: list[str]) -> None:
+def test_different_meaning_is_a_change_and_another_spelling_is_not(
+    before: Record, after: Record, names: list[str]
+) -> None:
     found = changes([{"id": 1, **before}], [{"id": 1, **after}])
     assert [list(change["fields"]) for change in found] == ([names] if names else [])
 
 
-def test_the_gravest_changes_come_first_and_are_counted(tmp_path: Path) -> None:
+def test_most_serious_changes_come_first_and_are_counted(tmp_path: Path) -> None:
     before = [{"id": number, "privacy": 0, "email": 0} for number in range(1, 9)]
     after = [{"id": 10, "privacy": 0}, before[0] | {"email": 1}, {"id": 2, "privacy": 2, "email": 1}, *before[2:-1]]
     path = tmp_path / "c.jsonl"
@@ -59,12 +63,12 @@ def test_the_gravest_changes_come_first_and_are_counted(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_website_twice_in_a_snapshot_is_an_error() -> None:
+def test_duplicate_website_in_a_snapshot_is_an_error() -> None:
     with pytest.raises(StorageError, match="twice"):
         changes([{"id": 1}, {"id": 1}], [])
 
 
-def test_a_foreign_snapshot_with_passwords_does_not_leak_them() -> None:
+def test_passwords_of_a_foreign_snapshot_do_not_leak() -> None:
     def row(privacy: int) -> Record:
         record = {"id": 1, "password": "hunter2", "privacy": privacy}
         return {"id": "1", "record": json.dumps(record), "record_hash": str(privacy)}
@@ -80,7 +84,7 @@ def test_long_values_are_cut_for_xcom() -> None:
     assert len(change["fields"]["domain"]["after"]) == 5000
 
 
-def test_two_published_snapshots_compare(shelf: Shelf) -> None:
+def test_published_snapshots_are_compared(shelf: Shelf) -> None:
     records, first, second = websites(20), NOON.date(), NOON.date() + NIGHT
     shelf.take(records)
     assert diff_snapshots(shelf.series)["previous"] is None
@@ -107,7 +111,7 @@ def test_two_published_snapshots_compare(shelf: Shelf) -> None:
         diff_snapshots(SnapshotSeries(shelf.base / "elsewhere"))
 
 
-def test_addresses_do_not_count_where_only_one_side_has_them(shelf: Shelf) -> None:
+def test_addresses_do_not_count_if_only_a_single_side_has_them(shelf: Shelf) -> None:
     records = websites(3, exclude_ips="192.0.2.1")
     shelf.take(records)
     previous = shelf.take(records, NIGHT, exclude_ips_as="hash").manifest.previous
@@ -115,8 +119,8 @@ def test_addresses_do_not_count_where_only_one_side_has_them(shelf: Shelf) -> No
     assert (previous.changed, diff_snapshots(shelf.series)["changed"]) == (0, 0)
 
 
-def test_a_counter_in_the_records_changes_nothing(shelf: Shelf) -> None:
-    """The same fields count in the snapshot, in the manifest, and where the two are compared again."""
+def test_counter_in_the_records_changes_nothing(shelf: Shelf) -> None:
+    """The same fields count in the snapshot, in the manifest, and in a later comparison."""
     shelf.take(websites(20, visits=1))
     first, *others = websites(20, visits=2)
     after = [{**first, "privacy": 1}, *others[:-1]]
@@ -131,7 +135,7 @@ def test_a_counter_in_the_records_changes_nothing(shelf: Shelf) -> None:
     assert diff_snapshots(shelf.series, ignored=("email",))["changed"] == 1
 
 
-def test_list_of_as_many_entries_as_fit_is_not_cut() -> None:
+def test_list_with_the_maximum_number_of_entries_is_not_cut() -> None:
     entries = [f"192.0.2.{number}" for number in range(10)]
     change = {"fields": {"exclude_ips": {"before": None, "after": entries}}}
     assert bounded(change) == change

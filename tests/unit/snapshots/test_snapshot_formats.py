@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""File formats of snapshots (``snapshots/formats.py``)."""
+
 from __future__ import annotations
 
 import hashlib
@@ -20,9 +22,7 @@ COMPRESSIONS = pytest.mark.parametrize("compression", ENDINGS)
 @EACH_FORMAT
 @COMPRESSIONS
 @pytest.mark.parametrize("count", [0, 250])
-def test_every_format_reads_back_as_it_was_written(
-    shelf: Shelf, count: int, file_format: str, compression: str | None
-) -> None:
+def test_every_format_reads_back_unchanged(shelf: Shelf, count: int, file_format: str, compression: str | None) -> None:
     expected = list(Shelf(shelf.base / "plain").take(count).rows())
     shelf.take(count, format=file_format, compression=compression)
     read = shelf.read()
@@ -38,7 +38,7 @@ def test_every_format_reads_back_as_it_was_written(
 
 @EACH_FORMAT
 @COMPRESSIONS
-def test_an_unchanged_list_gives_the_same_bytes_whenever_it_is_written(
+def test_unchanged_list_gives_the_same_bytes_at_any_time(
     local: Shelf, file_format: str, compression: str | None
 ) -> None:
     found = []

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Guards of snapshots: losses, missing fields, and other sources (``snapshots/snapshot_guards.py``)."""
+
 from __future__ import annotations
 
 import re
@@ -21,7 +23,7 @@ from airflow_provider_analytics.storage import replace_stored
         (10, 7, 0.3, False),  # exactly 30 per cent
         (10, 6, 0.3, True),
         (9, 1, 0.3, False),  # too few to count
-        (9, 0, 0.3, True),  # but none is none
+        (9, 0, 0.3, True),  # but a list without websites always trips the guard
         (1, 0, 0.99, True),
         (0, 0, 0.3, False),
         (100, 120, 0.0, False),
@@ -30,9 +32,9 @@ from airflow_provider_analytics.storage import replace_stored
         (1000, 699, 0.3, True),
     ],
 )
-def test_a_large_loss_is_refused(shelf: Shelf, before: int, after: int, fraction: float, trips: bool) -> None:
+def test_large_loss_is_rejected(shelf: Shelf, before: int, after: int, fraction: float, trips: bool) -> None:
     first = shelf.take(before)
-    for when in (HOUR, NIGHT) if trips else ():  # a rerun is measured against what it would replace
+    for when in (HOUR, NIGHT) if trips else ():  # a rerun is compared with the snapshot that it would replace
         with pytest.raises(GuardError, match=f"The list has {after} websites.*{before:,}") as refused:
             shelf.take(after, when, max_loss_fraction=fraction)
         assert (refused.value.guard, shelf.read(), shelf.read("2026-11-21")) == ("fewer_websites", first, None)
@@ -55,9 +57,11 @@ def source(url: str = SOURCE.url, account_id: str = "1") -> dict[str, Any]:
         ({"filters": {"favorite": True}}, "filters was {}, is {'favorite': True}"),
     ],
 )
-def test_another_list_does_not_go_into_the_same_dataset(shelf: Shelf, other: dict[str, Any], said: str) -> None:
+def test_list_of_another_source_is_not_filed_in_the_same_dataset(
+    shelf: Shelf, other: dict[str, Any], said: str
+) -> None:
     shelf.take(3)
-    shelf.take(3, HOUR, **source("https://STATS.example.com:443/"))  # the same in other words
+    shelf.take(3, HOUR, **source("https://STATS.example.com:443/"))  # another spelling of the same source
     with pytest.raises(GuardError, match=rf"(?s)another list: .*{re.escape(said)}.*its own snapshot_name"):
         shelf.take(3, NIGHT, override_guards=GUARDS.keys() - {"other_source"}, **other)
     shelf.take(3, NIGHT, override_guards={"other_source"}, **other)
@@ -70,7 +74,7 @@ OTHERS: list[dict[str, Any]] = [source("https://other.example.com"), {"filters":
 
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("after", ["the list was read", "the source was checked again"])
-def test_of_two_first_snapshots_at_once_the_second_fails_and_the_first_stays(
+def test_second_of_two_simultaneous_first_snapshots_fails(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any], after: str
 ) -> None:
     first: list[Snapshot] = []
@@ -103,7 +107,7 @@ def test_snapshots_of_one_day_are_compared_with_another_day_too(shelf: Shelf) ->
     with pytest.raises(GuardError, match=r"56 websites, 44\.0% fewer than 100 on 2026-11-20"):
         shelf.take(56, morning + HOUR)
     assert shelf.take(72, morning + 2 * HOUR).manifest.count == 72
-    # A loss that was accepted is not found again by each run of the day.
+    # An accepted loss is not reported again by each run of the day.
     assert shelf.take(40, morning + 3 * HOUR, override_guards={"fewer_websites"}).manifest.count == 40
     assert shelf.take(39, morning + 4 * HOUR).manifest.count == 39
     with pytest.raises(GuardError, match="20 websites, 48"):
@@ -132,7 +136,7 @@ def test_fields_of_one_day_are_compared_with_another_day_too(shelf: Shelf) -> No
     shelf.take(invalid_values(52), morning + 2 * HOUR)
 
 
-def test_each_guard_is_accepted_by_its_own_name(shelf: Shelf) -> None:
+def test_guard_is_accepted_only_by_its_own_name(shelf: Shelf) -> None:
     shelf.take(100)
     records, other = websites(10, privacy="a secret"), source("https://other.example.com")
     names = ("other_source", "fewer_websites", "missing_fields")
@@ -147,7 +151,7 @@ def test_each_guard_is_accepted_by_its_own_name(shelf: Shelf) -> None:
     ("invalid_values", "fraction", "trips"),
     [(3, 0.3, False), (4, 0.3, True), (1, 0, True), (10, 1, False), (10, 0.99, True)],
 )
-def test_values_that_do_not_fit_any_more_fail_the_run_where_they_are_too_many(
+def test_run_fails_if_too_many_values_no_longer_fit(
     shelf: Shelf, invalid_values: int, fraction: float, trips: bool
 ) -> None:
     shelf.take(10)
@@ -171,7 +175,7 @@ def without(name: str, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("count", [2, 253])
-def test_a_field_that_vanishes_is_not_published(shelf: Shelf, count: int) -> None:
+def test_snapshot_without_an_earlier_field_is_not_published(shelf: Shelf, count: int) -> None:
     first = shelf.take(count)
     renamed = without("privacy", count)
     for moment in (HOUR, NIGHT):
@@ -183,7 +187,7 @@ def test_a_field_that_vanishes_is_not_published(shelf: Shelf, count: int) -> Non
     shelf.take(renamed, 2 * NIGHT)  # accepted once, it is the new normal
 
 
-def test_a_field_that_the_service_never_had_is_no_loss(shelf: Shelf) -> None:
+def test_field_that_the_service_never_had_does_not_count_as_missing(shelf: Shelf) -> None:
     records = without("favorite", 20)
     for night, (found, override_guards) in enumerate(
         [(records, ()), (records, ()), ([], {"fewer_websites"}), (records, ())]
@@ -196,7 +200,7 @@ def test_a_field_that_the_service_never_had_is_no_loss(shelf: Shelf) -> None:
 def test_last_value_of_a_field_may_be_cleared_if_the_service_omits_empty_values(
     shelf: Shelf, name: str, number: int
 ) -> None:
-    """Go's omitempty, jbuilder's ignore_nil! and others leave a field out of the records in which it is empty."""
+    """Go's omitempty, jbuilder's ignore_nil! and others omit a field from the records in which it is empty."""
     empty = without(name, 254)
     with_values = [*empty[:-number], *websites(254, privacy=1, favorite=True)[-number:]]
     assert shelf.take(with_values).manifest.fields.partial == [name]
@@ -213,7 +217,7 @@ def test_field_that_every_website_had_may_not_vanish_if_other_fields_are_omitted
         shelf.take(renamed, NIGHT)
 
 
-def test_bad_options_are_refused_before_anything_is_read(shelf: Shelf) -> None:
+def test_bad_options_are_rejected_before_any_request(shelf: Shelf) -> None:
     bad: list[tuple[str, Any]] = [
         ("max_loss_fraction", 1.1),
         ("max_loss_fraction", -0.1),

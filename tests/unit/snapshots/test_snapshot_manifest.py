@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Manifests of snapshots (``snapshots/manifest.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -23,20 +25,20 @@ WHAT_CHANGED = ("removed", "privacy_changed", "changed", "added")
 
 
 def stored(snapshot: Snapshot) -> Any:
-    """Return a manifest as it is stored, once it is as the schema says."""
+    """Return a manifest as it is stored, after its validation by the schema."""
     manifest = json.loads(snapshot.partition.about.fs.cat_file(snapshot.partition.manifest.path))
     jsonschema.validate(manifest, SCHEMA, format_checker=jsonschema.FormatChecker())
     return manifest
 
 
-def test_the_schema_in_the_package_is_that_of_the_code() -> None:
+def test_schema_file_equals_the_schema_of_the_code() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert json_schema() == SCHEMA
     described = SCHEMA["$defs"]["Completeness"]["description"]
     assert set(re.findall(r"``(.+?)``", described)) == set(listing.WHY_COMPLETE)
 
 
-def test_a_manifest_says_what_it_holds_and_why_it_is_whole(shelf: Shelf) -> None:
+def test_manifest_describes_its_content_and_the_proof_of_completeness(shelf: Shelf) -> None:
     manifest = stored(shelf.take(websites(250, colour="red")))
     expected = {
         "count": 250,
@@ -57,7 +59,7 @@ def test_a_manifest_says_what_it_holds_and_why_it_is_whole(shelf: Shelf) -> None
     assert {"name": "privacy", "type": "integer"} in manifest["columns"]
 
 
-def test_it_points_at_the_snapshot_before_and_counts_what_changed(shelf: Shelf) -> None:
+def test_manifest_names_the_previous_snapshot_and_counts_changes(shelf: Shelf) -> None:
     records = websites(20)
     first = shelf.take(records)
     second = stored(shelf.take([records[0] | {"id": 99}, records[1] | {"privacy": 1}, *records[2:-2]], 3 * NIGHT))
@@ -66,7 +68,7 @@ def test_it_points_at_the_snapshot_before_and_counts_what_changed(shelf: Shelf) 
     assert second["is_first"] is False
 
 
-def test_several_snapshots_a_day_are_compared_with_the_one_they_replace(shelf: Shelf) -> None:
+def test_snapshot_is_compared_with_the_snapshot_that_it_replaces(shelf: Shelf) -> None:
     records = websites(60)
     first = shelf.take(records)
     second = shelf.take([*records[1:], {"id": 99, "domain": "new"}], HOUR)
@@ -93,7 +95,7 @@ def test_several_snapshots_a_day_are_compared_with_the_one_they_replace(shelf: S
     )
 
 
-def test_a_manifest_of_a_newer_version_stops_the_next_run(shelf: Shelf) -> None:
+def test_manifest_of_a_newer_version_stops_the_next_run(shelf: Shelf) -> None:
     path, content = shelf.take(3).partition.manifest.path, b'{"version": 2, "files": {}}'
     shelf.fs.pipe_file(path, content)
     for later in (NOON, NIGHT):
@@ -104,13 +106,13 @@ def test_a_manifest_of_a_newer_version_stops_the_next_run(shelf: Shelf) -> None:
     assert (second.manifest.is_first, second.manifest.previous) == (False, None)
 
 
-def test_a_newer_manifest_of_the_same_version_may_know_more(shelf: Shelf) -> None:
+def test_manifest_of_the_same_version_may_have_more_fields(shelf: Shelf) -> None:
     first = shelf.take(3)
     shelf.fs.pipe_file(first.partition.manifest.path, json.dumps(stored(first) | {"novelty": 1}).encode())
     assert shelf.read().manifest == first.manifest  # type: ignore[union-attr]
 
 
-def test_a_clock_that_went_backwards_is_noticed(shelf: Shelf) -> None:
+def test_clock_that_went_backwards_is_noticed(shelf: Shelf) -> None:
     first = shelf.take(3)
     with pytest.raises(GuardError, match="clock"):
         shelf.take(3, -HOUR)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory use does not grow with the list: two nights, the second compared with the first, in a process of their own."""
+"""Memory of a snapshot: it does not grow with the list (``snapshots/take.py``)."""
 
 from __future__ import annotations
 

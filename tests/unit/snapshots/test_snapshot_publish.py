@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Publication of snapshots: interruptions, retries, and overlapping runs (``snapshots/publish.py``)."""
+
 from __future__ import annotations
 
 import errno
@@ -36,7 +38,7 @@ def contents(snapshot: Snapshot) -> dict[str, bytes]:
     }
 
 
-def test_a_rerun_replaces_and_leaves_nothing_behind(shelf: Shelf) -> None:
+def test_rerun_replaces_the_snapshot_and_removes_the_old_files(shelf: Shelf) -> None:
     first, second = shelf.take(30), shelf.take(31, HOUR)
     assert shelf.read() == second
     assert shelf.count() == 31
@@ -46,14 +48,14 @@ def test_a_rerun_replaces_and_leaves_nothing_behind(shelf: Shelf) -> None:
 
 
 class DiesError(BaseException):
-    """The process is gone: nothing catches this, nothing cleans up."""
+    """The process ends at once: no code catches this exception, and no code cleans up."""
 
 
 @contextmanager
 def dying(step: int, *, after: bool = False) -> Iterator[list[str]]:
-    """Make the writing step of that number die, before or after it is done.
+    """End the process at the writing step of that number, before or after the step is done.
 
-    Yields the steps that began.
+    Yields the steps that started.
     """
     begun: list[str] = []
 
@@ -79,22 +81,23 @@ def dying(step: int, *, after: bool = False) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6])
-def test_a_death_at_any_step_leaves_the_old_or_the_new_snapshot(shelf: Shelf, step: int, after: bool) -> None:
+def test_death_at_any_step_leaves_the_old_or_the_new_snapshot(shelf: Shelf, step: int, after: bool) -> None:
     shelf.take(30)
     with dying(step, after=after) as begun:
         shelf.take(31, HOUR)
-    # The draft, the changes, the data, the manifest, the marker, and what is left of the first snapshot.
+    # The draft, the changes, the data, the manifest, the marker, and the rest of the first snapshot.
     assert begun == ["put_bytes", "put_file", "put_file", "replace_stored", "put_bytes", "remove"][:step]
     is_new = step > 4 or (step == 4 and after)
     assert shelf.count() == (31 if is_new else 30)
-    # The retry heals it; what the dead run left goes once it is too old to belong to a run that is still writing.
+    # The retry repairs it. The files of the dead run are removed once they are too old to belong to a run that still
+    # writes.
     healed = shelf.take(32, 2 * HOUR)
     assert shelf.count() == 32
     assert held(healed) == own(healed)
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 4])  # the last one is the marker
-def test_a_first_snapshot_that_dies_is_not_published(shelf: Shelf, step: int) -> None:
+def test_first_snapshot_that_dies_is_not_published(shelf: Shelf, step: int) -> None:
     with dying(step):
         shelf.take(3)
     assert shelf.read() is None
@@ -102,7 +105,7 @@ def test_a_first_snapshot_that_dies_is_not_published(shelf: Shelf, step: int) ->
 
 @pytest.mark.parametrize("step", [1, 2, 3])
 @pytest.mark.parametrize("published", [False, True])
-def test_a_retry_removes_at_once_what_its_killed_try_left(shelf: Shelf, step: int, published: bool) -> None:
+def test_retry_removes_the_files_of_its_killed_try_at_once(shelf: Shelf, step: int, published: bool) -> None:
     if published:
         shelf.take(30, -HOUR, writer="a run")
     with dying(step, after=step < 3):
@@ -111,17 +114,17 @@ def test_a_retry_removes_at_once_what_its_killed_try_left(shelf: Shelf, step: in
     assert held(retried) == own(retried)
 
 
-def test_the_next_night_removes_what_another_run_left(shelf: Shelf) -> None:
+def test_next_night_removes_orphaned_files_of_another_run(shelf: Shelf) -> None:
     with dying(3):
         shelf.take(31, writer="a run")
     other = shelf.take(31, MINUTE, writer="another run")
-    assert len(names(other.partition.data)) == 2  # the first may still be writing
+    assert len(names(other.partition.data)) == 2  # the first run might still be writing
     shelf.fs.pipe_file((other.partition.about / "_since-2026-11-19.jsonl").path, b"x")
     shelf.take(31, NIGHT, writer="the next run")
     assert held(other) == sorted(["_since-2026-11-19.jsonl", *own(other)])
 
 
-def test_files_of_a_run_that_may_still_be_writing_stay(shelf: Shelf) -> None:
+def test_files_of_a_run_that_might_still_write_are_kept(shelf: Shelf) -> None:
     first = shelf.take(3)
     young, old = (f"websites-{new_token(NOON + HOUR - age * MINUTE)}.jsonl" for age in (14, 16))
     for name in (young, old, "notes.txt"):
@@ -130,20 +133,20 @@ def test_files_of_a_run_that_may_still_be_writing_stay(shelf: Shelf) -> None:
     assert set(held(second)) == {"notes.txt", young, *own(second)}
 
 
-def test_a_reading_of_hours_does_not_make_its_files_look_abandoned(shelf: Shelf) -> None:
+def test_reading_of_hours_does_not_make_its_files_look_orphaned(shelf: Shelf) -> None:
     taken = shelf.take(3, clock=lambda: NOON + 3 * HOUR)
     assert (taken.manifest.observed_at, taken.manifest.finished_at) == (NOON, NOON + 3 * HOUR)
-    shelf.fs.pipe_file(taken.partition.manifest.path, b"{")  # so that the file is nobody's
+    shelf.fs.pipe_file(taken.partition.manifest.path, b"{")  # so that no run owns the file
     assert taken.files[0].name in held(shelf.take(3, NOON + 3 * HOUR + MINUTE))
 
 
-def test_a_list_that_is_not_proven_or_may_not_be_filed_changes_nothing(shelf: Shelf) -> None:
+def test_unproven_or_rejected_list_changes_nothing(shelf: Shelf) -> None:
     first = shelf.take(30)
     before = contents(first)
 
     class Unproven(list[Any]):
         def __len__(self) -> int:
-            return 31  # the total that is named
+            return 31  # the total in the error message
 
     def refuse(observed_at: datetime) -> bool:
         raise GuardError(f"not at {observed_at:%H:%M}")
@@ -156,10 +159,10 @@ def test_a_list_that_is_not_proven_or_may_not_be_filed_changes_nothing(shelf: Sh
 
 
 @pytest.mark.parametrize("known", ["the one before", "that of A"])
-def test_of_two_runs_that_overlap_only_the_files_of_the_winner_stay(
+def test_only_files_of_the_winner_of_two_overlapping_runs_remain(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, known: str
 ) -> None:
-    """B replaces the manifest of A, and has read it before, or the one that A replaced."""
+    """Run B replaces the manifest of A, and has read it before, or has read the manifest that A replaced."""
     manifest = shelf.take(3).partition.manifest
     read_before = [read_bytes(manifest)] if known == "the one before" else []
     of_b: list[Snapshot] = []
@@ -211,8 +214,8 @@ def putting(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], *, first: 
     monkeypatch.setattr(publishing, "replace_stored", replace)
 
 
-def test_a_run_whose_file_an_ignorant_one_removed_puts_it_back(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A try that was given up is still alive, and publishes while its retry takes it for dead."""
+def test_run_restores_its_file_if_another_run_removed_it(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An abandoned try is still alive, and publishes while its retry considers it dead."""
     folder = shelf.series.data / "dt=2026-11-20"
 
     def remove() -> None:
@@ -225,7 +228,7 @@ def test_a_run_whose_file_an_ignorant_one_removed_puts_it_back(shelf: Shelf, mon
 
 
 @pytest.mark.parametrize("reads", [True, False])
-def test_a_manifest_that_was_written_although_the_storage_says_no_keeps_its_files(
+def test_manifest_keeps_its_files_if_it_was_written_despite_an_error(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, reads: bool
 ) -> None:
     shelf.take(3)
@@ -241,7 +244,7 @@ def test_a_manifest_that_was_written_although_the_storage_says_no_keeps_its_file
     assert shelf.count() == 4
 
 
-def test_a_run_whose_file_disappears_leaves_none_of_the_others(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_removes_its_other_files_if_a_file_disappears(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     first = shelf.take(3)
     before = contents(first)
     put_file = storage.put_file
@@ -258,9 +261,7 @@ def test_a_run_whose_file_disappears_leaves_none_of_the_others(shelf: Shelf, mon
     assert contents(first) == before
 
 
-def test_what_cannot_be_tidied_up_does_not_fail_a_published_snapshot(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_cleanup_does_not_fail_a_published_snapshot(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: StoragePath) -> None:
         raise PermissionError("may not delete")
 
@@ -270,7 +271,7 @@ def test_what_cannot_be_tidied_up_does_not_fail_a_published_snapshot(
     assert shelf.count() == 4
 
 
-def test_a_temporary_folder_that_is_full_is_a_clear_error(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_temporary_folder_is_a_clear_error(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_space(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

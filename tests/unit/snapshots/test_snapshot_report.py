@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""HTML report of a snapshot (``snapshots/html_report.py``)."""
+
 from __future__ import annotations
 
 import base64
@@ -23,7 +25,7 @@ def page(snapshot: Snapshot) -> str:
 
 
 class Loads(HTMLParser):
-    """Collects everything that a browser would fetch."""
+    """Collects every address that a browser would fetch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +36,7 @@ class Loads(HTMLParser):
         self.found += [f"{tag} {name}={value}" for name, value in attrs if name in names]
 
 
-def test_the_page_tells_what_is_there_and_what_changed(shelf: Shelf) -> None:
+def test_report_has_the_websites_and_their_changes(shelf: Shelf) -> None:
     records = websites(12)
     assert "There is no snapshot of an earlier day" in page(shelf.take(records, html_report=True))
     settings = {"email": 1, "favorite": True, "exclude_bots": 0}
@@ -57,7 +59,7 @@ def test_the_page_tells_what_is_there_and_what_changed(shelf: Shelf) -> None:
     assert text.count("<svg") == 1
 
 
-def test_it_loads_nothing_and_runs_nothing_that_the_service_sent(shelf: Shelf) -> None:
+def test_report_loads_and_runs_nothing_from_the_service(shelf: Shelf) -> None:
     hostile = "<script src=https://evil.example></script>"
     text = page(shelf.take(websites(3, domain=hostile, exclude_params=hostile), html_report=True))
     loads = Loads()
@@ -71,7 +73,7 @@ def test_it_loads_nothing_and_runs_nothing_that_the_service_sent(shelf: Shelf) -
     assert not re.search(r"@import|url\((?!#)", text)
 
 
-def test_the_page_stays_small_whatever_the_list(local: Shelf) -> None:
+def test_report_is_small_for_any_list(local: Shelf) -> None:
     assert "0 websites" in page(Shelf(local.base, "empty").take(0, html_report=True))
     text = page(Shelf(local.base, "large").take(2_001, html_report=True))
     assert text.count('<td class="domain">') == 2_000
@@ -85,7 +87,7 @@ def test_the_page_stays_small_whatever_the_list(local: Shelf) -> None:
     assert "unknown (9)" in text
 
 
-def test_what_has_to_be_known_first_stands_first(shelf: Shelf) -> None:
+def test_report_starts_with_the_warnings(shelf: Shelf) -> None:
     shelf.fs.rm_file(shelf.take(3).files[0].path)
     records = websites(3, privacy="secret", colour="red")
     for record in records:
@@ -106,7 +108,7 @@ def test_what_has_to_be_known_first_stands_first(shelf: Shelf) -> None:
     assert text.index("<ul") < text.index("<h2>")
 
 
-def test_a_field_of_the_sandbox_is_no_warning_and_a_replaced_snapshot_takes_its_report_along(shelf: Shelf) -> None:
+def test_report_of_a_replaced_snapshot_is_removed_and_a_sandbox_field_is_not_a_warning(shelf: Shelf) -> None:
     text = page(shelf.take(websites(3, created_at="2026-11-22"), html_report=True))
     assert 'class="notices"' not in text
     assert "Fields that are not documented: created_at." in text
@@ -121,7 +123,7 @@ def test_a_field_of_the_sandbox_is_no_warning_and_a_replaced_snapshot_takes_its_
         ({0: 1_000}, [(450, 0, "2026-01-01: 1,000")]),
     ],
 )
-def test_the_axis_of_the_chart_is_time_and_one_night_is_in_the_middle(
+def test_chart_axis_is_time_and_a_single_night_is_in_the_middle(
     counts: dict[int, int], points: list[tuple[int, int, str]]
 ) -> None:
     found = chart_points([(date(2026, 1, 1) + day * NIGHT, number) for day, number in counts.items()])
@@ -129,7 +131,7 @@ def test_the_axis_of_the_chart_is_time_and_one_night_is_in_the_middle(
 
 
 @pytest.mark.parametrize("unusual", ["192.0.2.1,192.0.2.2", "192.0.2.1\n192.0..."])
-def test_report_shows_a_list_before_and_after_if_one_is_not_understood(unusual: str, shelf: Shelf) -> None:
+def test_report_prints_both_lists_if_either_is_unknown(unusual: str, shelf: Shelf) -> None:
     usual = {"id": 1, "domain": "a.example", "exclude_ips": "192.0.2.7\n192.0.2.8"}
     other = {**usual, "exclude_ips": unusual}
     shelf.take([usual], html_report=True)
@@ -141,7 +143,7 @@ def test_report_shows_a_list_before_and_after_if_one_is_not_understood(unusual: 
 
 
 @pytest.mark.parametrize("line", ["10/8", "192.168.*.*", "a - b"])
-def test_report_shows_a_line_that_is_not_understood(line: str, shelf: Shelf) -> None:
+def test_report_prints_an_unknown_line(line: str, shelf: Shelf) -> None:
     usual = {"id": 1, "domain": "a.example", "exclude_ips": "192.0.2.7"}
     shelf.take([usual], html_report=True)
     assert f"+{line}, \u2212192.0.2.7" in page(shelf.take([{**usual, "exclude_ips": line}], NIGHT, html_report=True))

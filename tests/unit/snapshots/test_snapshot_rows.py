@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Rows of a snapshot: columns, types, secrets, and hashes (``snapshots/rows.py``)."""
+
 from __future__ import annotations
 
 import hashlib
@@ -15,7 +17,7 @@ from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.snapshots.rows import COLUMNS
 
 
-def test_a_row_has_all_columns_in_order_whatever_the_service_returns() -> None:
+def test_row_has_all_columns_in_order_for_any_record() -> None:
     (bare, full), report = rows(
         {"id": 1},
         {
@@ -46,7 +48,7 @@ NO_LISTS: list[Any] = [0, 0.0, False, {}, 1, [7]]
     [
         ({"domain": ["a.example"], "privacy": True, "favorite": "maybe"}, {}),
         *(({"exclude_ips": value}, {}) for value in NO_LISTS),
-        ({"privacy": 9}, {"privacy": 9}),  # one that does not exist yet
+        ({"privacy": 9}, {"privacy": 9}),  # a snapshot that does not exist yet
         ({"domain": "a\ud800.example", "exclude_params": "\ud800"}, {"domain": "a?.example", "exclude_params": "?"}),
     ],
 )
@@ -78,7 +80,7 @@ def test_passwords_are_dropped_at_any_depth() -> None:
 
 @pytest.mark.parametrize("exclude_ips_as", ["keep", "hash", "drop"])
 @pytest.mark.parametrize("shown", ["{}", "https://stats.example.com/?key={}", "\ud800 {}"])
-def test_a_given_secret_is_masked_in_every_column(shown: str, exclude_ips_as: str) -> None:
+def test_given_secret_is_masked_in_every_column(shown: str, exclude_ips_as: str) -> None:
     redact = Redactor()
     redact.add("k3y-of-the-service")
     text = shown.format("k3y-of-the-service")
@@ -89,10 +91,10 @@ def test_a_given_secret_is_masked_in_every_column(shown: str, exclude_ips_as: st
     assert json.loads(row["record"]).get("more") == ([{"deep": "***"}] if exclude_ips_as == "keep" else None)
 
 
-#: Whoever may read a snapshot learns no address that ``exclude_ips_as`` keeps out.
+#: A reader of a snapshot sees no address that ``exclude_ips_as`` omits.
 WITH_ADDRESSES: Record = {
     "id": 1,
-    "domain": "192.0.2.99",  # a website may be an address
+    "domain": "192.0.2.99",  # a website can be an address
     "exclude_ips": "192.0.2.1\n2001:DB8::1",
     "exclude_params": "utm_source",
     "last_seen_from": "192.0.2.2",
@@ -104,7 +106,7 @@ WITH_ADDRESSES: Record = {
 
 @pytest.mark.parametrize("value", [WITH_ADDRESSES["exclude_ips"], ["192.0.2.1", "2001:DB8::1"], {"of": "192.0.2.1"}])
 @pytest.mark.parametrize("how", ["hash", "drop"])
-def test_no_address_of_a_record_is_in_a_file(local: Shelf, how: str, value: Any) -> None:
+def test_addresses_of_a_record_are_not_in_files(local: Shelf, how: str, value: Any) -> None:
     taken = local.take([WITH_ADDRESSES | {"exclude_ips": value}], exclude_ips_as=how, html_report=True)
     files = [path for path in Path(local.base.path).rglob("*") if path.is_file()]
     text = "".join(path.read_text() for path in files).replace("192.0.2.99", "").lower()
@@ -118,7 +120,7 @@ def test_no_address_of_a_record_is_in_a_file(local: Shelf, how: str, value: Any)
     assert json.loads(row["record"]) == {"id": 1, "domain": "192.0.2.99", "exclude_params": "utm_source", **written}
 
 
-def test_the_hash_is_of_the_record_without_its_order() -> None:
+def test_hash_does_not_depend_on_the_order_of_the_record() -> None:
     (element, other, third), _ = rows({"id": 1, "b": 2, "a": 1}, {"a": 1, "b": 2, "id": 1}, {"a": 1, "b": 3, "id": 1})
     assert element == other
     assert element["record_hash"] != third["record_hash"]

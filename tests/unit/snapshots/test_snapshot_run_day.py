@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Day of a snapshot, and when it is late (``snapshots/run_day.py``)."""
+
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
@@ -37,26 +39,26 @@ SCHEDULED = {"run_type": "scheduled", **DATES}
         ({}, 15, "clock"),
     ],
 )
-def test_the_first_given_value_names_the_day(given: dict[str, Any], day: int, named_by: str) -> None:
+def test_first_given_value_names_the_day(given: dict[str, Any], day: int, named_by: str) -> None:
     chosen = choose_day("UTC", on(15), **given)
     assert (chosen.day, chosen.named_by, type(chosen.day)) == (on(day).date(), named_by, date)
 
 
-def test_a_day_is_as_long_as_the_time_zone_makes_it() -> None:
+def test_day_has_the_length_of_its_time_zone() -> None:
     chosen = choose_day("Europe/Berlin", on(15), partition_date="2026-10-25")  # 25 hours: summer time ends
     assert chosen.begins == datetime(2026, 10, 24, 22, tzinfo=UTC)
     assert chosen.ends == datetime(2026, 10, 25, 23, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "20.11.2026", "08:00", "P1D"])
-def test_a_text_that_is_no_date_is_refused(text: str) -> None:
+def test_text_that_is_not_a_date_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="allowed: YYYY-MM-DD"):
         choose_day("UTC", on(15), partition_date=text)
 
 
-def test_a_list_is_late_once_its_day_is_over() -> None:
+def test_list_is_late_after_the_end_of_its_day() -> None:
     day = choose_day("UTC", on(15), partition_date="2026-11-20")
-    minute = timedelta(minutes=1)  # a clock may be a few minutes behind
+    minute = timedelta(minutes=1)  # a clock might be a few minutes behind
     assert [day.is_late(on(20) + late) for late in (-4 * minute, 0 * minute, 1439 * minute)] == [False] * 3
     assert day.is_late(on(21))
     with pytest.raises(GuardError, match=r"^2026-11-20 has not started: the clock says 2026-11-19 23:54 UTC"):

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Application of a plan: failures, parallel requests, progress, and metrics (``reconcile/apply/application.py``)."""
+
 from __future__ import annotations
 
 import itertools
@@ -28,7 +30,9 @@ from airflow_provider_analytics.sandbox.requests import RecordedRequest
 NEW = "1.1.1.1"
 
 
-def test_one_failure_does_not_stop_the_others_and_a_retry_does_the_rest(night: Night, distortion: Distortion) -> None:
+def test_single_failure_does_not_stop_the_others_and_a_retry_applies_the_rest(
+    night: Night, distortion: Distortion
+) -> None:
     night.add(7)
     distortion.failing = {("PATCH", "/websites/3"): 422, ("PATCH", "/websites/5"): 500}
     with pytest.raises(BulkError) as raised:
@@ -43,7 +47,7 @@ def test_one_failure_does_not_stop_the_others_and_a_retry_does_the_rest(night: N
     assert night.lists() == [NEW] * 7
 
 
-def test_fields_that_list_rows_lack_are_asked_for(night: Night, distortion: Distortion) -> None:
+def test_fields_that_list_rows_omit_are_fetched(night: Night, distortion: Distortion) -> None:
     night.add(4, exclude_ips="9.9.9.9")
     distortion.hidden_in_lists = {"exclude_ips"}
     distortion.failing = {("GET", "/websites/2"): 500, ("GET", "/websites/3"): 404}
@@ -53,7 +57,7 @@ def test_fields_that_list_rows_lack_are_asked_for(night: Night, distortion: Dist
     assert night.lists() == [f"9.9.9.9\n{NEW}", "9.9.9.9", "9.9.9.9", f"9.9.9.9\n{NEW}"]
 
 
-def test_a_service_that_is_down_is_not_asked_for_each_website(night: Night, distortion: Distortion) -> None:
+def test_unavailable_service_gets_no_request_per_website(night: Night, distortion: Distortion) -> None:
     night.add(500)
     distortion.before = lambda method, path: 503 if path != "/websites" else None
     with pytest.raises(BulkError) as caught:
@@ -66,7 +70,7 @@ def test_a_service_that_is_down_is_not_asked_for_each_website(night: Night, dist
     assert len(text) < 4096
 
 
-def test_a_service_that_asks_for_a_long_wait_is_not_asked_for_another_website(night: Night) -> None:
+def test_long_wait_stops_requests_for_further_websites(night: Night) -> None:
     night.add(500)
     night.sandbox.fault("show", status=429, headers={"Retry-After": "3600"}, times=None)
     with pytest.raises(BulkError, match="1 website failed, 499 were not tried, ") as caught:
@@ -75,17 +79,17 @@ def test_a_service_that_asks_for_a_long_wait_is_not_asked_for_another_website(ni
     assert any("Retry-After 3600 s" in why for why in caught.value.failures.values())
 
 
-def test_a_service_that_goes_down_later_is_not_asked_for_each_website(night: Night, distortion: Distortion) -> None:
+def test_service_that_becomes_unavailable_gets_no_request_per_website(night: Night, distortion: Distortion) -> None:
     night.add(100)
     requests = itertools.count(1)
     distortion.before = lambda method, path: 502 if path != "/websites" and next(requests) > 10 else None
     with pytest.raises(BulkError) as caught:
         night.sync(NEW, parallel_requests=1)
-    # Besides those that count: those that were changed before, with two requests each.
+    # Besides the counted websites: the canaries, with two requests each.
     assert GIVE_UP_AFTER < 100 - len(caught.value.not_tried) <= GIVE_UP_AFTER + 5
 
 
-def test_deletes_look_at_the_domain_again(night: Night, distortion: Distortion) -> None:
+def test_delete_checks_the_domain_again(night: Night, distortion: Distortion) -> None:
     night.add(20, privacy=1)
 
     def meanwhile(method: str, path: str) -> None:
@@ -103,8 +107,8 @@ def test_deletes_look_at_the_domain_again(night: Night, distortion: Distortion) 
 
 
 @pytest.mark.parametrize("action", ["create", "update", "delete"])
-def test_a_change_is_unclear_while_its_request_is_under_way(night: Night, action: Any) -> None:
-    """If the process gives up waiting for it, nobody sets the result any more."""
+def test_change_is_unclear_while_its_request_is_running(night: Night, action: Any) -> None:
+    """If the process stops waiting for it, its result is never set."""
     night.add(1)
     change = Change("update", "1.example", "1", (FieldChange("exclude_ips", (), (NEW,)),))
     created = Change("create", "2.example", None, (FieldChange("privacy", None, "private"),))
@@ -127,7 +131,7 @@ def test_progress_is_logged_every_ten_seconds(night: Night, monkeypatch: pytest.
     monkeypatch.setattr(workers_module.log, "info", lambda message, *values: lines.append(message % values))
     monkeypatch.setattr(workers_module, "time", SimpleNamespace(monotonic=lambda: float(len(night.sandbox.requests))))
     night.add(40)
-    night.sandbox.fault("update", skip=20, status=422)  # later than the canaries, which are drawn at random
+    night.sandbox.fault("update", skip=20, status=422)  # later than the canaries, which are chosen at random
     with pytest.raises(AirflowFailException):
         night.sync(NEW, parallel_requests=1)
     changing = [line for line in lines if line.startswith("Changing: ")]
@@ -137,21 +141,21 @@ def test_progress_is_logged_every_ten_seconds(night: Night, monkeypatch: pytest.
     assert len(set(lines)) == len(lines)
 
 
-def test_at_most_so_many_requests_are_under_way(night: Night, distortion: Distortion) -> None:
+def test_parallel_requests_are_limited(night: Night, distortion: Distortion) -> None:
     night.add(30)
     lock, all_there = threading.Lock(), threading.Event()
     under_way: list[int] = []
     most = [0]
 
     def before(method: str, path: str) -> None:
-        if len(night.updated) < 3:  # the websites that are changed before the others
+        if len(night.updated) < 3:  # the canaries
             return
         with lock:
             under_way.append(1)
             most[0] = max(most[0], len(under_way))
             if most[0] == 3:
                 all_there.set()
-        all_there.wait(20)  # passes only if three are under way at once
+        all_there.wait(20)  # passes only if three requests run at once
         with lock:
             under_way.pop()
 
@@ -191,7 +195,7 @@ def test_changes_count_as_applied_or_failed_and_bad_arguments_as_neither(
     with pytest.raises(ValueError, match="domain"):
         hook.create_website("https://a.example")
     assert (told["changes_applied"], told["changes_failed"]) == (3, 1)
-    # Those of a list, once each.
+    # The requests of a list, once each.
     night.add(12)
     night.sandbox.fault("update", times=3, status=422)
     with pytest.raises(AirflowFailException, match="3 websites failed, 9 succeeded"):
@@ -200,7 +204,7 @@ def test_changes_count_as_applied_or_failed_and_bad_arguments_as_neither(
     assert told["requests"] == len(night.sandbox.requests)
 
 
-def test_metrics_that_cannot_be_sent_fail_no_change(
+def test_changes_succeed_if_metrics_cannot_be_sent(
     night: Night, hook: AnalyticsHook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
@@ -212,7 +216,7 @@ def test_metrics_that_cannot_be_sent_fail_no_change(
 
 
 @pytest.mark.usefixtures("patient")
-def test_apply_is_not_retried_if_the_key_may_not_delete(night: Night) -> None:
+def test_apply_is_not_retried_if_the_key_lacks_the_right_to_delete(night: Night) -> None:
     night.add(3)
     night.sandbox.fault("delete", status=403, body={"message": "This action is unauthorized."}, times=None)
     with pytest.raises(AirflowFailException, match="unauthorized"):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each way to write, against services that do not store what was sent, or change other values.
+"""Services that do not store sent values, or change other values, with each way to write (``reconcile/apply``).
 
-No way succeeds with a website that is not as expected, and a service that changes unsent values damages at most two.
+A task never succeeds with an unexpected website, and a service that changes unsent values damages at most two websites.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEW = "203.0.113.7"
 SETTINGS: Website = {"privacy": 1, "email": 1, "exclude_bots": 0, "exclude_params": "utm", "exclude_ips": OWN}
 EVERY_SERVICE = "The service changes "
 
-#: Services by their options. A create is right nevertheless, except where it is named.
+#: Services by their options. Their creates are correct, unless noted.
 SERVICES: dict[str, dict[str, Any]] = {
     "echoes and does not store": {"echoes": ["create", "update"], "ignored_fields": ["exclude_ips"]},
     "ignores the list": {"ignored_fields": ["exclude_ips"]},
@@ -91,12 +91,12 @@ def websites(night: Night) -> list[Website]:
 
 
 def as_expected(website: Website, before: Website) -> bool:
-    """Whether a website is as it was, but for the new entry at the end of its list."""
+    """Whether a website is unchanged, except for the new entry at the end of its list."""
     return website == {**before, "exclude_ips": f"{OWN}\n{NEW}"}
 
 
 def damaged(night: Night, websites: list[Website]) -> list[Website]:
-    """Return the websites that are neither as they were nor as expected."""
+    """Return the websites that are neither unchanged nor as expected."""
     pairs = zip(night.sandbox.websites(), websites, strict=True)
     return [now for now, before in pairs if now != before and not as_expected(now, before)]
 
@@ -117,7 +117,7 @@ def test_write_fails_if_the_service_does_something_else(
     if way in OF_MANY:
         assert len(damaged(night, websites)) <= 2
         assert len(night.updated) <= 2
-        # Airflow may retry if both websites were restored.
+        # Airflow might retry if both websites were restored.
         assert damaged(night, websites) == [] or isinstance(caught.value, AirflowFailException)
 
 
@@ -140,7 +140,7 @@ def test_both_canaries_are_restored_if_the_service_is_the_cause(
     with pytest.raises((NotAppliedError, AirflowFailException)) as caught:
         WAYS[way](night)
     is_not_stored = name in ("ignores the list", "cuts lists")
-    # A retry would do the same to the next two websites, if the service rewrites the list that is sent.
+    # A retry would damage the next two websites, if the service rewrites the sent list.
     is_permanent = is_not_stored or name == "keeps only new lines"
     assert isinstance(caught.value, AirflowFailException) is is_permanent
     assert [website for website in night.sandbox.websites() if website not in websites] == []
@@ -152,7 +152,7 @@ def test_both_canaries_are_restored_if_the_service_is_the_cause(
 
 
 @pytest.mark.parametrize("step", range(3, 31))
-def test_a_stop_at_any_request_hides_no_website_that_the_service_damaged(
+def test_damaged_websites_are_reported_after_a_stop_at_any_request(
     night: Night, websites: list[Website], step: int
 ) -> None:
     night.sandbox.configure(updates="reset others")
@@ -169,7 +169,7 @@ def test_a_stop_at_any_request_hides_no_website_that_the_service_damaged(
 
 
 @pytest.mark.parametrize("number", [1, 4])
-def test_an_entry_that_is_not_removed_is_seen_on_a_list_of_many_writers(night: Night, number: int) -> None:
+def test_unremoved_entry_is_noticed_on_a_list_with_many_writers(night: Night, number: int) -> None:
     night.add(number, exclude_ips=OWN)
     night.managed(NEW, "203.0.113.8")
     night.sandbox.configure(ignored_fields=["exclude_ips"])
@@ -181,7 +181,7 @@ def test_an_entry_that_is_not_removed_is_seen_on_a_list_of_many_writers(night: N
     "only", [{"privacy": 1}, {"favorite": True}, {"exclude_params": "utm"}], ids=["privacy", "favorite", "list"]
 )
 @pytest.mark.parametrize("number", [0, 10])
-def test_unsent_change_of_one_canary_is_reported_if_no_other_website_can_show_it(
+def test_unsent_change_of_a_single_canary_is_reported_without_a_second_candidate(
     night: Night, number: int, only: Website
 ) -> None:
     night.add("first.example", exclude_ips=OWN)
@@ -204,7 +204,7 @@ def test_single_website_with_an_unsent_change_fails_with_the_values_before(night
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", BEHIND)
-def test_a_service_that_shows_a_write_late_is_waited_for(
+def test_run_waits_for_a_service_that_returns_a_write_late(
     night: Night, websites: list[Website], name: str, way: str
 ) -> None:
     night.sandbox.configure(**BEHIND[name])
@@ -218,9 +218,7 @@ def test_a_service_that_shows_a_write_late_is_waited_for(
 
 @pytest.mark.parametrize("missing", ["404", "410", "403", "200"])
 @pytest.mark.parametrize("deletes", ["remove", "mark"])
-def test_a_delete_is_verified_whatever_the_service_says_of_what_is_gone(
-    night: Night, missing: str, deletes: str
-) -> None:
+def test_delete_is_verified_for_any_response_to_a_missing_website(night: Night, missing: str, deletes: str) -> None:
     night.add(3)
     night.sandbox.configure(missing=missing, deletes=deletes)
     assert night.execute(DeleteWebsiteOperator, domain="1.example")["deleted"] is True
@@ -232,7 +230,7 @@ def test_a_delete_is_verified_whatever_the_service_says_of_what_is_gone(
 
 
 @pytest.mark.parametrize("how", ["404", "403", "200", "the delete itself"])
-def test_a_delete_that_is_not_done_is_never_green(night: Night, how: str) -> None:
+def test_plan_with_a_delete_fails_if_the_website_remains(night: Night, how: str) -> None:
     night.add(2)
     if how == "the delete itself":
         night.sandbox.fault("delete", status=404, times=None)
@@ -248,7 +246,7 @@ def test_a_delete_that_is_not_done_is_never_green(night: Night, how: str) -> Non
 
 
 @pytest.mark.parametrize("domain_as", ["with scheme", "with port", "with slash", "with www", "without www"])
-def test_a_domain_that_is_kept_in_another_way_is_found_before_a_create(night: Night, domain_as: str) -> None:
+def test_domain_stored_in_another_form_is_found_before_a_create(night: Night, domain_as: str) -> None:
     night.sandbox.configure(domain_as=domain_as, allow_duplicates=True)
     for _ in range(3):
         with contextlib.suppress(AirflowFailException):
@@ -259,7 +257,7 @@ def test_a_domain_that_is_kept_in_another_way_is_found_before_a_create(night: Ni
 
 
 @pytest.mark.parametrize("search", ["part", "case", "start", "label", "exact", "late", "nothing"])
-def test_one_of_two_websites_of_a_domain_is_never_deleted(night: Night, search: str) -> None:
+def test_website_with_a_duplicate_domain_is_never_deleted(night: Night, search: str) -> None:
     night.add("shop.example")
     night.add(" ".join(f"{number}.shop.example" for number in range(150)))
     night.add("Shop.example")
@@ -269,8 +267,8 @@ def test_one_of_two_websites_of_a_domain_is_never_deleted(night: Night, search: 
     assert len(night.sandbox.websites()) == 152
 
 
-def test_what_is_set_after_a_create_is_not_forgotten(night: Night) -> None:
-    """The update that marks a new website as favourite fails: it is done again, or the task is red."""
+def test_favorite_of_a_created_website_is_set_again_or_the_task_fails(night: Night) -> None:
+    """The update that marks a new website as a favorite fails: it is repeated, or the task fails."""
     night.sandbox.configure(reads_behind=2)
     config = {"websites": {f"{name}.example": {"privacy": "private", "favorite": True} for name in "abc"}}
     result = night.apply(config=config)
@@ -283,7 +281,7 @@ def test_what_is_set_after_a_create_is_not_forgotten(night: Night) -> None:
 
 
 @pytest.mark.parametrize("operation", ["show", "update", "show before a delete"])
-def test_one_answer_that_a_website_does_not_exist_is_not_believed(night: Night, operation: str) -> None:
+def test_single_response_with_status_404_is_not_trusted(night: Night, operation: str) -> None:
     night.add(2)
     name: Any = operation.split()[0]
     night.sandbox.fault(name, target="/2$" if "delete" in operation else "/1$", status=404)
@@ -294,8 +292,8 @@ def test_one_answer_that_a_website_does_not_exist_is_not_believed(night: Night, 
         )
 
 
-def test_websites_of_different_kinds_are_not_ruined_one_by_one(night: Night) -> None:
-    """Two are changed in the same way, three each in its own."""
+def test_run_stops_early_if_the_service_damages_different_kinds_of_websites(night: Night) -> None:
+    """Two are changed in the same way, and three in different ways."""
     night.add(5, favorite=True, exclude_bots=1, email=0)
     night.sandbox.configure(updates="reset others")
     email: list[Website] = [{"email": True}] * 2
@@ -317,7 +315,7 @@ def test_service_that_drops_single_lines_is_stopped_after_two_websites(
     assert len(damaged(night, websites)) == len(night.updated) == 2
 
 
-def test_a_website_that_could_not_be_read_is_put_back_with_the_others(night: Night, websites: list[Website]) -> None:
+def test_unreadable_website_is_restored_with_the_others(night: Night, websites: list[Website]) -> None:
     night.sandbox.configure(updates="reset others")
     for path in ("1", "2"):
         night.sandbox.fault("show", target=rf"/websites/{path}$", skip=1, times=5, status=422)
@@ -350,8 +348,8 @@ def test_unsent_changes_of_different_fields_stop_the_run_after_two_websites(nigh
     assert all(f"{website['domain']} (id {website['id']}): Values before: " in str(caught.value) for website in changed)
 
 
-def test_a_comment_that_is_lost_in_an_early_round_is_not_forgotten(night: Night) -> None:
-    """The service drops the line of one website only: the entry was added again without its comment, all green."""
+def test_comment_lost_in_an_early_round_is_reported(night: Night) -> None:
+    """The service drops the line of a single website: the task added the entry without its comment and succeeded."""
     for number in range(1, 9):
         night.add(f"{number}.example", exclude_ips=f"{NEW} # Ann\n192.0.2.{number}")
     updates: list[int] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a value that is not in effect is sent again: docs/internals/architecture.md."""
+"""Resends: how often a value that is not in effect is sent again (``reconcile/apply/sending.py``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def updates(night: Night) -> Counter[str]:
 
 
 def lose_updates_of(distortion: Distortion, website_id: int) -> None:
-    """Let another process overwrite each update of a website at once."""
+    """Make another process overwrite each update of a website at once."""
     forward = distortion.to_the_sandbox
 
     def lose(request: Request) -> tuple[int, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each website of a plan ends in one state, and the audit trail says the same of it."""
+"""Results: each website of a plan ends in a single state, equal to the audit trail (``reconcile/apply/results.py``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_analytics.reconcile.engine import plan
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 NEW = "203.0.113.7"
-#: What may happen to a request: whether it is processed, and how it is answered.
+#: Effects on a request: whether it is processed, and its response.
 FATES: dict[str, dict[str, Any]] = {
     "refused": {"status": 422},
     "forbidden": {"status": 403},
@@ -44,7 +44,9 @@ def one_try(monkeypatch: pytest.MonkeyPatch, analytics_sandbox: SandboxServer) -
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
-def test_the_states_are_disjoint_add_up_and_are_true(analytics_sandbox: SandboxServer, data: st.DataObject) -> None:
+def test_states_of_a_result_are_disjoint_complete_and_correct(
+    analytics_sandbox: SandboxServer, data: st.DataObject
+) -> None:
     analytics_sandbox.reset()
     there, new = data.draw(st.integers(1, 12)), data.draw(st.integers(0, 4))
     for number in range(1, there + 1):
@@ -85,7 +87,7 @@ def test_the_states_are_disjoint_add_up_and_are_true(analytics_sandbox: SandboxS
             assert is_right, (update, website)
         if update.state in (State.REJECTED, State.NOT_TRIED):
             assert not is_right, (update, website)
-        # The audit trail has each change that was sent.
+        # The audit trail has each sent change.
         if update.state in (State.APPLIED, State.UNCHANGED, State.NOT_TRIED):
             assert (update.planned.domain in trail) is (update.state is State.APPLIED), update
     if outcome.is_verified:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ordinary nights: two tasks at once, people who edit, and services that show writes late, or refuse them."""
+"""Ordinary nights: simultaneous tasks, editing people, and late services (``reconcile/apply/experiment.py``)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def apply_a_file(night: Night) -> None:
 
 
 def apply_defaults(night: Night) -> None:
-    """Every website loses what it had: by the colleague, not by the service."""
+    """A user, and not the service, removes all values of every website."""
     settings = {"email": False, "exclude_params": []}
     night.apply(config={"websites": dict.fromkeys(DOMAINS, settings)}, parallel_requests=2)
 
@@ -57,10 +57,10 @@ def edit(night: Night) -> None:
 @pytest.mark.parametrize("behind", [0, 1])
 @pytest.mark.parametrize("step", [2, 3, 4, 5, 7, 12, 30])
 @pytest.mark.parametrize("colleague", [update_five, apply_a_file, apply_defaults, sync_another_list, edit])
-def test_two_tasks_at_once_are_green(
+def test_simultaneous_tasks_succeed(
     night: Night, distortion: Distortion, colleague: Callable[[Night], None], step: int, behind: int
 ) -> None:
-    """The colleague works between two requests of the task, which begins with the most telling website."""
+    """The other user works between two requests of the task, which starts with the first canary."""
     night.add(20, email=1, exclude_params="utm\nref # ads", exclude_ips="10.0.0.1 # Ann\n10.0.0.2")
     night.sandbox.configure(reads_behind=behind)
     requests = itertools.count(1)
@@ -86,10 +86,10 @@ def test_two_tasks_at_once_are_green(
     assert result["verified"] is not bool(result["unexpected_changes"])
 
 
-def test_a_service_that_drops_www_is_told_at_once(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_that_drops_www_is_reported_at_once(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (600,))
     night.sandbox.configure(domain_as="without www", allow_duplicates=True)
-    # The next night creates nothing more.
+    # The next night creates no further website.
     there = r"www\.([a-d])\.example does not exist, but \1\.example \(id 1\) does"
     for told in (r"write domain='[a-d]\.example'", there):
         with pytest.raises(AirflowFailException, match=told):
@@ -108,14 +108,14 @@ def test_a_service_that_drops_www_is_told_at_once(night: Night, monkeypatch: pyt
         ),
     ],
 )
-def test_a_lost_answer_among_many_creates_is_looked_up(night: Night, fault: dict[str, Any]) -> None:
+def test_lost_response_among_many_creates_is_looked_up(night: Night, fault: dict[str, Any]) -> None:
     night.sandbox.fault("create", **fault)
     result = night.apply(config=private())
     assert (result["applied"], result["verified"]) == (20, True)
     assert sorted(map(str, night.lists("domain"))) == sorted(DOMAINS)
 
 
-def test_a_create_that_did_not_arrive_is_named(night: Night) -> None:
+def test_create_that_did_not_arrive_is_named(night: Night) -> None:
     night.sandbox.fault("create", drop=True, commit=False, skip=7)
     with pytest.raises(BulkError, match=r"may or may not have been created: .*: \d+\.example\."):
         night.apply(config=private())
@@ -124,7 +124,7 @@ def test_a_create_that_did_not_arrive_is_named(night: Night) -> None:
 
 
 def after_the_update(distortion: Distortion, night: Night, **settings: Any) -> None:
-    """Let a person edit the first website again and again, once it was updated."""
+    """Make a person edit the first website repeatedly after its update."""
     updated = False
 
     def edit(method: str, path: str) -> None:
@@ -163,7 +163,7 @@ def test_error_names_unsent_changes_of_websites_that_did_not_fail(night: Night, 
 
 
 def test_edit_of_the_only_website_of_a_plan_fails_with_the_values_before(night: Night, distortion: Distortion) -> None:
-    """No other website shows whether the service or a person is the cause."""
+    """Without another website, the cause might be the service or a person."""
     night.add(3, exclude_ips="192.0.2.1 # Ann")
     after_the_update(distortion, night, exclude_ips=f"192.0.2.1\n{NEW}")
     with pytest.raises(AirflowFailException, match=r"lacks 192.0.2.1 # Ann\. Values before: .*192.0.2.1 # Ann"):
@@ -171,7 +171,7 @@ def test_edit_of_the_only_website_of_a_plan_fails_with_the_values_before(night: 
 
 
 def test_create_with_an_unknown_outcome_is_left_to_the_next_run(night: Night) -> None:
-    """Only nginx's own page proves that a create with status 503 was not stored: another one can arrive later."""
+    """Only nginx's own page proves that a create with status 503 was not stored: another one might arrive later."""
     night.sandbox.fault("create", skip=4, times=6, status=503, body="<html>Busy</html>")
     with pytest.raises(BulkError, match=r"6 websites failed, 14 succeeded.*may or may not have been created"):
         night.apply(config=private())
@@ -181,7 +181,7 @@ def test_create_with_an_unknown_outcome_is_left_to_the_next_run(night: Night) ->
 
 @pytest.mark.parametrize("mode", ["merge", "managed"])
 @pytest.mark.parametrize("websites", [1, 3, 30])
-def test_an_own_entry_that_a_person_removes_after_the_update_is_sent_again(
+def test_own_entry_is_sent_again_if_a_person_removes_it_after_the_update(
     night: Night, distortion: Distortion, mode: str, websites: int
 ) -> None:
     """It was there before, so the task sent it without adding it."""
@@ -201,8 +201,8 @@ def test_an_own_entry_that_a_person_removes_after_the_update_is_sent_again(
     assert set((night.lists()[0] or "").splitlines()) == {"10.0.0.1", NEW, "192.0.2.9"}
 
 
-def test_a_person_who_cleans_the_list_of_a_website_is_not_the_service(night: Night) -> None:
-    """The website that goes first loses all that it could lose. The second one keeps its lines."""
+def test_person_who_clears_the_list_of_a_website_does_not_stop_the_run(night: Night) -> None:
+    """The first canary loses all of its values. The second one keeps its lines."""
     night.add(20, exclude_ips="192.0.2.1\n192.0.2.2")
     cleaned: list[int] = []
 
@@ -219,9 +219,7 @@ def test_a_person_who_cleans_the_list_of_a_website_is_not_the_service(night: Nig
     assert changed.endswith(f"(id {cleaned[0]}): exclude_ips lacks 192.0.2.1, 192.0.2.2")
 
 
-def test_control_group_clears_the_service_if_a_colleague_resets_all_websites(
-    night: Night, distortion: Distortion
-) -> None:
+def test_control_group_clears_the_service_if_a_person_resets_all_websites(night: Night, distortion: Distortion) -> None:
     """Both canaries lose a flag right after their update. So do the others, which this task has not changed."""
     night.add(20, email=1)
     updated: list[int] = []
@@ -240,7 +238,7 @@ def test_control_group_clears_the_service_if_a_colleague_resets_all_websites(
     assert (result["applied"], result["verified"]) == (20, False)
 
 
-def test_a_create_that_another_task_won_is_left_to_the_next_try(night: Night, distortion: Distortion) -> None:
+def test_create_that_another_task_made_first_is_left_to_the_next_try(night: Night, distortion: Distortion) -> None:
     def win(method: str, path: str) -> None:
         if method == "POST":
             night.add("new.example")
@@ -265,10 +263,10 @@ FILE = {"websites": {f"{number}.example": {"exclude_ips": ["192.0.2.1"]} for num
     ],
 )
 @pytest.mark.parametrize("step", range(1, 15))
-def test_an_entry_typed_by_hand_at_any_step_stays(
+def test_entry_typed_by_hand_at_any_step_remains(
     night: Night, distortion: Distortion, run: Callable[[Night], Any], step: int
 ) -> None:
-    """But in the moment of the update of that very website, before which nothing shows what came after its fetch."""
+    """Except at the moment of the update of that very website, whose last read cannot contain a later change."""
     night.add(3, exclude_ips="10.0.0.1")
     requests = itertools.count(1)
     kept: set[str] = set()
@@ -284,7 +282,7 @@ def test_an_entry_typed_by_hand_at_any_step_stays(
     assert [set(item.split()) for item in night.lists()] == [there, there | kept, there]
 
 
-def test_an_id_that_was_given_to_another_website_meanwhile_is_not_changed(night: Night) -> None:
+def test_reassigned_id_is_not_changed(night: Night) -> None:
     night.add(1)
     other = {"id": 1, "domain": "innocent.example", "exclude_ips": None}
     night.sandbox.fault("show", body={"data": other}, times=None)
@@ -293,7 +291,7 @@ def test_an_id_that_was_given_to_another_website_meanwhile_is_not_changed(night:
     assert night.lists() == [None]
 
 
-def test_a_refused_favorite_keeps_its_text(night: Night) -> None:
+def test_rejected_favorite_keeps_its_message(night: Night) -> None:
     text = "The favorite field must be true or false."
     night.sandbox.fault("update", status=422, body={"message": text, "errors": {"favorite": [text]}}, times=None)
     with pytest.raises(AirflowFailException) as caught:
@@ -303,7 +301,7 @@ def test_a_refused_favorite_keeps_its_text(night: Night) -> None:
     assert "accepted the write" not in str(caught.value)
 
 
-def test_colleagues_who_create_the_same_websites_are_not_the_service(night: Night, distortion: Distortion) -> None:
+def test_simultaneous_creates_of_the_same_websites_do_not_stop_the_run(night: Night, distortion: Distortion) -> None:
     night.sandbox.configure(allow_duplicates=True)
 
     def meanwhile(method: str, path: str) -> None:
@@ -320,7 +318,7 @@ def test_colleagues_who_create_the_same_websites_are_not_the_service(night: Nigh
 
 
 @pytest.mark.parametrize("websites", [1, 3])
-def test_one_may_change_what_was_not_sent_of_a_new_website(night: Night, distortion: Distortion, websites: int) -> None:
+def test_unsent_settings_of_a_new_website_may_change(night: Night, distortion: Distortion, websites: int) -> None:
     def meanwhile(method: str, path: str) -> None:
         for website in night.sandbox.websites():
             night.sandbox.change_website(website["id"], exclude_bots=0)
@@ -332,8 +330,8 @@ def test_one_may_change_what_was_not_sent_of_a_new_website(night: Night, distort
     assert night.execute(CreateWebsiteOperator, domain="another.example", privacy="private")["created"]
 
 
-def test_a_maintenance_page_in_the_middle_of_a_create_leaves_it_unclear(night: Night, distortion: Distortion) -> None:
-    """No later read shows whether the website was created: nobody has deleted it."""
+def test_maintenance_page_during_a_create_leaves_it_unclear(night: Night, distortion: Distortion) -> None:
+    """No later read proves the create, because nobody has deleted the website."""
     began = False
 
     def maintain(request: Request) -> tuple[int, Any]:
@@ -347,8 +345,8 @@ def test_a_maintenance_page_in_the_middle_of_a_create_leaves_it_unclear(night: N
 
 
 @pytest.mark.parametrize("kind", ["sync", "apply"])
-def test_website_that_a_colleague_deletes_after_its_update(night: Night, kind: str) -> None:
-    """The website is gone when it is read back: a list does not need it any more, but a file does."""
+def test_website_deleted_after_its_update_fails_only_a_websites_file(night: Night, kind: str) -> None:
+    """The website is gone when it is read back: a list no longer needs it, but a file does."""
     night.add(6)
 
     def delete(request: RecordedRequest) -> None:

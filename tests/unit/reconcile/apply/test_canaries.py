@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which the websites of a plan are changed first."""
+"""Canaries: the order in which the websites of a plan are changed first (``reconcile/apply/canaries.py``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def record_of(website_id: int, **settings: Any) -> dict[str, Any]:
 
 
 def changed(update: Update, before: dict[str, Any], **unsent_changes: Any) -> Update:
-    """Set the result of an update of nothing: the record before it, and the changes of the service."""
+    """Set the result of an empty update: the record before it, and the changes of the service."""
     update.set(State.APPLIED)
     update.expected = ExpectedRecord(before, {})
     update.comparison = update.expected.compare({**before, **unsent_changes})
@@ -51,8 +51,8 @@ def test_canaries_with_equal_risks_are_picked_in_random_order() -> None:
     assert len(first) > 5
 
 
-def test_website_that_decides_about_an_unsent_change_is_random() -> None:
-    """Another task begins with the same websites, so the website with the next most to lose is likely to be changed."""
+def test_third_website_that_checks_an_unsent_change_is_random() -> None:
+    """Another task starts with the same websites, so the website with the next most to lose is likely to be changed."""
     lists = {number: "\n".join(f"param{line}" for line in range(number)) for number in range(1, 21)}
     records = {str(number): record_of(number, exclude_params=lists[number]) for number in range(1, 21)}
     second = set()
@@ -72,7 +72,7 @@ def test_website_that_decides_about_an_unsent_change_is_random() -> None:
 
 
 def test_canary_decides_only_about_its_own_risks() -> None:
-    """The second canary cannot lose the private page, so a third website decides about it."""
+    """The second canary cannot lose the private page, so a third website is the control."""
     records = {"1": record_of(1), "2": record_of(2, privacy=0), "3": {"id": 3, "domain": "3.example", "privacy": 1}}
     updates = {number: update_of(number) for number in (1, 2, 3)}
     canaries = Canaries([updates[1]], records)

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Exclusion lists: the payload by mode and current value (``reconcile/desired/exclusion_list.py``)."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -16,12 +18,12 @@ from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsErr
 from airflow_provider_analytics.reconcile.plan.changes import plan_changes, reconcile
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 
-# Without the unspecified ones, also mapped: Pythons write that one in different ways.
+# Without unspecified addresses, also mapped ones: Python versions write them in different ways.
 ADDRESSES = st.ip_addresses().filter(lambda address: int(address) not in (0, 0xFFFF << 32)).map(str)
 
 
 def planned(mode: str, shown: object, *entries: str) -> Plan:
-    """Return the plan of a list for a website that shows this list."""
+    """Return the plan of a list for a website with this current list."""
     record = {"id": 1, "domain": "a.example", "exclude_ips": shown}
     return plan_changes(ExclusionList("exclude_ips", mode, EntryList.of(entries)).resolve([record]), [record])
 
@@ -38,13 +40,13 @@ HERE = "# Ann\n1.1.1.1 # home\n2.2.2.2"
         ("replace", "2.2.2.2 1.1.1.1", "", HERE),
         ("replace", "", "", ""),  # drops comments too
         ("managed", "9.9.9.9", "2.2.2.2", "# Ann\n1.1.1.1 # home\n9.9.9.9"),
-        ("managed", "1.1.1.1", "", HERE),  # what was typed by hand is not owned
+        ("managed", "1.1.1.1", "", HERE),  # an entry typed by hand is not owned
         ("managed", "2.2.2.2", "2.2.2.2", HERE),
-        ("managed", "", "8.8.8.8", HERE),  # gone already
+        ("managed", "", "8.8.8.8", HERE),  # it is already gone
         ("managed", "8.8.8.8", "8.8.8.8", f"{HERE}\n8.8.8.8"),  # added again
     ],
 )
-def test_modes(mode: str, wanted: str, owned: str, after: str) -> None:
+def test_exclusion_list_by_mode_and_current_value(mode: str, wanted: str, owned: str, after: str) -> None:
     lines = reconcile("exclude_ips", tuple(HERE.splitlines()), tuple(wanted.split()), mode, tuple(owned.split()))
     assert "\n".join(lines) == after
 
@@ -54,7 +56,7 @@ LINES = st.lists(ADDRESSES, max_size=6).map(tuple)
 
 @settings(deadline=None)
 @given(current=LINES, given_list=LINES, owned=LINES, mode=st.sampled_from(["merge", "replace", "managed"]))
-def test_a_list_reaches_what_is_wanted_and_stays_there(
+def test_list_reaches_its_desired_value_and_remains_unchanged(
     current: tuple[str, ...], given_list: tuple[str, ...], owned: tuple[str, ...], mode: str
 ) -> None:
     wanted = read_list("exclude_ips", given_list, Addresses()).entries
@@ -83,17 +85,17 @@ def test_a_list_reaches_what_is_wanted_and_stays_there(
             )
         ),
         *(("managed", empty, []) for empty in (None, " \r\n", [], [""], "\ufeff")),
-        # What people write is kept.
+        # Lines of people are kept.
         *(
             ("merge", text, [text])
             for text in ("10.0.0.1 # Ann", "# office", "10.0.*.*", "10.0.0.1-10.0.0.9", "2001:db8:*")
         ),
-        # What is not shown, or is no entry, is replaced only.
+        # Values in an unknown form are only replaced.
         *(("replace", shown, []) for shown in (7, {"a": 1}, "10.0.0.1,10.0.0.2")),
     ],
     ids=str,
 )
-def test_what_is_sent_for_what_is_shown(mode: str, shown: object, after: list[str] | None) -> None:
+def test_update_payload_by_current_value_and_mode(mode: str, shown: object, after: list[str] | None) -> None:
     changes = planned(mode, shown, "1.1.1.1", "2.2.2.2").changes
     assert [change.settings["exclude_ips"] for change in changes] == (
         [] if after is None else [[*after, "1.1.1.1", "2.2.2.2"]]
@@ -120,7 +122,7 @@ def test_what_is_sent_for_what_is_shown(mode: str, shown: object, after: list[st
     ],
     ids=str,
 )
-def test_what_is_not_understood_is_not_sent_back(shown: object, told: str, mode: str) -> None:
+def test_unknown_list_form_is_an_error_and_not_sent(shown: object, told: str, mode: str) -> None:
     with pytest.raises(ProblemsError, match=told.format(mode=mode)):
         planned(mode, shown, "1.1.1.1")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Owners, reasons and expiration dates of list entries: ``reconcile/desired/list_lines.py``."""
+"""Owners, reasons, and expiration dates of list entries (``reconcile/desired/list_lines.py``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Tables of managed lists: owned, removed, and recent entries (``reconcile/desired/tables.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -39,7 +41,7 @@ def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE
 
 
 @pytest.mark.parametrize(("days", "is_there"), [(90, True), (91, False)])
-def test_what_left_is_forgotten_after_90_days(days: int, is_there: bool) -> None:
+def test_removed_entry_is_forgotten_after_90_days(days: int, is_there: bool) -> None:
     left = after(ips(everywhere="1.1.1.1"), ips(everywhere=""))
     later = left.table.with_run(ips(everywhere=""), {}, RUN, TODAY.date() + timedelta(days=days))
     assert ("1.1.1.1" in later.rows["exclude_ips"][EVERYWHERE]) is is_there
@@ -57,7 +59,7 @@ def test_entry_that_returns_has_been_on_the_list_since_its_return() -> None:
 
 
 @pytest.mark.parametrize("scope", ["everywhere", "www.a.example", "*.a.example", "1"])
-def test_a_list_owns_what_it_has_and_what_left_it_where_it_has_it(scope: str) -> None:
+def test_list_owns_its_current_and_removed_entries_on_its_websites(scope: str) -> None:
     lists = after(ips(**{scope: "1.1.1.1 2.2.2.2"}), ips(**{scope: "2.2.2.2"}))
     assert set(lists.owned("exclude_ips", A)) == {"1.1.1.1", "2.2.2.2"}
     assert set(lists.owned("exclude_ips", B)) == ({"1.1.1.1", "2.2.2.2"} if scope == "everywhere" else set())
@@ -76,7 +78,9 @@ def test_a_list_owns_what_it_has_and_what_left_it_where_it_has_it(scope: str) ->
         pytest.param([ips(everywhere="1.1.1.1")], 31, False, id="31 days ago"),
     ],
 )
-def test_what_another_list_has_is_kept_for_30_days_after_its_last_run(other: list[Any], days: int, kept: bool) -> None:
+def test_entries_of_another_list_are_kept_for_30_days_after_its_last_run(
+    other: list[Any], days: int, kept: bool
+) -> None:
     mine = after(ips(everywhere="1.1.1.1 2.2.2.2"), ips(everywhere=""))
     vpn = after(*other, identity=VPN).table
     both = replace(mine, others=[vpn], today=mine.today + timedelta(days=days))
@@ -88,19 +92,19 @@ def test_what_another_list_has_is_kept_for_30_days_after_its_last_run(other: lis
     ("before", "now", "is_doubted"),
     [
         ("3.3.3.3", "", True),
-        ("1.1.1.1", "", False),  # the row shows it: it can be removed
+        ("1.1.1.1", "", False),  # the row contains it: it can be removed
         ("3.3.3.3", "3.3.3.3", False),
         ("", "3.3.3.3", False),
     ],
 )
-def test_a_row_without_an_entry_that_leaves_is_doubted(before: str, now: str, is_doubted: bool) -> None:
+def test_list_row_without_a_removed_entry_is_read_again(before: str, now: str, is_doubted: bool) -> None:
     lists = after(ips(everywhere=before), ips(everywhere=now))
     assert lists.doubts(A) is is_doubted
-    # Once is enough: a website that does not have it is not read in every run.
+    # Once is enough: a website without the entry is not read in every run.
     assert not after(ips(everywhere=before), ips(everywhere=now), ips(everywhere=now)).doubts(A)
 
 
-def test_the_items_of_a_list_are_its_distinct_entries_and_host_names() -> None:
+def test_list_items_are_its_distinct_entries_and_host_names() -> None:
     scopes = ips(everywhere="1.1.1.1 2.2.2.2", **{"b.example": "2.2.2.2"})
     scopes["exclude_ips"][EVERYWHERE] |= dict.fromkeys(["3.3.3.3", "3.3.3.4"], EntrySource(names=("vpn.example.com",)))
     assert after(ips(everywhere="9.9.9.9"), scopes).table.items("exclude_ips").keys() == {
@@ -120,12 +124,12 @@ ROWS = st.dictionaries(
 
 
 @given(rows=ROWS, names=st.dictionaries(TEXTS, st.builds(Resolution, st.tuples(TEXTS), st.just(TODAY))))
-def test_a_table_is_read_as_it_was_written(rows: Any, names: Any) -> None:
+def test_stored_table_is_read_unchanged(rows: Any, names: Any) -> None:
     table = Table(OFFICE, rows, names, RUN)
     assert Table.parse(table.render(), "x").checked(OFFICE, "x") == table
 
 
-def test_equal_rows_of_a_thousand_websites_stand_once() -> None:
+def test_equal_rows_of_a_thousand_websites_are_stored_once() -> None:
     source = EntrySource("it@example.com", date(2027, 1, 31), "office Berlin")
     scopes = {f"{number}.example": {"1.1.1.1": source, "2.2.2.2": source} for number in range(1000)}
     text = after({"exclude_ips": scopes}).table.render()
@@ -206,7 +210,7 @@ TABLE = json.loads(after(ips(everywhere="1.1.1.1")).table.render())
         *("", "{", "null", '{"version": 2}'),
     ],
 )
-def test_what_is_not_a_table_is_refused(wrong: Any) -> None:
+def test_invalid_table_is_rejected(wrong: Any) -> None:
     text = wrong if isinstance(wrong, str) else json.dumps({**TABLE, **wrong})
     with pytest.raises(GuardError, match=r"(?s)not the table of a list: s3://state/x\.json.*Restore .* or delete it"):
         Table.parse(text, "s3://state/x.json")
@@ -216,7 +220,7 @@ def test_what_is_not_a_table_is_refused(wrong: Any) -> None:
     ("version", "remedy"),
     [(3, "Upgrade airflow-provider-analytics"), (1, "delete it: the list owns its entries again")],
 )
-def test_a_table_of_another_version_is_refused(version: int, remedy: str) -> None:
+def test_table_of_another_version_is_rejected(version: int, remedy: str) -> None:
     with pytest.raises(GuardError, match=f"(?s)has version {version}; supported: 2. File: x.*{remedy}"):
         Table.parse(json.dumps({**TABLE, "version": version}), "x")
 
@@ -224,12 +228,12 @@ def test_a_table_of_another_version_is_refused(version: int, remedy: str) -> Non
 @pytest.mark.parametrize(
     ("name", "value"), [("service", "https://other.example"), ("account", "2"), ("account", None), ("list", "vpn")]
 )
-def test_the_table_of_something_else_is_refused(name: str, value: Any) -> None:
+def test_table_of_another_list_is_rejected(name: str, value: Any) -> None:
     with pytest.raises(GuardError, match=f"{name} is .*, here it is {value!r}. File: x"):
         Table.parse(json.dumps(TABLE), "x").checked(replace(OFFICE, **{name: value}), "x")
 
 
-def test_announced_run_notes_no_entry_as_left() -> None:
+def test_announced_run_records_no_removed_entry() -> None:
     before = after(ips(everywhere="1.1.1.1 2.2.2.2")).table
     announced = before.with_run(ips(everywhere="1.1.1.1"), {}, RUN, TODAY.date(), only_announced=True)
     assert announced.rows["exclude_ips"][EVERYWHERE]["2.2.2.2"].left == ""
@@ -237,7 +241,7 @@ def test_announced_run_notes_no_entry_as_left() -> None:
     assert written.rows["exclude_ips"][EVERYWHERE]["2.2.2.2"].left == "2026-11-23"
 
 
-def test_entry_that_left_one_of_two_scopes_is_still_on_the_list() -> None:
+def test_entry_removed_from_a_single_scope_is_still_on_the_list() -> None:
     lists = after(ips(everywhere="1.1.1.1"), ips(everywhere="", **{"www.a.example": "1.1.1.1"}))
     assert lists.table.entries_of("exclude_ips", A)["1.1.1.1"].left == ""
     assert lists.table.entries_of("exclude_ips", B)["1.1.1.1"].left == "2026-11-23"

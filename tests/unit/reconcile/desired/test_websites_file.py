@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Websites file: parsing, problems, plans, and exports (``reconcile/desired/websites_file.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -137,12 +139,12 @@ def website(settings: str) -> str:
         *((website(f"exclude_ips: {item}"), r"write \[\] to clear the list") for item in ("['']", "''", "['# c']")),
     ],
 )
-def test_files_that_cannot_be_read(text: str, message: str) -> None:
+def test_unreadable_websites_files_are_rejected(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(text)
 
 
-def test_the_problems_of_all_files_are_reported() -> None:
+def test_problems_of_all_files_are_reported() -> None:
     texts = {"a.yaml": website("privcy: 1"), "b.yaml": "websites: [\n", "c.yaml": website("email: 0xff")}
     lines = problems(parse_websites_files, texts)
     assert [line.partition(": ")[0] for line in lines] == [
@@ -153,7 +155,7 @@ def test_the_problems_of_all_files_are_reported() -> None:
     ]  # a duplicate, too
 
 
-def test_anchors_may_be_used() -> None:
+def test_anchors_are_supported() -> None:
     text = "defaults: {privacy: private}\ngroups: {a: &a {email: true}, b: *a}\nwebsites: {x.example: {groups: [b]}}\n"
     assert settings(text) == {"x.example": {"privacy": "private", "email": True}}
 
@@ -174,19 +176,19 @@ def plan(text: str, *records: dict[str, Any], prune: bool = False) -> Plan:
     return plan_changes(replace(parse(text), prune=prune).resolve(records), records)
 
 
-def test_only_what_the_file_names_and_what_differs_is_changed() -> None:
+def test_plan_changes_only_named_fields_that_differ() -> None:
     text = "websites: {WWW.example.com.: {privacy: private, exclude_ips: [203.0.113.7, 9.9.9.9]}}"
     assert plan(text, RECORD).changes == ()
     text = "websites: {www.example.com: {privacy: public, favorite: true, email: false, exclude_ips: [203.0.113.7]}}"
     (change,) = plan(text, RECORD).changes
     assert change.website == "www.example.com (id 1)"
     assert change.settings == {"privacy": "public", "favorite": True, "exclude_ips": ["::ffff:203.0.113.7"]}
-    # A field that no record has may be omitted because it is empty: only other values are sent.
+    # A field that no record has might be omitted because it is empty: only other values are sent.
     (change,) = plan(text, {"id": 1, "domain": "www.example.com"}).changes
     assert change.settings == {"favorite": True, "exclude_ips": ["203.0.113.7"]}
 
 
-def test_new_websites_need_privacy_and_a_protected_one_needs_a_password() -> None:
+def test_new_websites_need_privacy_and_protected_websites_need_a_password() -> None:
     text = """\
 websites:
   new.example:
@@ -208,17 +210,17 @@ websites:
         assert change.settings == sent
 
 
-def test_duplicates_on_the_server_and_records_without_domain_are_refused() -> None:
+def test_duplicates_on_the_server_and_records_without_a_domain_are_rejected() -> None:
     text = "websites:\n  www.example.com: {privacy: private}\n"
     several = "websites.yaml:2: several websites have the domain www.example.com: ids 1, 2"
     assert problems(plan, text, RECORD, {**RECORD, "id": 2, "domain": "WWW.Example.com"})[0].startswith(several)
-    # A record without a domain may be any website that would be created; it hinders nothing else.
+    # A record without a domain might be any website that would be created; it prevents nothing else.
     assert plan(text, RECORD, {"id": 7}, prune=True).changes == ()
     with pytest.raises(ValueError, match=r"website 7 has no domain: it may be www\.example\.com"):
         plan(text, {"id": 7})
 
 
-def test_websites_are_split_by_what_the_file_says_of_them() -> None:
+def test_websites_are_divided_by_their_state_in_the_file() -> None:
     text = "websites: {WWW.Example.COM: {}, '*.Customer.example': {protect: true}, '*bücher.x': {protect: true}}"
     deleted = {"id": 2, "domain": "b.example"}
     protected = [
@@ -243,14 +245,14 @@ def test_websites_are_split_by_what_the_file_says_of_them() -> None:
     assert not replace(parse(text), prune=False).resolve([deleted]).is_compared(deleted)
 
 
-def test_an_ignored_field_is_sent_on_create_and_not_changed_afterwards() -> None:
+def test_ignored_field_is_sent_on_create_and_not_changed_afterwards() -> None:
     text = "defaults: {ignore: [privacy]}\nwebsites: {www.example.com: {privacy: public, email: true, ignore: [email]}}"
     assert plan(text, RECORD).changes == ()
     (created,) = plan(text).changes
     assert created.settings == {"privacy": "public", "email": True}
 
 
-def test_create_only_creates_websites_and_changes_none() -> None:
+def test_create_only_mode_changes_no_existing_website() -> None:
     file = parse("websites: {www.example.com: {privacy: public}, b.example: {privacy: private}}")
     with pytest.raises(ValueError, match="prune=True and create_only=True are not allowed together"):
         replace(file, prune=True, create_only=True)
@@ -271,7 +273,7 @@ def test_create_only_creates_websites_and_changes_none() -> None:
     ],
     ids=["a dict", "records", "records with defaults", "JSON", "the text of Python values"],
 )  # fmt: skip
-def test_the_same_websites_from_anywhere_are_the_same_plan(value: Any) -> None:
+def test_same_websites_from_any_source_have_the_same_plan(value: Any) -> None:
     text = "websites: {a.example: {privacy: private, email: true, exclude_ips: [1.1.1.1, 2.2.2.2]}}"
     record = {"id": 1, "domain": "a.example", "privacy": 0, "email": 0, "exclude_ips": None}
     assert plan_changes(parse_websites(value).resolve([record]), [record]).digest == plan(text, record).digest
@@ -290,11 +292,11 @@ def test_the_same_websites_from_anywhere_are_the_same_plan(value: Any) -> None:
         ("{", "config:2: invalid YAML"),
     ],
 )
-def test_problems_of_values_name_their_place(value: Any, message: str) -> None:
+def test_problems_of_values_name_their_line(value: Any, message: str) -> None:
     assert re.search(message, "\n".join(problems(parse_websites, value)))
 
 
-def test_rows_of_databases_and_data_frames_may_hold_their_numbers() -> None:
+def test_rows_of_databases_and_data_frames_may_contain_their_number_types() -> None:
     numbers = {"privacy": Decimal(1), "email": 1.0, "favorite": float("nan"), "exclude_bots": None}
     (website,) = parse_websites([{"domain": "a.example", **numbers}]).websites
     assert website.settings == {"privacy": "private", "email": True}
@@ -323,12 +325,12 @@ RECORDS = st.lists(
 
 @hypothesis.settings(deadline=None, max_examples=60)
 @given(records=RECORDS)
-def test_an_export_is_valid_and_plans_to_nothing(records: list[dict[str, Any]]) -> None:
+def test_export_is_valid_and_its_plan_is_empty(records: list[dict[str, Any]]) -> None:
     text, _ = export_websites(records, origin="a test")
     assert plan(text, *records, prune=True).changes == ()
 
 
-def test_an_export_says_what_it_cannot_say() -> None:
+def test_export_names_the_settings_that_it_omits() -> None:
     odd = {"id": 2, "domain": "http://broken"}
     records = [{**RECORD, "privacy": 2, "exclude_ips": "10.0.0.0/24", "exclude_params": "a,b"}, odd]
     text, left_out = export_websites(records, origin="https://stats.example.com")
@@ -338,7 +340,7 @@ def test_an_export_says_what_it_cannot_say() -> None:
     unusable = "exclude_params omitted, 'a,b' has several entries or is cut off"
     assert f"www.example.com: {unusable}" in head[3]
     assert len(left_out) == 2
-    # What the file could not say is not deleted.
+    # Settings that the file cannot express are not deleted.
     pruned = plan(text, {**RECORD, "privacy": 2}, odd, prune=True)
     assert pruned.count("delete") == 0
     assert "Not in the file, but protected (1): `http://broken (id 2): its domain is not" in to_markdown(pruned)
@@ -370,7 +372,7 @@ EVERY_LINE = "# all\n203.0.113.7 # office\n203.0.113.8\n# a\n203.0.113.9\n## end
     ],
     ids=["no website", "list not shown", "other comment", "all entries"],
 )
-def test_comments_are_sent_with_what_is_added(record: dict[str, Any] | None, lines: str | None) -> None:
+def test_comments_are_sent_with_added_entries(record: dict[str, Any] | None, lines: str | None) -> None:
     records = [] if record is None else [{"id": 1, "domain": "a.example", "privacy": 1, **record}]
     changes = plan_changes(parse(COMMENTED).resolve(records), records).changes
     sent = [field.after for change in changes for field in change.fields if field.field == "exclude_ips"]
@@ -378,7 +380,7 @@ def test_comments_are_sent_with_what_is_added(record: dict[str, Any] | None, lin
 
 
 @pytest.mark.parametrize("written", ["['']", "''", '"\\uFEFF\\r\\n"', "['# c']"])
-def test_a_list_is_cleared_on_purpose_only(written: str) -> None:
+def test_list_is_cleared_only_if_the_file_says_so(written: str) -> None:
     assert settings("websites: {a.example: {exclude_ips: []}}") == {"a.example": {"exclude_ips": ()}}
     with pytest.raises(ValueError, match=r"exclude_ips has no entries: write \[\] to clear the list, or leave it out"):
         settings(f"websites: {{a.example: {{exclude_ips: {written}}}}}")
@@ -395,7 +397,7 @@ def test_unquoted_address_that_ends_with_a_colon_is_one_problem(entry: str, more
 
 
 @pytest.mark.parametrize("written", ["[2001:db8::]", "2001:db8::", "{entry: 2001:db8::}"])
-def test_unquoted_text_with_a_colon_is_told_to_be_quoted(written: str) -> None:
+def test_unquoted_text_with_a_colon_has_the_advice_to_quote_it(written: str) -> None:
     (problem,) = problems(parse, f"websites:\n  a.example:\n    exclude_ips: {written}\n")
     assert "Write a text in quotes" in problem
 
@@ -417,7 +419,7 @@ def test_invalid_yaml_is_explained(text: str, line: int, problem: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["*x", "{email: true}", "[*x]"])
-def test_merge_key_is_told_to_be_a_group(value: str) -> None:
+def test_merge_key_has_the_advice_to_use_a_group(value: str) -> None:
     text = f"websites:\n  x.example: &x {{email: true}}\n  a.example:\n    <<: {value}\n"
     (problem,) = problems(parse, text)
     assert problem == (
@@ -436,7 +438,7 @@ def test_merge_key_is_told_to_be_a_group(value: str) -> None:
         "modes: []\nwebsites: {a.example: {exclude_ips: [{entry: 192.0.2.1, comment: x}]}}\n",
     ],
 )
-def test_consequence_of_a_problem_is_not_a_problem_of_its_own(text: str) -> None:
+def test_consequence_of_a_problem_is_not_reported_separately(text: str) -> None:
     assert len(problems(parse, text)) == 1
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be applied after an approval: all of it or nothing, and nothing else."""
+"""Approvals: an approved plan is applied completely or not at all (``reconcile/plan/approval.py``)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ALL: list[dict[str, Any]] = [ONE, TWO, DOOMED]
         pytest.param((), [{**ONE, "exclude_ips": "1.1.1.1"}, DONE, MARKED], id="all was done"),
     ],
 )
-def test_what_is_left_of_an_approved_plan_may_be_applied(planned: tuple[Change, ...], records: list[Any]) -> None:
+def test_remainder_of_an_approved_plan_may_be_applied(planned: tuple[Change, ...], records: list[Any]) -> None:
     raise_unless_remainder(Plan(planned), APPROVED, records)
 
 
@@ -61,11 +61,11 @@ def test_what_is_left_of_an_approved_plan_may_be_applied(planned: tuple[Change, 
         ((), [], "no longer planned: update 1.example"),  # the websites are gone
         ((*WHOLE, listing(3, "", "1.1.1.1")), ALL, "not approved: update 3.example"),
         ((listing(1, "", "6.6.6.6"), ADD_2, NEW, GONE), ALL, "not approved: .*exclude_ips add 6.6.6.6"),
-        # It was typed, and the file replaces.
+        # A person typed the entry, and the file replaces the list.
         ((listing(1, "8.8.8.8", "1.1.1.1"),), ALL, "not approved: .*exclude_ips remove 8.8.8.8"),
         ((setting("n.example", "5", privacy="public"),), [MADE], "not approved: .*privacy public"),
         ((gone("n.example", "5"),), [MADE], "not approved: delete n.example"),  # created, then deleted
-        # The domain has another id now, and the id another domain.
+        # The domain has another id now, and the id has another domain.
         ((gone("g.example", "10"),), [{**DOOMED, "id": 10}], "not approved: delete g.example"),
         (
             (ADD_1, ADD_2, NEW, gone("important.example", "9")),
@@ -74,12 +74,14 @@ def test_what_is_left_of_an_approved_plan_may_be_applied(planned: tuple[Change, 
         ),
     ],
 )
-def test_anything_else_is_refused(planned: tuple[Change, ...], records: list[Any], message: str) -> None:
+def test_other_changes_are_rejected_by_the_approval(
+    planned: tuple[Change, ...], records: list[Any], message: str
+) -> None:
     with pytest.raises(GuardError, match=f"(?s)^The plan is not the approved one.*{message}"):
         raise_unless_remainder(Plan(planned), APPROVED, records)
 
 
-def test_right_before_a_change_only_what_was_approved_is_sent() -> None:
+def test_change_is_compared_with_the_approval_right_before_it_is_sent() -> None:
     def change_of(record: Any, _: Any) -> Change | None:
         return None if record["exclude_ips"] == "1.1.1.1" else listing(1, record["exclude_ips"], "1.1.1.1")
 
@@ -90,7 +92,7 @@ def test_right_before_a_change_only_what_was_approved_is_sent() -> None:
         approved({**ONE, "exclude_ips": "7.7.7.7"}, {})
 
 
-def test_a_setting_that_somebody_changed_since_is_another_change() -> None:
+def test_setting_changed_since_the_approval_is_another_change() -> None:
     def opening(before: str) -> Plan:
         return Plan((Change("update", "a.example", "1", (FieldChange("privacy", before, "public"),)),))
 
@@ -120,12 +122,12 @@ def answer(option: str = "Approve", **params: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_no_approval_is_refused(value: Any, message: str) -> None:
+def test_invalid_approval_is_rejected(value: Any, message: str) -> None:
     with pytest.raises((GuardError, ValueError), match=f"(?s){message}"):
         parse_digest(value)
 
 
-def test_the_answer_of_a_person_is_an_approval() -> None:
+def test_response_of_a_person_is_an_approval() -> None:
     assert parse_digest(answer(approved_digest=DIGEST)) == parse_digest(f"{DIGEST}\n") == DIGEST
 
 
@@ -136,7 +138,7 @@ def test_settings_of_the_approval_must_be_equal() -> None:
         raise_unless_remainder(Plan(WHOLE, scope={**approved.scope, "prune": False}), approved, ALL)
 
 
-def test_finding_that_was_overridden_in_the_approved_plan_does_not_block_its_remainder() -> None:
+def test_overridden_finding_of_the_approved_plan_does_not_block_its_remainder() -> None:
     blocked = Plan(WHOLE, findings={"many_deleted": "4 of 10 websites would be deleted"})
     raise_unless_remainder(blocked, Plan(WHOLE, override_guards=("many_deleted",)), ALL)
     with pytest.raises(GuardError, match="4 of 10 websites would be deleted"):

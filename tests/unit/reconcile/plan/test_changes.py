@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes that bring websites to their desired state: ``reconcile/plan/changes.py``."""
+"""Changes that bring websites to their desired state (``reconcile/plan/changes.py``)."""
 
 from __future__ import annotations
 

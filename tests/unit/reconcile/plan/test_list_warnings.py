@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings about the entries of a managed list: ``reconcile/plan/list_warnings.py``."""
+"""Warnings about the entries of a managed list (``reconcile/plan/list_warnings.py``)."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ EMPTY = Table(Identity(SERVICE, "1", "office"))
 OFFICE = run_of(EMPTY, "1.1.1.1", "2.2.2.2", days_ago=1)
 
 
-def test_first_run_names_the_entries_that_the_list_owns_now() -> None:
+def test_first_run_names_the_entries_that_the_list_owns() -> None:
     (warning,) = warnings_of(EMPTY, "1.1.1.1\n9.9.9.9", "1.1.1.1", "3.3.3.3")
     assert warning == (
         "First run of the list 'office': it owns its entries from now on, whoever typed them: 1.1.1.1 on 1 website"
     )
 
 
-def test_entry_that_leaves_the_list_and_is_removed_needs_no_warning() -> None:
+def test_removed_entry_needs_no_warning() -> None:
     assert warnings_of(OFFICE, "1.1.1.1\n2.2.2.2", "1.1.1.1") == []
     assert warnings_of(OFFICE, "1.1.1.1", "1.1.1.1") == []  # a person has removed it
 
 
-def test_entry_that_left_the_list_earlier_is_named_if_it_is_removed() -> None:
+def test_earlier_removed_entry_is_named_if_it_is_removed_from_websites() -> None:
     left = run_of(OFFICE, "1.1.1.1")
     (warning,) = warnings_of(left, "1.1.1.1\n2.2.2.2", "1.1.1.1")
     assert warning == "Removed, because it left the list earlier: 2.2.2.2 on 1 website"
@@ -59,12 +59,12 @@ def test_entry_that_left_the_list_earlier_is_named_if_it_is_removed() -> None:
     assert warnings_of(left, "1.1.1.1\n2.2.2.2 # Ann", "1.1.1.1") == []
 
 
-def test_entry_that_leaves_the_list_is_named_if_another_list_has_it() -> None:
+def test_removed_entry_is_named_if_another_list_has_it() -> None:
     vpn = run_of(Table(Identity(SERVICE, "1", "vpn")), "2.2.2.2")
     (warning,) = warnings_of(OFFICE, "1.1.1.1\n2.2.2.2", "1.1.1.1", others=(vpn,))
     assert warning == "Not removed, because another list has it: 2.2.2.2 (list 'vpn') on 1 website"
 
 
-def test_entry_that_leaves_the_list_is_named_if_its_line_has_a_comment() -> None:
+def test_removed_entry_is_named_if_its_line_has_a_comment() -> None:
     (warning,) = warnings_of(OFFICE, "1.1.1.1\n2.2.2.2 # Ann", "1.1.1.1")
     assert warning == "Not removed, because its line has a comment: 2.2.2.2 on 1 website"

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Plans: digest, guards, and the text for an approval (``reconcile/plan/plan.py``)."""
+
 from __future__ import annotations
 
 import json
@@ -48,7 +50,7 @@ def checked(changes: Iterable[Change], records: list[dict[str, Any]], limit: flo
 
 
 def gone(number: int) -> list[Change]:
-    """Return so many deletes."""
+    """Return this number of deletes."""
     return [Change("delete", f"{item}.example", str(item), ()) for item in range(number)]
 
 
@@ -58,13 +60,13 @@ def addresses(count: int) -> tuple[str, ...]:
 
 @settings(deadline=None)
 @given(element=PLANS, other=PLANS)
-def test_a_plan_is_its_digest_and_survives_json(element: Plan, other: Plan) -> None:
+def test_plan_has_a_digest_and_survives_json(element: Plan, other: Plan) -> None:
     assert (element == other) == (element.digest == other.digest)
     assert Plan.from_dict(json.loads(json.dumps(element.to_dict()))) == element
     assert replace(element, changes=element.changes[::-1]).digest == element.digest
 
 
-def test_an_edited_plan_is_refused() -> None:
+def test_edited_plan_is_rejected() -> None:
     data = Plan((update(1, (), ("1.1.1.1",)),)).to_dict()
     data["changes"][0]["fields"]["exclude_ips"][1] = ["6.6.6.6"]
     with pytest.raises(ValueError, match="was edited"):
@@ -85,7 +87,7 @@ def test_an_edited_plan_is_refused() -> None:
         (10, 0, 0.0, True),
     ],
 )
-def test_guards(there: int, removed: int, fraction: float, safe: bool) -> None:
+def test_guard_trips_on_a_large_loss(there: int, removed: int, fraction: float, safe: bool) -> None:
     before = addresses(there)
     entries = [update(1, before, before[removed:])], [{"id": 1, "exclude_ips": "\n".join(before)}]
     for changes, records in (entries, (gone(removed), [{"id": number} for number in range(there)])):
@@ -103,17 +105,19 @@ def test_guards(there: int, removed: int, fraction: float, safe: bool) -> None:
         (addresses(2), ("203.0.113.1", "203.0.113.2"), None),
         (("# a", *addresses(1)), addresses(5), None),
         ((*["# a"] * 20, *addresses(3)), addresses(2), "10 of 30 exclude_ips entries would be lost (33%, allowed 30%)"),
-        # A list on one line hides how much is lost, so it counts as its words.
+        # The number of lost entries of a list on a single line is unknown, so its words count.
         (("192.0.2.1 192.0.2.2 192.0.2.3 192.0.2.4",), ("192.0.2.9",), "30 of 40 exclude_ips entries would be lost"),
     ],
 )
-def test_only_fewer_entries_are_lost(before: tuple[str, ...], after: tuple[str, ...], told: str | None) -> None:
+def test_replaced_lists_lose_only_the_difference_in_size(
+    before: tuple[str, ...], after: tuple[str, ...], told: str | None
+) -> None:
     records = [{"id": number, "exclude_ips": "\n".join(before)} for number in range(10)]
     unsafe = checked([update(number, before, after) for number in range(10)], records, 0.3).guard_message
     assert unsafe is None if told is None else (unsafe or "").startswith(told)
 
 
-def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
+def test_guard_names_the_five_worst_websites_and_their_entries() -> None:
     records = [{"id": number, "exclude_ips": "\n".join(addresses(20))} for number in range(1, 9)]
     lines = (
         checked([update(n, addresses(20), addresses(20)[n:]) for n in range(1, 9)], records, 0.1).guard_message or ""
@@ -124,12 +128,12 @@ def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
 
 
 @pytest.mark.parametrize(("number", "those"), [(1, "The only website"), (9, "All 9 websites")])
-def test_all_websites_are_never_deleted_by_an_empty_file(number: int, those: str) -> None:
+def test_empty_file_never_deletes_all_websites(number: int, those: str) -> None:
     with pytest.raises(GuardError, match=f"^{those} would be deleted"):
         checked(gone(number), [{"id": item} for item in range(number)], 0.3).raise_if_blocked()
 
 
-def test_what_deleted_websites_have_does_not_count_as_kept() -> None:
+def test_entries_of_deleted_websites_do_not_count_as_kept() -> None:
     records = [{"id": n, "domain": f"{n}.example", "exclude_ips": "192.0.2.1\n192.0.2.2"} for n in range(20)]
     shorter = [update(n, ("192.0.2.1", "192.0.2.2"), ("192.0.2.1",)) for n in range(6, 16)]
     assert "10 of 28 exclude_ips entries would be lost" in (
@@ -142,7 +146,7 @@ def opening(number: int, before: str | None = "private") -> Change:
 
 
 @pytest.mark.parametrize("closed", [{"privacy": "2"}, {"privacy": None}, {}], ids=["password", "null", "not shown"])
-def test_pages_that_become_public_are_counted_against_those_that_are_not(closed: dict[str, Any]) -> None:
+def test_pages_that_become_public_are_compared_with_private_pages(closed: dict[str, Any]) -> None:
     shown: list[dict[str, Any]] = [{"privacy": 0}] * 90 + [closed] * 10
     records = [{"id": number, "domain": f"{number}.example", **element} for number, element in enumerate(shown)]
     unsafe = checked([opening(number) for number in range(90, 94)], records, 0.3).guard_message or ""
@@ -151,14 +155,14 @@ def test_pages_that_become_public_are_counted_against_those_that_are_not(closed:
     assert checked([opening(number) for number in range(90, 93)], records, 0.3).guard_message is None
 
 
-def test_a_public_page_of_a_new_website_stands_at_the_head_and_trips_nothing() -> None:
+def test_public_page_of_a_new_website_is_listed_first_and_trips_no_guard() -> None:
     new = [Change("create", f"{n}.example", None, (FieldChange("privacy", None, "public"),)) for n in range(50)]
     plan = checked(new, [], 0.3)
     assert (plan.guard_message, len(plan.made_public)) == (None, 50)
     assert "\n\n**50 statistics pages become public:** `0.example`, `1.example`" in to_markdown(plan)
 
 
-def test_what_deletes_and_opens_is_shown_first_wherever_changes_are_cut() -> None:
+def test_deletions_and_public_pages_are_listed_first_if_changes_are_cut() -> None:
     changes = [update(number, (), ("1.1.1.1",)) for number in range(200)]
     plan = Plan((*changes, opening(999), Change("delete", "z.example", "900", ())))
     assert plan.report(2)["changes"] == [
@@ -171,7 +175,7 @@ def test_what_deletes_and_opens_is_shown_first_wherever_changes_are_cut() -> Non
         assert "The whole plan" not in complete
 
 
-def test_the_text_to_approve_begins_with_every_effect_however_long_the_plan() -> None:
+def test_approval_text_starts_with_every_effect_for_any_length_of_the_plan() -> None:
     deletes = [Change("delete", f"gone-{n}.example", f"9{n}", ()) for n in range(120)]
     updates = [update(number, (), ("203.0.113.7",)) for number in range(300)]
     emails = [Change("update", f"e{n}.example", f"8{n}", (FieldChange("email", False, True),)) for n in range(2)]
@@ -183,14 +187,14 @@ def test_the_text_to_approve_begins_with_every_effect_however_long_the_plan() ->
     assert effects[1].startswith("- exclude_ips: add `203.0.113.7` on 300 websites: `0000.example (id 0)`, ")
     assert effects[1].endswith(" and 280 more")
     assert effects[2] == "- email: `False` → `True` on 2 websites: `e0.example (id 80)`, `e1.example (id 81)`"
-    # Where nothing is equal, every effect is named nevertheless.
+    # If all values differ, every effect is named nevertheless.
     own = [update(number, (), (f"10.0.{number // 200}.{number % 200}",)) for number in range(500)]
     text = to_markdown(Plan((*own, *deletes, opening(1))))
     assert "\n- exclude_ips, 451 more effects: add `10.0." in text
     assert all(f"`10.0.{number // 200}.{number % 200}`" in text for number in range(500))
 
 
-def test_a_delete_and_a_create_that_look_like_a_rename_are_said_to_be_one() -> None:
+def test_delete_and_create_that_look_like_a_rename_are_reported() -> None:
     def plan(gone: list[str], new: list[str]) -> str:
         deletes = [Change("delete", domain, str(number), ()) for number, domain in enumerate(gone)]
         return to_markdown(Plan((*deletes, *(Change("create", domain, None, ()) for domain in new))))
@@ -202,7 +206,7 @@ def test_a_delete_and_a_create_that_look_like_a_rename_are_said_to_be_one() -> N
     assert "rename" not in plan(["shop.example"], ["blog.test"])
 
 
-def test_markdown_of_every_kind_of_change() -> None:
+def test_markdown_has_every_kind_of_change() -> None:
     fields = (
         FieldChange("privacy", "public", "password"),
         FieldChange("password_from", None, "variable:page_password"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards of plans and lists at their limits: ``reconcile/plan/plan_guards.py``."""
+"""Guards of plans and lists at their limits (``reconcile/plan/plan_guards.py``)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_lists_may_lose_30_percent_of_the_entries_of_all_websites(lost: int, fou
     assert findings([*element, *both], records) == found
 
 
-def test_replaced_entries_are_no_loss() -> None:
+def test_replaced_entries_do_not_count_as_lost() -> None:
     records = records_with(10, exclude_ips="192.0.2.1")
     changes = [update(item, FieldChange("exclude_ips", ("192.0.2.1",), ("192.0.2.9",))) for item in range(10)]
     assert findings(changes, records) == set()
