@@ -33,7 +33,7 @@ exception, and so is the whole message.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, ClassVar, NamedTuple
@@ -49,6 +49,8 @@ _MAX_NAME_LENGTH = 80
 _MAX_MESSAGE_BYTES = 3500
 #: Characters of any message.
 MAX_MESSAGE = 10_000
+#: Characters of a line of a message, if it can be broken: on a screen of 1,400 pixels, Airflow cuts longer lines.
+_MAX_LINE = 90
 
 
 class AnalyticsError(Exception):
@@ -94,9 +96,14 @@ class AnalyticsError(Exception):
 
     @property
     def text(self) -> str:
-        """Message without service and connection."""
+        """Message without service and connection, for a line of a log: only a guard and a list of websites break it."""
         text = self._separator.join(filter(None, (self.problem, self.remedy, self.so_far, self.detail)))
         return readable(text, MAX_MESSAGE, breaks="keep")
+
+    @property
+    def _blocks(self) -> list[list[str]]:
+        """Parts of the message; each block starts a line."""
+        return [[self.problem, self.remedy, self.so_far, self.detail]]
 
     @property
     def _attempts(self) -> str:
@@ -105,9 +112,27 @@ class AnalyticsError(Exception):
         return f"{len(self.earlier) + 1} attempts failed. "
 
     def __str__(self) -> str:
+        lines: list[str] = []
+        for block in self._blocks:
+            lines.extend(_lines(block, self._separator))
+        text = readable("\n".join(lines), MAX_MESSAGE, breaks="keep")
         if not self.where:
-            return self.text
-        return f"{self.text}\n{self._attempts}Service: {self.where}."
+            return text
+        return f"{text}\n{self._attempts}Service: {self.where}."
+
+
+def _lines(parts: Iterable[str], separator: str) -> list[str]:
+    """Return the lines of a message: a part that does not fit into a line starts the next one."""
+    lines: list[str] = []
+    for part in filter(None, parts):
+        joined = part
+        if lines:
+            joined = f"{lines[-1]}{separator}{part}"
+        if lines and len(joined.rpartition("\n")[2]) <= _MAX_LINE:
+            lines[-1] = joined
+        else:
+            lines.append(part)
+    return lines
 
 
 def _rebuilt(kind: type[AnalyticsError], state: dict[str, Any]) -> AnalyticsError:
@@ -234,7 +259,7 @@ class AnalyticsApiError(AnalyticsError):
         if status in _MEANINGS:
             meaning = _MEANINGS[status]
         elif status >= 500:
-            meaning = _Meaning("The service failed")
+            meaning = _Meaning("The service failed", "Check the log of the service.")
         if status == HTTPStatus.SERVICE_UNAVAILABLE and self.follows_success:
             # Before any success, the service is more likely to be down.
             meaning = meaning._replace(remedy=f"If it limits the rate of requests, {_RATE}")
@@ -252,6 +277,20 @@ class AnalyticsApiError(AnalyticsError):
     @property
     def detail(self) -> str:
         """The message of the service, its messages by field, and the request."""
+        return " ".join(filter(None, (self._service_message, self._request)))
+
+    @property
+    def _blocks(self) -> list[list[str]]:
+        if not self._service_message:
+            return super()._blocks
+        return [[self.problem, self.remedy, self.so_far], [self._service_message], [self._request]]
+
+    @property
+    def _request(self) -> str:
+        return f"Request: {self.method} {self.path}."
+
+    @property
+    def _service_message(self) -> str:
         parts = []
         if self.message and self.message not in self.problem:
             parts.append(f"The service says: {self.message}")
@@ -260,10 +299,9 @@ class AnalyticsApiError(AnalyticsError):
             errors.append(f"{name}: {' '.join(messages[:_MAX_LISTED_MESSAGES])}")
         if errors:
             parts.append(f"[{first_of(errors, _MAX_LISTED, '; ')}]")
-        request = f"Request: {self.method} {self.path}."
         if not parts:
-            return request
-        return f"{' '.join(parts).rstrip('.')}. {request}"
+            return ""
+        return f"{' '.join(parts).rstrip('.')}."
 
 
 class AuthenticationError(AnalyticsApiError):
@@ -436,7 +474,9 @@ class NotAppliedError(AnalyticsError):
 
 @dataclass(eq=False, repr=False)
 class GuardError(AnalyticsError):
-    """A change or a list that a guard blocked, such as one that removes too much. Nothing was sent or published.
+    """A change or a list that a guard blocked, such as one that removes too much.
+
+    No changes were sent, and no snapshot was published.
 
     :param problem: finding of the guard.
     :param remedy: recommended action if the finding is expected.

@@ -210,8 +210,7 @@ def how_to_override(guards: Sequence[str], context: Context) -> str:
         )
     conf = json.dumps({"override_guards": list(guards)})
     return (
-        f"If this is intended, select {', '.join(guards)} in the field override_guards of the trigger form. As a "
-        "command:\n"
+        f"If this is intended, select {', '.join(guards)} in override_guards of the trigger form, or run:\n"
         f"airflow dags trigger {context['dag'].dag_id} --conf '{conf}'"
     )
 

@@ -334,7 +334,8 @@ def _resolved_names(lists: Sequence[EntryList], before: Mapping[str, Resolution]
     for name, resolution in found.items():
         addresses_before = before.get(name, resolution).addresses
         if set(addresses_before) != set(resolution.addresses):
-            log.info("%s moved: %s -> %s", name, ", ".join(addresses_before), ", ".join(resolution.addresses))
+            addresses = ", ".join(resolution.addresses)
+            log.info("%s now resolves to %s. Before: %s.", name, addresses, ", ".join(addresses_before))
     return found
 
 

@@ -115,7 +115,8 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             raise ValueError("mode='managed' requires state_path, a folder: a URL or an absolute path")
         if not self.list_name and "ti" not in context:
             raise ValueError(
-                "list_name is missing: outside a DAG run, a managed list needs it. Give the list_name of the DAG"
+                "list_name is missing: outside a DAG run, a managed list has no default name. Give the name that the "
+                "list has in its DAG"
             )
         return ListFile(folder, Identity(scope["service"], scope["account"], self.list_name or name))
 
@@ -178,7 +179,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             given = GuardInput(self._limit, override_guards, prepared.source.managed, lists)
             left = managed_lists_lose_entries(given)
             if left and "entries_lost" not in override_guards:
-                raise GuardError("\n".join(left), "Nothing was sent.", "entries_lost")
+                raise GuardError("\n".join(left), "No changes were sent.", "entries_lost")
             file.write(lists, only_announced=True)
 
         def plan() -> PlanRun:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ from airflow_provider_analytics.operators.base import (
     require_run,
 )
 from airflow_provider_analytics.operators.links import SnapshotFolderLink, SnapshotReportLink
+from airflow_provider_analytics.readable import counted
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -279,11 +279,10 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         if manifest.late:
             self.log.warning("Late: the list of %s is filed under %s", manifest.observed_at, manifest.snapshot_date)
         differences = drift(manifest.fields)
-        if differences:
-            level = logging.WARNING
-            if not manifest.fields.missing and not manifest.fields.invalid_values:
-                level = logging.INFO  # a new field is harmless and can remain for years
-            self.log.log(level, "The records have other fields than the documented ones: %s.", differences)
+        if manifest.fields.missing or manifest.fields.invalid_values:
+            self.log.warning("The fields of the websites differ from the documented ones: %s.", differences)
+        elif differences:  # a new field is harmless and can remain for years
+            self.log.info("The websites have undocumented fields (%s). The column record contains them.", differences)
         return describe(snapshot)
 
     def _options(self) -> SnapshotOptions:
@@ -560,11 +559,11 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
             prune(series, pruning, dry_run=dry_run)
         done = "Dry run, to remove" if dry_run else "Removed"
         self.log.info(
-            "%s: %s snapshots, %s files. Kept: %s snapshots.",
+            "%s: %s, %s. Kept: %s.",
             done,
-            f"{len(pruning.removed):,}",
-            f"{pruning.count:,}",
-            f"{len(pruning.kept):,}",
+            counted(len(pruning.removed), "snapshot"),
+            counted(pruning.count, "file"),
+            counted(len(pruning.kept), "snapshot"),
         )
         return {
             "path": str(series.data),

@@ -166,11 +166,11 @@ class ListFile:
         """
         later = self.table.run
         if later and _is_same_task(later, run) and later.began - now() < CLOCKS_DIFFER:
-            raise AirflowSkipException(f"{self._overtaken()} Nothing was sent.")
+            raise AirflowSkipException(f"{self._overtaken()} No changes were sent.")
         raise GuardError(
             self._overtaken(),
-            "Nothing was sent. Give each task its own list_name. If that time is in the future, correct the clock, and "
-            f"the key began in {self._file.place}.",
+            "No changes were sent. Give each task its own list_name. If that time is in the future, correct the clock, "
+            f"and the key began in {self._file.place}.",
         )
 
     def _is_overtaken(self, lists: ListTables) -> bool:

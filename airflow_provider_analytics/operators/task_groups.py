@@ -132,7 +132,7 @@ class _CheckPlanOperator(BaseOperator):
         with FailWithoutRetry():
             if self.planned["blocked_by"]:
                 guards = [*self.planned["override_guards"], *self.planned["blocked_by"]]
-                remedy = f"Nothing was sent.\n{how_to_override(guards, context)}"
+                remedy = f"No changes were sent.\n{how_to_override(guards, context)}"
                 raise GuardError(self.planned["guard_message"], remedy)
         if not self.planned["changes"]:
             raise AirflowSkipException("Nothing to change.")
@@ -161,7 +161,7 @@ def _approval_operator() -> Any:
         def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
             if event.get("chosen_options") == [self.REJECT]:
                 user = (event.get("responded_by_user") or {}).get("name") or "an unknown user"
-                raise AirflowSkipException(f"Rejected by {user}. Nothing was changed.")
+                raise AirflowSkipException(f"Rejected by {user}. No changes were sent.")
             return super().execute_complete(context, event)
 
     return Approval

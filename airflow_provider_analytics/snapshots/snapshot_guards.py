@@ -33,7 +33,8 @@ def check_count(count: int, last_good: Manifest, max_loss_fraction: float) -> No
         raise guard_error(
             "fewer_websites",
             f"The list has {counted(count, 'website')}, {lost / before:.1%} fewer than {before:,} on "
-            f"{last_good.observed_at:%Y-%m-%d %H:%M} UTC, more than max_loss_fraction={max_loss_fraction}.",
+            f"{last_good.observed_at:%Y-%m-%d %H:%M} UTC.\n"
+            f"This is more than max_loss_fraction={max_loss_fraction} allows.",
         )
 
 

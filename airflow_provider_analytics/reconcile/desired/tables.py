@@ -33,7 +33,7 @@ from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource,
 from airflow_provider_analytics.reconcile.records import website_of
 
 VERSION = 2
-_NOTHING_SENT = "Nothing was sent."
+_NOTHING_SENT = "No changes were sent."
 #: Scope of the entries for all websites. The other scopes are domains, patterns, and ids, with or without exceptions,
 #: such as ``www.example.com``, ``7``, and ``*.example.com except shop.example.com``.
 EVERYWHERE = "*"

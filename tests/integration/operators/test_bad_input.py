@@ -58,8 +58,8 @@ UPDATES: Rows = [
     ({**ONE, "exclude_ips": "None"}, ["exclude_ips='None'", "use the filter tojson"]),
     ({**ONE, "password_from": "s3cret"}, ["password_from (value not shown)"]),
     ({**ONE, "password_from": "variable:api_key"}, ["password_from='variable:api_key' is not allowed"]),
-    ({**ONE, "password_from": "connection:page_password_x"}, ["no password in password_from='connection:page_passw"]),
-    ({**ONE, "password_from": "connection:page_password_empty"}, ["there is no password in password_from="]),
+    ({**ONE, "password_from": "connection:page_password_x"}, ["No password was found in password_from="]),
+    ({**ONE, "password_from": "connection:page_password_empty"}, ["No password was found in password_from="]),
     ({**ONE, "password_from": "connection:page_password_of_api"}, ["a connection of another type than analytics"]),
 ]
 DELETES: Rows = [

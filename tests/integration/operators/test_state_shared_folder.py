@@ -87,7 +87,7 @@ def test_invalid_table_in_the_folder_is_rejected(
     nights.sandbox.clear_requests()
     with pytest.raises(AirflowFailException, match=message) as caught:
         nights.sync("office", OFFICES[0])
-    assert f"{whose}.json" in str(caught.value).partition("\nNothing was sent.")[0]
+    assert f"{whose}.json" in str(caught.value).partition("\nNo changes were sent.")[0]
     assert [request.operation for request in nights.sandbox.requests] == ["account"]
 
 

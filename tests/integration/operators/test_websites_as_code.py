@@ -123,7 +123,7 @@ def test_missing_password_stops_the_run_before_any_change(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic"}))
     config = {f"{n}.example": {"privacy": "password", "password_from": reference} for n in range(4)}
-    told = f"there is no password in password_from='{reference}' of 0.example, 1.example, 2.example and 1 more"
+    told = f"No password was found in password_from='{reference}' of 0.example, 1.example, 2.example and 1 more"
     with pytest.raises(AirflowFailException, match=told):
         night.apply(config={"websites": config})
     assert night.operations == {"account": 1, "list": 2}

@@ -70,7 +70,7 @@ def test_every_exception_class_is_tested() -> None:
         (404, "Not found", "Check website id 7 and the Base URL."),
         (405, "The service does not accept PATCH", "Set the extra update_method to PUT."),
         (422, "The service rejected a value", ""),
-        (500, "The service failed", ""),
+        (500, "The service failed", "Check the log of the service."),
     ],
 )
 def test_error_message_has_the_event_the_next_step_and_the_place(status: int, happened: str, remedy: str) -> None:
@@ -81,10 +81,31 @@ def test_error_message_has_the_event_the_next_step_and_the_place(status: int, ha
     raised.where = "https://stats.example.com/app, connection 'a'"
     assert raised.problem == f"{happened} ({status} {HTTPStatus(status).phrase}, Retry-After 42 s)."
     assert raised.remedy == remedy
-    assert str(raised) == (
-        f"{raised.problem}{f' {remedy}' if remedy else ''} The service says: said no. "
-        "Request: PATCH /api/v1/websites/7.\nService: https://stats.example.com/app, connection 'a'."
-    )
+    lines = str(raised).splitlines()
+    assert " ".join(lines[:-3]) == f"{raised.problem} {remedy}".strip()
+    assert lines[-3:] == [
+        "The service says: said no.",
+        "Request: PATCH /api/v1/websites/7.",
+        "Service: https://stats.example.com/app, connection 'a'.",
+    ]
+
+
+def test_message_continues_on_the_next_line_before_airflow_cuts_it() -> None:
+    error = AnalyticsError("The connection is closed. " * 3, "Check the proxy. " * 3)
+    error.so_far = "9 of 30 websites changed."
+    assert max(map(len, str(error).splitlines())) <= 90
+    assert str(error).split() == error.text.split()
+
+
+def test_message_without_connection_stays_on_one_line_if_it_fits() -> None:
+    error = exceptions.NotFoundError(404, "GET", "/p", "")
+    assert str(error) == "Not found (404 Not Found). Check the Base URL. Request: GET /p."
+
+
+def test_text_of_an_error_stays_on_one_line_for_the_log_of_retries() -> None:
+    error = AnalyticsApiError(403, "GET", "/api/v1/websites", "said no")
+    assert "\n" in str(error)
+    assert error.text == str(error).replace("\n", " ")
 
 
 def test_rejected_boolean_names_the_extra_that_sets_its_format() -> None:
