@@ -20,12 +20,13 @@ PICTURES = {
     "connection": "connection",
     "connection_tested": "test_analytics_default",
     "connection_wrong_key": "test_wrong_key",
-    "log_refused": "log_shrunk_folded",
+    "log_refused": "log_refused",
     "report": "report",
     "trigger": "trigger_nightly_website_snapshot",
 }
-#: Pixels from the top after which a picture is empty.
-HEIGHTS = {"log_refused": 500}
+#: Part of a picture to keep (left, top, right, bottom): GitHub shows a README at about 840 pixels, so that the text of
+#: a whole screen is too small.
+PARTS = {"log_refused": (344, 60, 1388, 520)}
 #: The same of a recording, in its order, with the seconds that each is shown.
 RECORDINGS = {
     "approve_and_apply": {
@@ -45,13 +46,12 @@ def main(version: str) -> None:
         times = [round(1000 * seconds) for seconds in shown.values()]
         put(f"{name}.gif", frames[0], save_all=True, append_images=frames[1:], duration=times, loop=0)
     for name, taken in PICTURES.items():
-        put(f"{name}.png", reduced(TAKEN / version / f"{taken}.png", HEIGHTS.get(name)))
+        put(f"{name}.png", reduced(TAKEN / version / f"{taken}.png", PARTS.get(name)))
 
 
-def reduced(path: Path, height: int | None = None) -> Image.Image:
+def reduced(path: Path, part: tuple[int, int, int, int] | None = None) -> Image.Image:
     with Image.open(path) as picture:
-        shown = picture.crop((0, 0, picture.width, height or picture.height))
-        return shown.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        return picture.crop(part).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
 
 
 def put(name: str, picture: Image.Image, **options: Any) -> None:

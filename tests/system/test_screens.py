@@ -67,6 +67,7 @@ TOLD = {
     "shrunk": [
         f"The list has 126 websites, 49.6% fewer than 250 on {YESTERDAY}",
         "Nothing was published.",
+        "This is more than max_loss_fraction=0.3 allows.",
         "If this is intended, set override_guards=['fewer_websites'] on task shrunk for one run.",
         "This DAG has no Param override_guards.",
         "Not retried: someone has to review it first.",
@@ -187,11 +188,13 @@ def ways(staged: Stage, screen: Screen) -> Screens:
 
 @pytest.mark.chosen
 def test_connection_form_is_saved_and_reopened(staged: Stage, screen: Screen, ways: Screens) -> None:
+    # As docs/connection.md describes the form.
+    ways.new_connection("analytics_default", {"host": "https://stats.example.com", "port": 443, "password": "x" * 24})
+    screen.picture("connection")
     ways.new_connection("stats", staged.connections["analytics_default"])
     screen.sees("Base URL http://127.0.0.1", "API key", "Port")
     # Of the common fields of connections, those without a meaning here.
     assert not {"Login", "Schema"} & set(screen.in_sight().split(" "))
-    screen.picture("connection")
     ways.extras()
     help_of_timeout = "Seconds to wait for a connection, and for the next bytes. If empty: 30."
     screen.sees("Timeout (s)", help_of_timeout, "Retries", "Requests per minute")

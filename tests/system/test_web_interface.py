@@ -158,6 +158,30 @@ def test_sample_dags_run_at_the_first_click(interface: Interface) -> None:
     assert states == dict.fromkeys(clicked, "success")
 
 
+def test_blocked_snapshot_shows_the_reason_and_the_remedy_without_scrolling(
+    interface: Interface, screen: Screen
+) -> None:
+    api = interface.api
+    api.unpause("nightly_website_snapshot")
+    assert ended_run(interface, "nightly_website_snapshot", "scheduled")["state"] == "success"
+    for path, body in (("reset", None), ("seed", {"websites": 100})):
+        requests.post(f"{interface.server}/_sandbox/{path}", json=body, timeout=PATIENCE).raise_for_status()
+    run_id = api.trigger("nightly_website_snapshot", {})
+    assert ended_run(interface, "nightly_website_snapshot", "manual")["state"] == "failed"
+
+    ways = Screens(screen, interface.url)
+    ways.log("nightly_website_snapshot", run_id, "snapshot")
+    ways.fold_traceback()
+    screen.sees(
+        "The list has 100 websites, 60.0% fewer than 250 on",
+        "UTC. This is more than max_loss_fraction=0.3 allows.",
+        "Nothing was published.",
+        "If this is intended, select fewer_websites in override_guards of the trigger form, or run:",
+        """airflow dags trigger nightly_website_snapshot --conf '{"override_guards": ["fewer_websites"]}'""",
+    )
+    screen.picture("log_refused")
+
+
 def test_ctrl_c_stops_every_process(interface: Interface) -> None:
     started = psutil.Process(interface.process.pid).children(recursive=True)
     assert started
