@@ -7,7 +7,7 @@ import argparse
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -15,13 +15,10 @@ from airflow_provider_analytics import commands, exceptions
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.get_provider_info import get_provider_info
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.operators import exclusions
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-#: Section of the page of operators to further functions in it.
-_FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
-    "airflow_provider_analytics.operators.exclusions": [exclusions.chunk_websites],
-}
+#: Item of a list of keys in a docstring, with its type, an example, and its meaning.
+_KEY = re.compile(r"`(\w+)` \((.+?), such as `(.+?)`\): (.+)\.")
 _LINE = 120
 _WRITTEN = "<!-- Written by `make generate` from the docstrings. -->"
 
@@ -39,7 +36,7 @@ def operators(name: str) -> Iterator[str]:
     yield from (f"# {short.replace('_', ' ').capitalize()}", "", f"{title}. Module: `{name}`.", "")
     yield from (_WRITTEN, "")
     public = [found for found in vars(module).values() if _is_public(found, name)]
-    for found in (*public, *_FUNCTIONS.get(name, ())):
+    for found in public:
         yield from _entry(found, 2, folder="../../")
 
 
@@ -58,7 +55,6 @@ def operator_index() -> Iterator[str]:
     )
     for name in operator_modules():
         public = [found.__name__ for found in vars(import_module(name)).values() if _is_public(found, name)]
-        public += [found.__name__ for found in _FUNCTIONS.get(name, ())]
         short = name.rpartition(".")[2]
         links = ", ".join(f"[`{found}`]({short}.md#{found.lower()})" for found in public)
         yield f"| [{short.replace('_', ' ').capitalize()}]({short}.md) | {links} |"
@@ -137,8 +133,11 @@ def _entry(found: Any, level: int, folder: str = "../") -> Iterator[str]:
     defaults = _defaults(found)
     arguments: dict[str, str] = {}
     results: list[str] = []
+    keys: list[str] = []
     errors: list[str] = []
     for field in parts:
+        field, *items = re.split(r"^ +\* ", field, flags=re.MULTILINE)
+        keys += [" ".join(_markdown(item, folder).split()) for item in items]
         head, _, meaning = " ".join(_markdown(field, folder).split()).partition(": ")
         kind, _, name = head.partition(" ")
         if kind == "param":
@@ -149,6 +148,9 @@ def _entry(found: Any, level: int, folder: str = "../") -> Iterator[str]:
             results.append(f"Returns: {meaning}")
     if arguments:
         yield from _arguments(arguments, defaults)
+    if keys:
+        yield from (*results, "", *_keys(keys), "")
+        results = []
     for line in (*results, *errors):
         yield from _wrapped(line)
     if results or errors:
@@ -162,6 +164,17 @@ def _arguments(arguments: Mapping[str, str], defaults: Mapping[str, Any]) -> Ite
         default = f"`{defaults[name]!r}`" if name in defaults else "**required**"
         yield f"| `{name}` | {default} | {arguments[name].replace('|', chr(92) + '|')} |"
     yield ""
+
+
+def _keys(items: Iterable[str]) -> Iterator[str]:
+    """Yield the table of the keys of a return value."""
+    yield from ("| Key | Type | Example | Meaning |", "|---|---|---|---|")
+    for item in items:
+        found = _KEY.fullmatch(item)
+        if found is None:
+            raise ValueError(f"Not a key with type, example, and meaning: {item}")
+        key, kind, example, meaning = found.groups()
+        yield f"| `{key}` | {kind} | `{example}` | {meaning} |"
 
 
 def _defaults(found: Any) -> dict[str, Any]:

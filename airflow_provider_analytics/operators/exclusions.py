@@ -387,22 +387,49 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         (docs/websites_as_code.md). Exactly the approved plan is applied, or nothing. Default ``"any"``: any plan
         within the guards is applied. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict with the same keys in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan, the
-        numbers of ``websites_compared``, ``creates`` and ``deletes`` (0), ``updates`` planned, ``unchanged``,
-        ``applied``, ``entries_added`` and ``entries_removed`` (as planned), ``guard_message`` (the message of a guard
-        that trips, or None), ``override_guards``, ``verified`` (whether all changes were read again and are in effect,
-        and nothing else changed), ``unexpected_changes`` (other users' changes, at most 20), the first
-        20 changes as one line each (``changes``), the number of further changes (``changes_omitted``), the lines of the
-        list that have expired (``expired``) or expire within 30 days (``expiring``), as dicts with ``entry``,
-        ``until``, ``owner`` and ``reason``, and ``markdown`` (the plan of a dry run, with at most 100 changes;
-        otherwise None).
+    :return: a dict with these keys:
+
+        * ``field`` (string, such as ``"exclude_ips"``): field of the list.
+        * ``mode`` (string, such as ``"managed"``): mode of the list.
+        * ``dry_run`` (boolean, such as ``false``): true if the task only planned.
+        * ``digest`` (string, such as ``"9f2c..."``): digest of the plan.
+        * ``scope`` (object, such as ``{"service": "https://stats.example.com", "list": "offices.sync"}``): settings
+          that the digest includes, such as the service and the account.
+        * ``blocked_by`` (list of strings, such as ``[]``): names of the guards that block the plan.
+        * ``guard_message`` (string or null, such as ``null``): the findings of these guards.
+        * ``override_guards`` (list of strings, such as ``[]``): names of the guards that this run overrides.
+        * ``websites_compared`` (number, such as ``1000``): number of websites that were compared.
+        * ``creates`` (number, such as ``0``): always 0 for a list.
+        * ``updates`` (number, such as ``37``): planned updates.
+        * ``deletes`` (number, such as ``0``): always 0 for a list.
+        * ``made_public`` (number, such as ``0``): statistics pages that become public; always 0 for a list.
+        * ``protected`` (number, such as ``0``): websites that ``protect`` keeps from deletion; always 0 for a list.
+        * ``entries_added`` (number, such as ``37``): planned additions to lists.
+        * ``entries_removed`` (number, such as ``2``): planned removals from lists.
+        * ``changes`` (list of strings, such as ``["update www.example.com (id 7): exclude_ips add 203.0.113.7"]``): the
+          first 20 planned changes, one line each.
+        * ``changes_omitted`` (number, such as ``17``): number of further changes.
+        * ``expired`` (list of objects, such as ``[]``): list entries that have expired, with ``entry``, ``until``,
+          ``owner`` and ``reason``.
+        * ``expiring`` (list of objects, such as ``[]``): list entries that expire within 30 days.
+        * ``unchanged`` (number, such as ``963``): websites without a planned change.
+        * ``applied`` (number, such as ``36``): websites that were changed and verified; 0 for a dry run.
+        * ``states`` (object, such as ``{"unchanged": 1, "applied": 36, "unclear": 0, "failed": 0, "rejected": 0,
+          "not_tried": 0}``): number of planned changes by result.
+        * ``verified`` (boolean, such as ``true``): true if all changes were read again and are in effect, and nothing
+          else changed.
+        * ``unverified`` (list of strings, such as ``[]``): sent fields that the service does not return.
+        * ``unexpected_changes`` (list of strings, such as ``[]``): values that other users or tasks changed during the
+          run, at most 20.
+        * ``markdown`` (string or null, such as ``null``): the plan of a dry run, with at most 100 changes.
+
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, a guard
         trips, or the connection cannot be used.
     :raises AnalyticsError: before anything is sent, if a host name has not resolved for longer than 7 days.
-    :raises BulkError: at the end, if websites failed, or in mode ``"merge"`` or ``"managed"`` do not show their list.
+    :raises BulkError: at the end, if websites failed, or in mode ``"merge"`` or ``"managed"`` lack entries of the list.
     :raises AirflowSkipException: before anything is sent, if a later run of the task has begun with other entries.
-    :raises StoppedError: if Airflow stopped the task; the next try applies the remaining changes. If such a later run
-        began after this one had sent changes.
+    :raises StoppedError: if Airflow stopped the task, or if such a later run began after this one had sent changes. The
+        next try applies the remaining changes.
     """
 
     template_fields = (

@@ -129,13 +129,35 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     :param asset: asset that the snapshot updates; default: ``snapshot_asset`` of the connection, the snapshot name and
         the filters. Required if any of these or ``base_path`` is a template.
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict: ``path`` of the data, ``manifest``, ``digest``, ``snapshot_name``, ``snapshot_date``,
-        ``observed_at``, ``late``, ``count``; ``is_first`` (whether no earlier day is published), the day of the
-        previous snapshot (``previous``; None if there is none or it is damaged) and the numbers of websites
-        ``removed``, ``privacy_changed``, ``changed`` and ``added`` since; the snapshot of the same day that this one
-        replaced (``replaced_snapshot``: its ``observed_at`` and ``count``, and the same numbers; None if there is
-        none); ``fields`` that are ``new``, ``missing`` or have ``invalid_values``; the data ``files``, the path of the
-        file with all changes (``changes_path``) and the ``report``.
+    :return: a dict with these keys:
+
+        * ``path`` (string, such as ``"s3://my-bucket/analytics/websites/dt=2026-11-21"``): folder of the data files.
+        * ``manifest`` (string, such as ``"s3://my-bucket/analytics/_websites/dt=2026-11-21/_manifest.json"``): the
+          manifest.
+        * ``digest`` (string, such as ``"7c11..."``): SHA-256 of the manifest.
+        * ``snapshot_name`` (string, such as ``"websites"``): name of the snapshots.
+        * ``snapshot_date`` (date, such as ``"2026-11-21"``): day of the snapshot.
+        * ``observed_at`` (time, such as ``"2026-11-21T00:00:04.082314+00:00"``): start of the read, in UTC.
+        * ``late`` (boolean, such as ``false``): true if the list was read on another day.
+        * ``count`` (number, such as ``60``): websites in the snapshot.
+        * ``is_first`` (boolean, such as ``false``): true if no earlier day has a snapshot.
+        * ``previous`` (date or null, such as ``"2026-11-20"``): day of the previous snapshot; null if there is none, or
+          if it is damaged.
+        * ``removed`` (number or null, such as ``1``): websites removed since ``previous``; null without it.
+        * ``privacy_changed`` (number or null, such as ``0``): websites whose privacy changed since ``previous``; also
+          counted in ``changed``.
+        * ``changed`` (number or null, such as ``2``): websites changed since ``previous``.
+        * ``added`` (number or null, such as ``3``): websites added since ``previous``.
+        * ``replaced_snapshot`` (object or null, such as ``null``): the snapshot of the same day that this one replaces:
+          its ``observed_at``, ``count``, and the same four numbers.
+        * ``fields`` (object, such as ``{"new": ["created_at"], "missing": [], "invalid_values": {}}``): undocumented
+          fields, documented fields that no website has, and numbers of mistyped values.
+        * ``files`` (list of strings, such as
+          ``["s3://my-bucket/.../websites-20261121T000004Z-5f0c1d2e-9b1f.jsonl.gz"]``): data files; empty if there are
+          no websites.
+        * ``changes_path`` (string or null, such as ``null``): JSON Lines file with all changes since ``previous``.
+        * ``report`` (string or null, such as ``null``): the HTML report.
+
     :raises AirflowFailException: without a retry, if an argument is not allowed, a guard trips, the list is late and
         must not be published, or the connection cannot be used.
     :raises AirflowSkipException: if the list is late, must not be published, and ``on_late="skip"``.
@@ -392,10 +414,22 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         downstream tasks); the file is written in any case. (templated)
     :param ignore_fields: names of documented fields that do not count; default: the ignored fields of the current
         snapshot. (templated)
-    :return: a dict: ``path``, ``current`` and ``previous`` day, the numbers of websites ``removed``,
-        ``privacy_changed``, ``changed`` and ``added``, the first 50 ``changes`` and the number of
-        further ones (``changes_omitted``), and the path of the file with all changes (``changes_path``). If there is no
-        earlier snapshot (``is_first``), or it is damaged, ``previous`` is None and the numbers are 0.
+    :return: a dict with these keys:
+
+        * ``path`` (string, such as ``"s3://my-bucket/analytics/websites"``): folder of the snapshots.
+        * ``current`` (date, such as ``"2026-11-21"``): day of the newer snapshot.
+        * ``is_first`` (boolean, such as ``false``): true if there is no earlier snapshot.
+        * ``previous`` (date or null, such as ``"2026-11-20"``): day of the earlier snapshot; null if there is none, or
+          if it is damaged.
+        * ``removed`` (number, such as ``1``): websites removed since ``previous``.
+        * ``privacy_changed`` (number, such as ``0``): websites whose privacy changed; also counted in ``changed``.
+        * ``changed`` (number, such as ``2``): websites changed.
+        * ``added`` (number, such as ``3``): websites added.
+        * ``changes`` (list of objects, such as ``[]``): the first 50 changes; removed websites and changes of privacy
+          come first.
+        * ``changes_omitted`` (number, such as ``0``): number of further changes.
+        * ``changes_path`` (string or null, such as ``null``): JSON Lines file with all changes.
+
     :raises AirflowFailException: without a retry, if websites changed and ``on_change="fail"``, an argument is not
         allowed, or a day has no snapshot.
     :raises AirflowSkipException: if websites changed and ``on_change="skip"``.
@@ -487,9 +521,18 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
     :param keep_months: number of months whose newest snapshot is kept; default 0. (templated)
     :param remove_damaged: also remove damaged snapshots that are not kept; default False. (templated)
     :param dry_run: remove nothing. (templated, as ``is_dry_run``)
-    :return: a dict: ``path``, ``dry_run``, the number of snapshots ``kept``, the days ``removed``, ``damaged`` (day to
-        problem), ``orphaned_files`` (other days from which files of dead runs are removed) and ``unknown`` (days with
-        files that no manifest lists, which are not touched), and the number of removed ``files``.
+    :return: a dict with these keys:
+
+        * ``path`` (string, such as ``"s3://my-bucket/analytics/websites"``): folder of the snapshots.
+        * ``dry_run`` (boolean, such as ``false``): true if nothing was removed.
+        * ``kept`` (number, such as ``120``): number of snapshots that are kept.
+        * ``removed`` (list of dates, such as ``["2026-08-20"]``): days whose snapshot was removed.
+        * ``damaged`` (object, such as ``{}``): day of each damaged snapshot to its problem.
+        * ``orphaned_files`` (list of dates, such as ``[]``): other days from which files of interrupted runs were
+          removed.
+        * ``unknown`` (list of dates, such as ``[]``): days with files that no manifest lists; they are kept.
+        * ``files`` (number, such as ``3``): number of removed files.
+
     :raises AirflowFailException: without a retry, if an argument is not allowed, no day has a manifest, or a folder is
         a symbolic link.
     :raises StorageError: if the storage fails.

@@ -214,11 +214,21 @@ class CreateWebsiteOperator(_SettingsOperator):
     :param if_exists: what to do if the website exists: ``skip`` (default) leaves it unchanged and reports the settings
         that differ, ``update`` updates the settings that differ, ``fail`` fails the task without a retry. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict: ``website_id``, ``domain``, ``created`` (whether this run created it), the names of the fields
-        that this run ``updated``, of fields left ``differing`` (``if_exists="skip"``), and of fields that the service
-        does not return (``unverified``, such as the password), ``verified`` (whether all fields are as requested, and
-        nothing else changed), ``unexpected_changes`` (other users' changes at the same time), and ``website``, the
-        record as the service returns it, without secrets.
+    :return: a dict with these keys:
+
+        * ``website_id`` (number or string, such as ``7``): id of the website.
+        * ``domain`` (string or null, such as ``"shop.example.com"``): domain of the website.
+        * ``created`` (boolean, such as ``true``): true if this run created the website.
+        * ``updated`` (list of strings, such as ``[]``): fields that this run updated.
+        * ``differing`` (list of strings, such as ``[]``): fields that differ and were left unchanged, with
+          ``if_exists="skip"``.
+        * ``unverified`` (list of strings, such as ``["password"]``): sent fields that the service does not return.
+        * ``verified`` (boolean, such as ``false``): true if all fields are as requested, and nothing else changed.
+        * ``unexpected_changes`` (list of strings, such as ``[]``): fields that other users or tasks changed at the same
+          time.
+        * ``website`` (object, such as ``{"id": 7, "domain": "shop.example.com"}``): the record as the service returns
+          it, without secrets.
+
     :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, the
         website exists and ``if_exists="fail"``, the website was created but is not as requested, several websites have
         the domain, or the connection cannot be used.
@@ -337,7 +347,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
     :param exclude_ips: IP addresses excluded from tracking, as ``exclude_params``. (templated)
     :param favorite: whether the website is marked as favorite. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the same dict as that of :class:`CreateWebsiteOperator`.
+    :return: a dict with the same keys as the result of :class:`CreateWebsiteOperator`.
     :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, several
         websites have the domain, or the connection cannot be used.
     :raises NotAppliedError: if the sent values are not in effect afterwards, or other fields changed.
@@ -417,8 +427,12 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
     :param ignore_if_missing: succeed if the website does not exist, so that the task can run again; default True. Then
         the account must be readable, because with a wrong base URL every website is missing. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: ``{"website_id": ..., "domain": ..., "deleted": ...}``: the arguments, and whether this run deleted the
-        website.
+    :return: a dict with these keys:
+
+        * ``website_id`` (number, string or null, such as ``7``): the argument.
+        * ``domain`` (string or null, such as ``null``): the argument.
+        * ``deleted`` (boolean, such as ``true``): true if this run deleted the website.
+
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the domain, or
         the connection cannot be used.
     :raises NotFoundError: if there is no website with this id and ``ignore_if_missing`` is False.

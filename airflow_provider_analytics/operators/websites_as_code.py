@@ -121,14 +121,42 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     :param max_loss_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
         be lost, and of the statistics pages that may become public; default 0.3; checked from 10 on. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict: ``digest`` (for :class:`ApplyWebsitesOperator`), ``markdown`` (for example for the body of an
-        ``ApprovalOperator``; at most 100 changes), the numbers of ``creates``, ``updates``, ``deletes``,
-        ``made_public`` (statistics pages that become public), ``protected`` (websites that are not deleted),
-        ``entries_added``, ``entries_removed`` and ``websites_compared``, the first 20 changes as one line each
-        (``changes``) and the number of further ones (``changes_omitted``), ``expired`` and ``expiring`` (entries that
-        have expired, or expire within 30 days), ``scope`` (the service, account, and settings of the plan),
-        ``guard_message`` (the message of the guard that trips, or None), ``override_guards``, ``applied`` (0) and
-        ``verified`` (False).
+    :return: a dict with these keys:
+
+        * ``dry_run`` (boolean, such as ``true``): true if the task only planned.
+        * ``digest`` (string, such as ``"9f2c..."``): digest of the plan; pass it as ``approved_digest`` to approve the
+          plan.
+        * ``scope`` (object, such as ``{"service": "https://stats.example.com", "prune": false}``): settings that the
+          digest includes, such as the service and the account.
+        * ``blocked_by`` (list of strings, such as ``[]``): names of the guards that block the plan.
+        * ``guard_message`` (string or null, such as ``null``): the findings of these guards.
+        * ``override_guards`` (list of strings, such as ``[]``): names of the guards that this run overrides.
+        * ``websites_compared`` (number, such as ``1000``): number of websites that were compared.
+        * ``creates`` (number, such as ``2``): planned creates.
+        * ``updates`` (number, such as ``37``): planned updates.
+        * ``deletes`` (number, such as ``0``): planned deletions.
+        * ``made_public`` (number, such as ``0``): statistics pages that become public.
+        * ``protected`` (number, such as ``0``): websites that ``protect`` keeps from deletion.
+        * ``entries_added`` (number, such as ``37``): planned additions to lists.
+        * ``entries_removed`` (number, such as ``2``): planned removals from lists.
+        * ``changes`` (list of strings, such as ``["create www.example.com"]``): the first 20 planned changes, one line
+          each.
+        * ``changes_omitted`` (number, such as ``17``): number of further changes.
+        * ``expired`` (list of objects, such as ``[]``): list entries that have expired, with ``entry``, ``until``,
+          ``owner`` and ``reason``.
+        * ``expiring`` (list of objects, such as ``[]``): list entries that expire within 30 days.
+        * ``unchanged`` (number, such as ``963``): websites without a planned change.
+        * ``applied`` (number, such as ``36``): changes that were sent and verified; 0 for a plan.
+        * ``states`` (object, such as ``{"unchanged": 1, "applied": 36, "unclear": 0, "failed": 0, "rejected": 0,
+          "not_tried": 0}``): number of planned changes by result.
+        * ``verified`` (boolean, such as ``true``): true if all changes were read again and are in effect, and nothing
+          else changed; false for a plan.
+        * ``unverified`` (list of strings, such as ``[]``): sent fields that the service does not return.
+        * ``unexpected_changes`` (list of strings, such as ``[]``): values that other users or tasks changed during the
+          run, at most 20.
+        * ``markdown`` (string or null, such as ``null``): the plan for a reviewer, such as the body of an
+          ``ApprovalOperator``, with at most 100 changes; null after an apply.
+
     :raises AirflowFailException: without a retry, if an argument is not allowed, the file has problems (all of them are
         listed), or the connection cannot be used.
     :raises BulkError: if websites could not be read.
@@ -214,15 +242,14 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     :param override_guards: see :class:`PlanWebsitesOperator`; with ``approved_digest``, as in the plan. (templated)
     :param max_loss_fraction: see :class:`PlanWebsitesOperator`; with ``approved_digest``, as in the plan. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the same dict as :class:`PlanWebsitesOperator`; ``applied`` is the number of changed websites, ``verified``
-        whether all changes were read again and are in effect, and nothing else changed.
+    :return: a dict with the same keys as the result of :class:`PlanWebsitesOperator`.
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the file
         has problems, the plan is not the approved one, a guard trips, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed or could not be read; with ``approved_digest``, before anything is
         sent if websites could not be read. A retry applies the remaining changes.
     :raises AirflowSkipException: before anything is sent, if a later run of the task has begun with other entries.
-    :raises StoppedError: if Airflow stopped the task; the next try applies the remaining changes. If such a later run
-        began after this one had sent changes.
+    :raises StoppedError: if Airflow stopped the task, or if such a later run began after this one had sent changes. The
+        next try applies the remaining changes.
     """
 
     template_fields = (
@@ -305,7 +332,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     :param override_guards: see :class:`PlanWebsitesOperator`; only reported, in ``guard_message``. (templated)
     :param max_loss_fraction: see :class:`PlanWebsitesOperator`; only reported, in ``guard_message``. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the same dict as :class:`PlanWebsitesOperator`.
+    :return: a dict with the same keys as the result of :class:`PlanWebsitesOperator`.
     :raises AirflowFailException: without a retry, if there is drift and ``on_drift="fail"``, an argument is not
         allowed, the file has problems, or the connection cannot be used. The message begins with the counts.
     :raises AirflowSkipException: if there is drift and ``on_drift="skip"``.
@@ -391,8 +418,14 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
     :param snapshot_name: ``snapshot_name`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)
     :param websites: domains, patterns such as ``*.example.com``, or ids of the websites; default: all. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict: ``output_path``, the number of websites (``websites_exported``), their ``origin``, and ``omitted``,
-        the number of websites and settings that the file omits; its top lists them.
+    :return: a dict with these keys:
+
+        * ``output_path`` (string, such as ``"s3://analytics-state/websites.yaml"``): the argument.
+        * ``websites_exported`` (number, such as ``60``): number of websites in the file.
+        * ``origin`` (string, such as ``"https://stats.example.com"``): service or snapshot that was exported.
+        * ``omitted`` (number, such as ``0``): number of websites and settings that the file omits; the top of the file
+          lists them.
+
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the same domain,
         or the connection cannot be used.
     :raises StorageError: if the snapshot does not exist or cannot be read.
