@@ -43,6 +43,12 @@ def test_docs_site_loads_no_third_party_resources(pages: dict[str, str]) -> None
     assert [found for text in pages.values() for found in loads.findall(text)] == []
 
 
+def test_flowcharts_are_pictures_and_not_code(pages: dict[str, str]) -> None:
+    assert pages["sample_dags/"].count('<svg class="flowchart"') == 12
+    assert pages["concepts/"].count('<svg class="flowchart"') == 1
+    assert not [name for name, text in pages.items() if "flowchart LR" in text or "language-mermaid" in text]
+
+
 def test_every_link_to_the_repository_has_its_file() -> None:
     """This includes the links of README.md, which the package page displays, so none is relative."""
     address = re.compile(rf"{re.escape(REPOSITORY)}/(?:blob|tree|raw)/main/([^)#\s\"]+)")
