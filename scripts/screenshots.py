@@ -26,7 +26,7 @@ PICTURES = {
 }
 #: Part of a picture to keep (left, top, right, bottom): GitHub shows a README at about 840 pixels, so that the text of
 #: a whole screen is too small.
-PARTS = {"log_refused": (344, 60, 1388, 520)}
+PARTS = {"log_refused": (356, 60, 1388, 524)}
 #: The same of a recording, in its order, with the seconds that each is shown.
 RECORDINGS = {
     "approve_and_apply": {
