@@ -69,7 +69,7 @@ def alert_on_public_pages() -> None:
 
         # Airflow 2 calls assets datasets.
         events = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}
-        # Only the day of an event counts: who may send one would else choose what is read.
+        # Use only the day of an event: anyone who can send one could otherwise choose the files that are read.
         days = {event.extra.get("snapshot_date") for found in events.values() for event in found} - {None}
         base = StoragePath.of(ObjectStoragePath(FOLDER, conn_id=STORAGE_CONN_ID))
         snapshots = [read_snapshot(base, day) for day in sorted(days)] if days else [newest_snapshot(base)]

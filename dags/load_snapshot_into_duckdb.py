@@ -4,9 +4,9 @@ Copy this file to the folder of ``nightly_website_snapshot.py``; it runs after e
 ``pip install duckdb``. It loads every format from each of ``SOURCES``, by the manifests: one run catches up on all
 earlier ones, a replaced snapshot is loaded again, a damaged one is skipped, and a repeated run changes nothing.
 
-The table ``websites`` has a row per website and day of each source, ``snapshots`` a row per day, also of a day without
-websites, and the view ``website_history`` a row per version of a website, with the days from which and until which it
-was seen (a slowly changing dimension of type 2).
+The table ``websites`` has a row per website and day of each source. The table ``snapshots`` has a row per day, also for
+a day without websites. The view ``website_history`` has a row per version of a website, with its first and last day (a
+slowly changing dimension of type 2).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from airflow_provider_analytics.operators.snapshots import snapshot_asset
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
-#: Base paths of the snapshots. Not taken from the event: who may send one would choose what is loaded.
+#: Base paths of the snapshots. Not taken from the event, because anyone who can send one could choose the files.
 SOURCES = [FOLDER]
 #: Connection of the object storage, if it needs one.
 STORAGE_CONN_ID = None

@@ -9,10 +9,10 @@ not changed.
 
 An instance that fails does not stop the others. **Read the task ``summary`` first**: it fails if an instance failed,
 and its log lists the failed instances with their reasons. To repeat some, trigger the DAG with their ids in ``only``.
-To override their safety checks, set ``override_guards`` too.
+To override their guards, set ``override_guards`` too.
 
-A DAG that awaits the asset of the snapshots, ``snapshot_asset("many_instances")``, may be started once per instance:
-on Airflow 3.4 each event starts a run (``[scheduler] batch_asset_events=False``). For one run, await
+A DAG that waits for the asset of the snapshots, ``snapshot_asset("many_instances")``, can start once per instance: on
+Airflow 3.4 each event starts a run (``[scheduler] batch_asset_events=False``). For a single run, wait for
 ``snapshot_asset("many_instances", snapshot_name="summary")``: the task ``summary`` updates it once, if no instance
 failed; ``paths`` in the event are all snapshots.
 
@@ -38,19 +38,19 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Param, dag
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator, snapshot_asset
 
-#: Safety checks that a run can override.
+#: Guards that a run can override.
 GUARDS = ["fewer_websites", "missing_fields", "other_source", "empty_list", "entries_lost"]
 #: Folder of all files, with one per instance: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
-#: In each folder that is named like a connection: no other characters, so that no instance reaches that of another.
+#: Allowed characters of a connection id, so that no instance can reach the folder of another one.
 CONNECTION_ID = "^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 
 #: Updated once per run, so that one run of another DAG follows.
 DONE = snapshot_asset("many_instances", snapshot_name="summary")
 
-log = logging.getLogger("many_instances")  # Airflow's name for this file is no name for people
+log = logging.getLogger("many_instances")  # Airflow's own name for this file is hard to read
 
 
 def keep_reason(context):
@@ -61,7 +61,7 @@ def keep_reason(context):
 
 
 #: When a DAG is unpaused, Airflow starts the scheduled run of the day at once, also if "Trigger" unpaused it. A
-#: scheduled run that starts over an hour late only plans, so nothing is changed before a person has seen a plan.
+#: scheduled run that starts over an hour late only plans, so you can read a plan before anything changes.
 DRY_RUN = (
     "{{ params.dry_run or (dag_run.run_type == 'scheduled'"
     " and (dag_run.start_date - data_interval_end).total_seconds() > 3600) }}"
@@ -93,7 +93,7 @@ DRY_RUN = (
             type=["array", "null"],
             items={"type": "string", "enum": GUARDS},
             examples=GUARDS,  # for a drop-down
-            description="Safety checks of the selected instances to override in this run",
+            description="Guards of the selected instances to override in this run",
         ),
     },
     tags=["analytics", "example"],
@@ -147,13 +147,13 @@ def many_instances():
         common = {
             "analytics_conn_id": conn_id,
             "pool": "analytics",
-            "map_index_template": "{{ task.analytics_conn_id }}",  # what the grid shows in place of a number
+            "map_index_template": "{{ task.analytics_conn_id }}",  # the name in the grid, instead of a number
         }
         snapshot = SnapshotWebsitesOperator(
             task_id="snapshot",
             base_path=base_path,
             asset=snapshot_asset("many_instances"),  # one for all: the event has the path
-            # What is published is what the next night compares with.
+            # The next night compares with the published snapshot.
             override_guards="{{ '' if params.dry_run else (params.override_guards or []) | join(',') }}",
             **common,
         )
@@ -186,7 +186,7 @@ def many_instances():
                 planned = f"{synced['updates']} to sync" if synced["dry_run"] else f"{synced['applied']} synced"
                 done.append(f"{row['conn_id']}: {written['count']} websites, {planned}")
             else:
-                # Who is killed can tell no reason.
+                # A killed task has no reason.
                 failed.append(f"{row['conn_id']}: {reason or 'ended without a reason: see the end of its log'}")
         message = "\n".join([f"{len(failed)} of {len(rows)} instances failed", *failed])
         if failed:

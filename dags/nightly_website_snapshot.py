@@ -21,7 +21,7 @@ from airflow_provider_analytics.operators.snapshots import (
     SnapshotWebsitesOperator,
 )
 
-#: Safety checks that a run can override.
+#: Guards that a run can override.
 GUARDS = ["fewer_websites", "other_source", "missing_fields", "clock_skew", "newer_version"]
 #: Folder of the snapshots: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
@@ -46,7 +46,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
             items={"type": "string", "enum": GUARDS},
             examples=GUARDS,  # for a drop-down
-            description="Safety checks to override in this run",
+            description="Guards to override in this run",
         ),
         "prune": Param(False, type="boolean", description="Remove old snapshots"),
     },

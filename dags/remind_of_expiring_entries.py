@@ -1,11 +1,11 @@
 """Every Monday, send an e-mail with the excluded IP addresses that expire within 30 days, or have expired.
 
-The list is that of ``sync_excluded_ips.py``: the Airflow Variable ``exclude_ips``, in which a comment has the owner
-and the last day of an address::
+It reads the list of ``sync_excluded_ips.py``: the Airflow Variable ``exclude_ips``, in which a comment has the owner
+and the expiration date of an address::
 
     203.0.113.7  # office Berlin, owner=it@example.com, until=2027-01-31
 
-Nothing is changed: to do that, use ``sync_excluded_ips.py``, with the same folder.
+This DAG changes no website. To remove expired addresses, use ``sync_excluded_ips.py`` with the same folder.
 
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics, a connection
 ``smtp_default`` of type SMTP with the address of the sender (``from_email``), and the Variable

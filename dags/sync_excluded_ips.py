@@ -1,9 +1,9 @@
 """Sync the excluded IP addresses of all websites with one list.
 
-The list is the Airflow Variable ``exclude_ips``: one address per line, ``#`` starts a comment. The list owns its
-addresses, whoever typed them first: what leaves it is removed from all websites. Lines with a comment on a website, and
-addresses of other lists in the same folder, stay. If too much leaves the list, the task fails and says what. If that is
-intended, trigger the DAG once with ``loss`` in ``override_guards``.
+The list is the Airflow Variable ``exclude_ips``: one address per line, ``#`` starts a comment. When you remove an
+address from the list, the next run removes it from all websites, even if somebody added it there by hand. Lines with a
+comment on a website, and addresses of other lists in the same folder, are kept. If you remove many addresses at once,
+the task fails and lists them. If you intend to, trigger the DAG once with ``entries_lost`` in ``override_guards``.
 
 When you unpause the DAG, Airflow starts the scheduled run of the day at once. That run only plans, because it starts
 late: read its plan in the log. The next scheduled run, and each run that you trigger, changes websites.
@@ -21,7 +21,7 @@ from airflow.providers.common.compat.sdk import Param, dag
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
-#: Safety checks that a run can override.
+#: Guards that a run can override.
 GUARDS = ["empty_list", "entries_lost"]
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
@@ -29,7 +29,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
 )
 
 #: When a DAG is unpaused, Airflow starts the scheduled run of the day at once, also if "Trigger" unpaused it. A
-#: scheduled run that starts over an hour late only plans, so nothing is changed before a person has seen a plan.
+#: scheduled run that starts over an hour late only plans, so you can read a plan before anything changes.
 DRY_RUN = (
     "{{ params.dry_run or (dag_run.run_type == 'scheduled'"
     " and (dag_run.start_date - data_interval_end).total_seconds() > 3600) }}"
@@ -48,13 +48,13 @@ DRY_RUN = (
         "execution_timeout": pendulum.duration(hours=2),
     },
     params={
-        "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
+        "dry_run": Param(False, type="boolean", description="Only plan, send no changes"),
         "override_guards": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
             items={"type": "string", "enum": GUARDS},
             examples=GUARDS,  # for a drop-down
-            description="Safety checks to override in this run",
+            description="Guards to override in this run",
         ),
     },
     tags=["analytics", "example"],

@@ -19,7 +19,7 @@ from airflow.providers.common.compat.sdk import Param, dag, task
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
-#: Safety checks that a run can override.
+#: Guards that a run can override.
 GUARDS = ["empty_list", "entries_lost"]
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
@@ -28,7 +28,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
 CHUNKS = 8
 
 #: When a DAG is unpaused, Airflow starts the scheduled run of the day at once, also if "Trigger" unpaused it. A
-#: scheduled run that starts over an hour late only plans, so nothing is changed before a person has seen a plan.
+#: scheduled run that starts over an hour late only plans, so you can read a plan before anything changes.
 DRY_RUN = (
     "{{ params.dry_run or (dag_run.run_type == 'scheduled'"
     " and (dag_run.start_date - data_interval_end).total_seconds() > 3600) }}"
@@ -47,13 +47,13 @@ DRY_RUN = (
         "execution_timeout": pendulum.duration(hours=2),
     },
     params={
-        "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
+        "dry_run": Param(False, type="boolean", description="Only plan, send no changes"),
         "override_guards": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
             items={"type": "string", "enum": GUARDS},
             examples=GUARDS,  # for a drop-down
-            description="Safety checks to override in this run",
+            description="Guards to override in this run",
         ),
     },
     tags=["analytics", "example"],
@@ -75,10 +75,10 @@ def sync_excluded_ips_in_chunks():
         dry_run=DRY_RUN,
         # A chunk may be empty, and a website may be deleted during the run.
         override_guards="{{ (['no_match'] + (params.override_guards or [])) | join(',') }}",
-        # What the grid shows in place of a number.
+        # The name in the grid, instead of a number.
         map_index_template="{{ 'ids ' ~ task.websites[:3] | join(', ') if task.websites else 'no websites' }}"
         "{{ ', ...' if task.websites | length > 3 }}",
-        max_active_tis_per_dag=4,  # how many tasks ask the service at the same time
+        max_active_tis_per_dag=4,  # number of tasks that call the service at the same time
     ).expand(websites=chunks())
 
 

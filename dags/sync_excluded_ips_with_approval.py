@@ -1,4 +1,4 @@
-"""Sync the excluded IP addresses of all websites with one list, after a person approved the plan.
+"""Sync the excluded IP addresses of all websites with one list, after somebody has approved the plan.
 
 As in ``websites_as_code.py``, the plan waits under Required Actions in Airflow's UI, and is applied whole or not at
 all.
@@ -20,7 +20,7 @@ from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureEx
 
 from airflow_provider_analytics.operators import task_groups
 
-#: Safety checks that a run can override.
+#: Guards that a run can override.
 GUARDS = ["empty_list", "entries_lost"]
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
@@ -29,7 +29,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
 
 
 @dag(
-    description="Sync the excluded IP addresses of all websites after a person approved the plan",
+    description="Sync the excluded IP addresses of all websites after somebody has approved the plan",
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,
@@ -39,7 +39,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
             type=["array", "null"],
             items={"type": "string", "enum": GUARDS},
             examples=GUARDS,  # for a drop-down
-            description="Safety checks to override in this run; the approver decides",
+            description="Guards to override in this run; the approver decides",
         ),
     },
     tags=["analytics", "example"],

@@ -1,11 +1,11 @@
-"""Make the websites match ``websites.yaml`` after a person approved the plan.
+"""Make the websites match ``websites.yaml`` after somebody has approved the plan.
 
-``plan`` compares the websites with the file and sends nothing. If something differs, ``approve`` waits under Required
-Actions in Airflow's UI, with the plan. ``apply`` then applies exactly that plan, or nothing: if the file or the
-websites change in between, it fails and sends nothing. A retry finishes a plan that was applied in part.
+``plan`` compares the websites with the file and sends no changes. If something differs, ``approve`` waits under
+Required Actions in Airflow's UI, with the plan. ``apply`` then applies exactly that plan, or nothing: if the file or
+the websites change in between, it fails and sends no changes. A retry finishes a plan that was applied in part.
 
-If a safety check refuses the plan, ``check`` fails and says why. If that is intended, trigger the DAG with the name of
-the check in ``override_guards``.
+If a guard blocks the plan, ``check`` fails and names the guard and the reason. If you want the change, trigger the DAG
+with this name in ``override_guards``.
 
 Copy this file and ``websites.yaml`` to your DAG folder. Requires Airflow 3.1 or newer for approvals (on older versions
 this file defines no DAG) and a connection ``analytics_default`` of type Website Analytics.
@@ -22,7 +22,7 @@ from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureEx
 
 from airflow_provider_analytics.operators import task_groups
 
-#: Safety checks that a run can override.
+#: Guards that a run can override.
 GUARDS = ["many_deleted", "empty_list", "entries_lost", "made_public"]
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
@@ -31,7 +31,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
 
 
 @dag(
-    description="Make the websites match a file after a person approved the plan",
+    description="Make the websites match a file after somebody has approved the plan",
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,
@@ -41,7 +41,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
             type=["array", "null"],
             items={"type": "string", "enum": GUARDS},
             examples=GUARDS,  # for a drop-down
-            description="Safety checks to override in this run; the approver decides",
+            description="Guards to override in this run; the approver decides",
         ),
     },
     tags=["analytics", "example"],

@@ -1,11 +1,11 @@
 """Make the websites match ``websites.yaml`` in two steps, on every Airflow from 2.11 on.
 
-1. Trigger ``plan_websites``. It sends nothing; the log of its task shows the plan and its digest.
+1. Trigger ``plan_websites``. It sends no changes; the log of its task has the plan and its digest.
 2. Read the plan. To approve it, trigger ``apply_websites`` with that digest.
 
 The approved plan is applied whole or not at all: if the file or the websites change in between, ``apply_websites``
-fails and sends nothing. A plan that a safety check refuses cannot be applied; if it is intended, trigger both DAGs with
-the name of the check in ``override_guards``.
+fails and sends no changes. A plan that a guard blocks cannot be applied. If you want the change, trigger both DAGs with
+the name of the guard in ``override_guards``.
 
 From Airflow 3.1 on, ``websites_as_code.py`` does the same in one DAG, with a button.
 
@@ -23,7 +23,7 @@ from airflow.providers.common.compat.sdk import Param, dag
 
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
 
-#: Safety checks that a run can override.
+#: Guards that a run can override.
 GUARDS = ["many_deleted", "empty_list", "entries_lost", "made_public"]
 #: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
@@ -34,7 +34,7 @@ OVERRIDE_GUARDS = Param(
     type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
     items={"type": "string", "enum": GUARDS},
     examples=GUARDS,  # for a drop-down
-    description="Safety checks to override in this run; the approver decides",
+    description="Guards to override in this run; the approver decides",
 )
 FILES = {
     "config_path": str(Path(__file__).with_name("websites.yaml")),
@@ -53,7 +53,7 @@ SETTINGS = {
 
 @dag(
     **SETTINGS,
-    description="Plan the changes that make the websites match a file; send nothing",
+    description="Plan the changes that make the websites match a file; send no changes",
     params={"override_guards": OVERRIDE_GUARDS},
 )
 def plan_websites():
