@@ -27,6 +27,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/one_website_per_row.md": {"integration/docs/test_guides": "python"},
     "docs/guards.md": {},
     "docs/command_line.md": {},
+    "docs/faq.md": {},
     "docs/operating.md": {"system/test_deployment": "console", "integration/docs/test_guides": "python"},
     "docs/connection.md": {
         "unit/hooks/test_connection": "console",
