@@ -139,10 +139,12 @@ class ReadBack:
             return True
         if update.unconfirmed is None:
             return self._settle_read(update, read)
-        [(website_id, row)] = found.items()
+        [website_id] = found
         update.unconfirmed = replace(update.unconfirmed, website_id=website_id)
         self._accept(update)
-        return self._settle(update, row)
+        # A row of the list can lack fields, and not all of them were sent yet: the record of the website decides.
+        update.set(State.FAILED, "Created, and not read back before the waits ended.")
+        return True
 
     def _settle_read(self, update: Update, read: ReadResult) -> bool:
         """Set the state of a website that was read, or could not be read."""

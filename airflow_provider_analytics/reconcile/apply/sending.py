@@ -136,18 +136,19 @@ class Sender:
         update.expected = ExpectedRecord.of_new(change.domain, settings)
         update.unconfirmed = None
         update.set(State.UNCLEAR, _UNDER_WAY)
+        later = settings.keys() - at_once.keys()
+        sent = tuple(field_change for field_change in change.fields if field_change.field not in later)
+        create = replace(change, fields=sent)
         try:
             created = self.client.send_create(change.domain, at_once)
         except AmbiguousWriteError:
-            update.unconfirmed = change
+            update.unconfirmed = create
             raise
         if created is None:
             update.set(State.UNCLEAR, "The service reported success without the id of the website.")
-            update.unconfirmed = change
+            update.unconfirmed = create
             return
-        later = settings.keys() - at_once.keys()
-        sent = tuple(field_change for field_change in change.fields if field_change.field not in later)
-        self.note(update, replace(change, website_id=str(created["id"]), fields=sent))
+        self.note(update, replace(create, website_id=str(created["id"])))
         domain = created.get("domain")
         if isinstance(domain, str) and not same_domain(domain, change.domain):
             update.comparison = Comparison(created, other_domain=domain)
