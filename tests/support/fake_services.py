@@ -179,14 +179,14 @@ class FakeServiceFault(Fault):
         return self.echo or super().replaces_body
 
 
-class ZooStore(Store):
+class FakeStore(Store):
     """A store that can mark websites as deleted."""
 
     def clear(self) -> None:
         super().clear()
         self._marked: dict[int, Website] = {}
 
-    def copy(self) -> ZooStore:
+    def copy(self) -> FakeStore:
         copied = super().copy()
         copied._marked = dict(self._marked)
         return copied
@@ -218,17 +218,17 @@ class ZooStore(Store):
         return [password for password in self._passwords.values() if password]
 
 
-class ZooService(Service):
+class FakeEndpoints(Service):
     """The operations with differences: in reading requests, storing values, and returning records."""
 
-    store_type = ZooStore
-    store: ZooStore
+    store_type = FakeStore
+    store: FakeStore
     options: FakeServiceOptions
     api_key: str
 
     def clear(self) -> None:
         super().clear()
-        self._index: ZooStore | None = None
+        self._index: FakeStore | None = None
 
     # Reading of requests
 
@@ -267,8 +267,8 @@ class ZooService(Service):
         if not search or matches == "part":
             return super().find(store, values)
         if matches == "late":
-            assert isinstance(store, ZooStore)
-            store, self._index = self._index or ZooStore(), store.copy()
+            assert isinstance(store, FakeStore)
+            store, self._index = self._index or FakeStore(), store.copy()
             return super().find(store, values)
         found = super().find(store, {**values, "search": ""})
         return [website for website in found if _matches(website["domain"], search, matches)]
@@ -297,7 +297,7 @@ class ZooService(Service):
 
     def readable_store(self) -> Store:
         store = super().readable_store()
-        assert isinstance(store, ZooStore)
+        assert isinstance(store, FakeStore)
         return store.with_marked() if self.options.deletes == "mark" else store
 
     # Stored values
@@ -515,8 +515,8 @@ Meanwhile = Callable[[RecordedRequest], Fault | Awaitable[Fault | None] | None]
 
 class _App(App):
     fault_type = FakeServiceFault
-    service_type = ZooService
-    service: ZooService
+    service_type = FakeEndpoints
+    service: FakeEndpoints
 
     def __init__(self, api_key: str, *arguments: Any) -> None:
         super().__init__(api_key, *arguments)
@@ -562,7 +562,7 @@ class FakeService(SandboxServer):
         return self._app.options
 
     @property
-    def store(self) -> ZooStore:
+    def store(self) -> FakeStore:
         """The websites."""
         return self._app.service.store
 
