@@ -122,15 +122,17 @@ def token_age(name: str, now: datetime) -> timedelta | None:
 
 @contextmanager
 def storage_errors(doing: str) -> Iterator[None]:
-    """Convert exceptions of the storage to a :class:`StorageError`: "cannot ``doing``: ..."."""
+    """Convert exceptions of the storage to a :class:`StorageError`: "Cannot ``doing``: ..."."""
     try:
         yield
     except (AnalyticsError, ValueError):
         raise
     except FileNotFoundError as error:
-        raise StorageError(f"cannot {doing}: {error}. Check that the bucket or folder exists.") from error
+        raise StorageError(f"Cannot {doing}: {error}. Check that the bucket or folder exists.") from error
     except Exception as error:  # each storage library has its own errors; OSError is only the most common
-        raise StorageError(f"cannot {doing}: {type(error).__name__}: {error}") from error
+        raise StorageError(
+            f"Cannot {doing}: {type(error).__name__}: {error}. Check its permissions and free space."
+        ) from error
 
 
 class UnusableFileError(ValueError):

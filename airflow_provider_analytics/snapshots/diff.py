@@ -73,9 +73,11 @@ def diff(before: Iterable[Row], after: Iterable[Row], ignored: Collection[str] =
             columns = map(itemgetter("id", "record_hash", "record"), before)
             database.executemany("INSERT INTO earlier (id, hash, record) VALUES (?, ?, ?)", columns)
         except sqlite3.IntegrityError:
-            raise StorageError("the earlier snapshot contains a website twice") from None
+            raise StorageError(
+                "The earlier snapshot contains a website twice. Take the snapshot of that day again."
+            ) from None
         except UnicodeEncodeError as error:
-            raise StorageError(f"the earlier snapshot is damaged: it has text that is not UTF-8 ({error})") from error
+            raise StorageError(f"The earlier snapshot is damaged: it has text that is not UTF-8 ({error}).") from error
         for row in after:
             found = database.execute("SELECT place, hash, record FROM earlier WHERE id = ?", (row["id"],)).fetchone()
             if found is None:

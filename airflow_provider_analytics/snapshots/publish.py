@@ -128,7 +128,9 @@ def publish(
     with storage_errors(f"write the snapshot to {partition.data}"):
         if read_bytes(partition.manifest) != content:
             _remove_all(files)
-            raise StorageError(f"another run published {manifest.snapshot_date} at the same time; its snapshot is kept")
+            raise StorageError(
+                f"Another run published {manifest.snapshot_date} at the same time. Its snapshot is kept."
+            )
         for target, file in files.items():
             if not exists(target):
                 put_file(file, target, token, manifest.mode)
@@ -161,7 +163,9 @@ def _replace_manifest(
                 check(decode(seen.content, str(partition.manifest)))
         if replace_stored(partition.manifest, seen, content, token, mode):
             return seen.content
-    raise StorageError(f"other runs publish {partition.day} again and again at the same time")
+    raise StorageError(
+        f"Other runs published {partition.day} again and again at the same time. Run one task per snapshot."
+    )
 
 
 def files_of_snapshot(partition: Partition, now: datetime) -> list[StoragePath]:

@@ -234,9 +234,11 @@ def read(
         try:
             count = formats.write_columns(_within_limit(typed, data), data, options.format, options.compression)
         except OSError as error:
-            raise StorageError(f"cannot write the list to the temporary folder {directory}: {error}") from error
+            raise StorageError(
+                f"Cannot write the list to the temporary folder {directory}: {error}. Check its free space."
+            ) from error
         if listing.proof is None or listing.proof.websites != count:
-            raise StorageError(f"{count} rows were written, but the list was proven with {listing.proof}")
+            raise StorageError(f"{count} rows were written, but the list was proven with {listing.proof}.")
         fields = Fields(
             new=report.new,
             missing=report.missing,

@@ -69,7 +69,7 @@ class Sender:
         self.record(change)
 
     def compare(self, update: Update, record: Record) -> Comparison:
-        """Compare a record with what was sent, and with what is wanted now: others may have changed it since."""
+        """Compare a record with the sent values, and with the current desired values: others may have changed it."""
         allowed = {name: self.kept(name, record) for name in self.shared}
         expected = update.expected or ExpectedRecord({}, {})
         comparison = expected.compare(record, allowed)

@@ -209,7 +209,7 @@ class Table:
             raise GuardError(
                 f"This is not the table of a list: {path} ({error!r}).",
                 f"{_NOTHING_SENT} Restore its last good version, or delete it. Without a table, the list owns its "
-                "entries again, and what left it before is not removed.",
+                "entries again, and entries that were removed before remain on the websites.",
             ) from error
         names = {name: Resolution(found.addresses, found.at) for name, found in stored.names.items()}
         run = None

@@ -280,7 +280,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
         {"partition_date": "2026-01-02", "on_late": "publish"}, {"partition_date": "2026-01-02"}
     ),
     "Airflow has no file system for": lambda scenario: scenario.snapshot(base_path="gs://my-bucket/analytics"),
-    "cannot write the snapshot to": no_folder,
+    "Cannot write the snapshot to": no_folder,
     "has no manifest of any of them": foreign_table,
     "returns a secret in an id or in a domain": named_like_the_key,
     "entries would be lost": list_cut,

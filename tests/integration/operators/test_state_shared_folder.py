@@ -38,7 +38,10 @@ def test_address_in_another_list_remains_and_log_and_explain_name_that_list(
 ) -> None:
     nights.sync("office", SHARED, OTHER, state_path=None)
     nights.sync("office", SHARED, OTHER)
-    assert "First run of the list 'office': it owns its entries from now on, whoever typed them: " in task_log()
+    assert (
+        "First run of the list 'office': it manages these entries from now on, even if somebody added them by hand: "
+        in task_log()
+    )
     nights.sync("vpn", SHARED)
     nights.sync("office", OTHER)
     assert nights.everywhere() == {SHARED, OTHER}

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def bucket(s3: dict[str, Any]) -> Shelf:
     shelf = Shelf(StoragePath.of(UPath(f"s3://bucket-{uuid.uuid4().hex}/analytics", **s3)))
-    with pytest.raises(StorageError, match=r"cannot write the snapshot to s3://bucket-.*bucket"):
+    with pytest.raises(StorageError, match=r"Cannot write the snapshot to s3://bucket-.*bucket"):
         shelf.take(3)  # a missing bucket is not created
     shelf.fs.mkdir(str(shelf.base).split("/")[2])
     return shelf

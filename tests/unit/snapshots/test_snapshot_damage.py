@@ -70,7 +70,7 @@ def test_reader_never_gets_a_row_of_a_damaged_file(shelf: Shelf, how: str, compr
     damage(shelf.take(20, compression=compression), how)
     read = shelf.read()
     assert read is not None
-    with pytest.raises(StorageError, match="cannot read" if how == "missing" else "is damaged: its SHA-256 is"):
+    with pytest.raises(StorageError, match="Cannot read" if how == "missing" else "is damaged: its SHA-256 is"):
         next(read.rows())
     assert len(read.problems()) == 1
 
@@ -132,7 +132,7 @@ def test_records_are_published_read_back_equal_and_compared(local: Shelf, odd: R
 
 @pytest.mark.parametrize("website_id", ["\ud800", "a\udfff", None, "", True, 1.5])
 def test_id_that_no_file_format_can_store_is_rejected(shelf: Shelf, website_id: Any) -> None:
-    with pytest.raises(StorageError, match="a website record has no usable id"):
+    with pytest.raises(StorageError, match="A website record has no usable id"):
         shelf.take([{"id": website_id}])
     assert shelf.read() is None
 

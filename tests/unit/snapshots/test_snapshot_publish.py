@@ -175,7 +175,7 @@ def test_only_files_of_the_winner_of_two_overlapping_runs_remain(
             of_b.append(shelf.take(5, MINUTE))
 
     monkeypatch.setattr(publishing, "put_bytes", overtaken)
-    with pytest.raises(StorageError, match="another run published 2026-11-20 at the same time; its snapshot is kept"):
+    with pytest.raises(StorageError, match=r"Another run published 2026-11-20 at the same time\. Its snapshot is kept"):
         shelf.take(4, MINUTE)
     assert [shelf.read()] == of_b
     assert shelf.count() == 5
@@ -193,7 +193,7 @@ def test_files_of_a_faster_try_of_the_same_run_remain(shelf: Shelf, monkeypatch:
             of_retry.append(shelf.take(5, MINUTE, writer="a run"))
 
     monkeypatch.setattr(publishing, "put_bytes", overtaken)
-    with pytest.raises(StorageError, match="another run published 2026-11-20 at the same time; its snapshot is kept"):
+    with pytest.raises(StorageError, match=r"Another run published 2026-11-20 at the same time\. Its snapshot is kept"):
         shelf.take(4, writer="a run")
     assert [shelf.read()] == of_retry
     assert shelf.count() == 5

@@ -42,7 +42,8 @@ OFFICE = run_of(EMPTY, "1.1.1.1", "2.2.2.2", days_ago=1)
 def test_first_run_names_the_entries_that_the_list_owns() -> None:
     (warning,) = warnings_of(EMPTY, "1.1.1.1\n9.9.9.9", "1.1.1.1", "3.3.3.3")
     assert warning == (
-        "First run of the list 'office': it owns its entries from now on, whoever typed them: 1.1.1.1 on 1 website"
+        "First run of the list 'office': it manages these entries from now on, even if somebody added them by hand: "
+        "1.1.1.1 on 1 website"
     )
 
 
