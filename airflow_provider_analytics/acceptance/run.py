@@ -102,6 +102,6 @@ class AcceptanceRun:
     def _run_steps(self) -> None:
         create(self._state)
         self._updates.run_first_round()
-        check_reads(self._state, is_favorite=self._updates.last.works)
+        check_reads(self._state, is_favorite=self._updates.made_favorite)
         self._updates.run_second_round()
         delete(self._state)

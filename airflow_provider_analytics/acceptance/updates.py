@@ -102,9 +102,9 @@ class Updates:
         self._delay = 0.0
 
     @property
-    def last(self) -> UpdateStep:
-        """The last update."""
-        return self._sent[-1]
+    def made_favorite(self) -> bool:
+        """Whether the first round marked the website as a favorite."""
+        return any(update.works and "favorite" in update.settings for update in self._sent)
 
     def run_first_round(self) -> None:
         """Give each field another value than its default."""

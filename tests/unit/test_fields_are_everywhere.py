@@ -27,6 +27,7 @@ import shelf
 import soak
 from samples import sample
 
+from airflow_provider_analytics.acceptance.updates import FIRST_ROUND, SECOND_ROUND
 from airflow_provider_analytics.api.client import WriteResult
 from airflow_provider_analytics.api.fields import (
     LINE_FIELDS,
@@ -40,6 +41,7 @@ from airflow_provider_analytics.api.fields import (
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators import exclusions, task_groups
+from airflow_provider_analytics.operators.values import check_value
 from airflow_provider_analytics.operators.websites import ARGUMENTS, CreateWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.desired import websites_file
@@ -159,6 +161,14 @@ def differ(records: list[dict[str, Any]]) -> set[str]:
 
 
 #: Place, the expected names, and the names that are there.
+def rejects_blank_text(argument: str) -> bool:
+    try:
+        check_value(argument, " ")
+    except ValueError:
+        return True
+    return False
+
+
 PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
     "api/fields.py, CreateSettings": (ON_CREATE - {"domain"}, lambda: CreateSettings.__annotations__),
     "api/fields.py, UpdateSettings": (ON_UPDATE, lambda: UpdateSettings.__annotations__),
@@ -166,6 +176,13 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
     "the docstring of hook.update_website": (ON_UPDATE, lambda: documented(AnalyticsHook.update_website)),
     "CreateWebsiteOperator": (ON_CREATE, lambda: sent_by(CreateWebsiteOperator)),
     "UpdateWebsiteOperator": (ON_UPDATE, lambda: sent_by(UpdateWebsiteOperator, website_id=1, domain=None)),
+    # A template that renders to a blank text must not be sent.
+    "operators/values.py, _TEXTS, _OPTIONAL_FLAGS, or CHOICES": (
+        ON_UPDATE - set(LINE_FIELDS),
+        lambda: {name for name in ON_UPDATE if rejects_blank_text(ARGUMENTS.get(name, name))},
+    ),
+    "acceptance/updates.py, FIRST_ROUND": (ON_UPDATE, lambda: FIRST_ROUND),
+    "acceptance/updates.py, SECOND_ROUND": (ON_UPDATE, lambda: SECOND_ROUND),
     "operators/exclusions.py, a class per list": (
         set(LINE_FIELDS),
         lambda: {getattr(var, "field", "") for var in vars(exclusions).values()},
