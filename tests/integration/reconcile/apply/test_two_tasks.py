@@ -355,8 +355,8 @@ def test_website_deleted_after_its_update_fails_only_a_websites_file(night: Nigh
 
     night.sandbox.meanwhile(delete)
     if kind == "sync":
-        result = night.sync(NEW)
-        assert (result["applied"], result["verified"]) == (6, False)
+        # Verified only if the website was a canary, and so was read back before.
+        assert night.sync(NEW)["applied"] == 6
     else:
         with pytest.raises(BulkError, match="It does not exist: another process deleted it"):
             night.apply(config=private(*DOMAINS[:6]))
