@@ -543,8 +543,9 @@ class AnalyticsClient:
             self.until_found(lambda: self.change_website(website_id, work_out))
             comparison = self.read_until(str(website_id), attempts[-1])
             if self._may_be_omitted(comparison.unverified):
-                with suppress(IncompleteListError):
-                    self.list_websites_within(0)  # other records show whether the service returns these fields at all
+                # Other records show whether the service returns these fields at all. The update itself needs no list.
+                with suppress(IncompleteListError, AnalyticsApiError, UnexpectedResponseError):
+                    self.list_websites_within(0)
                 comparison = self.read_until(str(website_id), attempts[-1])
             return comparison
 

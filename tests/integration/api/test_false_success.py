@@ -261,3 +261,12 @@ def test_update_fails_if_the_service_omits_the_list_that_it_did_not_store(
     analytics_sandbox.configure(omits="empty", ignored_fields=["exclude_ips"])
     with pytest.raises(NotAppliedError, match=r"exclude_ips lacks 192\.0\.2\.1"):
         client.update_website(website["id"], exclude_ips=["192.0.2.1"])
+
+
+def test_update_is_unverified_if_the_list_that_would_show_the_field_cannot_be_read(
+    client: AnalyticsClient, analytics_sandbox: FakeService
+) -> None:
+    website = analytics_sandbox.add_website("shop.example", privacy=1)
+    analytics_sandbox.configure(omits="empty", ignored_fields=["exclude_ips"])
+    analytics_sandbox.fault("list", status=403, times=None)
+    assert "exclude_ips" in client.update_website(website["id"], exclude_ips=["192.0.2.1"]).unverified
