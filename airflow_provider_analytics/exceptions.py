@@ -33,8 +33,7 @@ exception, and so is the whole message.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar, NamedTuple
 
@@ -141,7 +140,6 @@ def _rebuilt(kind: type[AnalyticsError], state: dict[str, Any]) -> AnalyticsErro
     return error
 
 
-@dataclass(eq=False, repr=False)
 class AnalyticsConfigError(AnalyticsError):
     """Invalid settings of a connection; no request was sent.
 
@@ -149,14 +147,12 @@ class AnalyticsConfigError(AnalyticsError):
     :param source: origin of the settings, such as ``connection 'analytics_default'``.
     """
 
-    problems: list[str] | tuple[str, ...]
-    source: str = "the connection"
-
     permanent = True
     before_retry = "correct the connection first"
 
-    def __post_init__(self) -> None:
-        self.problems = tuple(self.problems)
+    def __init__(self, problems: Iterable[str], source: str = "the connection") -> None:
+        self.problems = tuple(problems)
+        self.source = source
         sentences = [f"{problem.removesuffix('.')}." for problem in self.problems]
         if len(sentences) > 1:
             sentences = [f"({number}) {sentence}" for number, sentence in enumerate(sentences, start=1)]
@@ -204,12 +200,11 @@ _MEANINGS: Mapping[int, _Meaning] = {
     503: _Meaning("The service is unavailable"),
 }
 #: Messages of services about a boolean that they cannot read. Messages about other rules, such as a limit of favorites,
-#: have other words.
-_IS_ABOUT_A_FLAG = re.compile(r"\b(true|false|bool\w*)\b|\b0\b.*\b1\b|\b1\b.*\b0\b", re.IGNORECASE)
+#: have other words. Compiled when it is used: each file with a DAG imports this module.
+_IS_ABOUT_A_FLAG = r"(?i)\b(true|false|bool\w*)\b|\b0\b.*\b1\b|\b1\b.*\b0\b"
 _OTHER_METHODS = {"PATCH": "PUT", "PUT": "PATCH"}
 
 
-@dataclass(eq=False, repr=False)
 class AnalyticsApiError(AnalyticsError):
     """A response with an error status.
 
@@ -225,20 +220,29 @@ class AnalyticsApiError(AnalyticsError):
     :param follows_success: whether a request of the same client succeeded before.
     """
 
-    status: int
-    method: str
-    path: str
-    message: str
-    errors: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    facts: Sequence[str] = ()
-    is_blocked: bool = False
-    is_limited: bool = False
-    is_invalid: bool = False
-    follows_success: bool = False
-
-    def __post_init__(self) -> None:
-        self.errors = {name: list(messages) for name, messages in self.errors.items()}
-        self.facts = tuple(self.facts)
+    def __init__(
+        self,
+        status: int,
+        method: str,
+        path: str,
+        message: str,
+        errors: Mapping[str, Sequence[str]] | None = None,
+        facts: Sequence[str] = (),
+        is_blocked: bool = False,
+        is_limited: bool = False,
+        is_invalid: bool = False,
+        follows_success: bool = False,
+    ) -> None:
+        self.status = status
+        self.method = method
+        self.path = path
+        self.message = message
+        self.errors = {name: list(messages) for name, messages in (errors or {}).items()}
+        self.facts = tuple(facts)
+        self.is_blocked = is_blocked
+        self.is_limited = is_limited
+        self.is_invalid = is_invalid
+        self.follows_success = follows_success
         happened, self.remedy, self.permanent, self.before_retry = self._meaning()
         self.problem = f"{happened} ({', '.join((_status_text(self.status), *self.facts))})."
 
@@ -263,7 +267,7 @@ class AnalyticsApiError(AnalyticsError):
         if status == HTTPStatus.SERVICE_UNAVAILABLE and self.follows_success:
             # Before any success, the service is more likely to be down.
             meaning = meaning._replace(remedy=f"If it limits the rate of requests, {_RATE}")
-        if _IS_ABOUT_A_FLAG.search(" ".join(self.errors.get("favorite", ()))):
+        if re.search(_IS_ABOUT_A_FLAG, " ".join(self.errors.get("favorite", ()))):
             meaning = meaning._replace(
                 remedy=(
                     "The extra boolean_format does not fit the service: set it to the other value, 1/0 or true/false."
@@ -318,7 +322,6 @@ class NotFoundError(AnalyticsApiError):
         return _Meaning("Not found", f"Check website id {website_id} and the Base URL.")
 
 
-@dataclass(eq=False, repr=False)
 class AnalyticsConnectionError(AnalyticsError):
     """No complete response: the service could not be reached, or the response was cut off.
 
@@ -331,16 +334,24 @@ class AnalyticsConnectionError(AnalyticsError):
     :param transient: False if a retry cannot help.
     """
 
-    problem: str
-    method: str = ""
-    path: str = ""
-    status: int | None = None
-    excerpt: str = ""
-    sent: bool = True
-    transient: bool = True
-
-    def __post_init__(self) -> None:
-        self.permanent = not self.transient
+    def __init__(
+        self,
+        problem: str,
+        method: str = "",
+        path: str = "",
+        status: int | None = None,
+        excerpt: str = "",
+        sent: bool = True,
+        transient: bool = True,
+    ) -> None:
+        self.problem = problem
+        self.method = method
+        self.path = path
+        self.status = status
+        self.excerpt = excerpt
+        self.sent = sent
+        self.transient = transient
+        self.permanent = not transient
         if self.permanent:
             self.before_retry = "correct the connection first"
 
@@ -350,7 +361,6 @@ class AnalyticsConnectionError(AnalyticsError):
         return _request(self.method, self.path, self.status, self.excerpt)
 
 
-@dataclass(eq=False, repr=False)
 class UnexpectedResponseError(AnalyticsError):
     """A response that cannot be accepted as a success: a redirect, not JSON, or JSON of another structure.
 
@@ -362,12 +372,15 @@ class UnexpectedResponseError(AnalyticsError):
     :param is_garbled: whether it is not JSON, such as a web page. A read is repeated then.
     """
 
-    problem: str
-    status: int
-    method: str
-    path: str
-    excerpt: str = ""
-    is_garbled: bool = False
+    def __init__(
+        self, problem: str, status: int, method: str, path: str, excerpt: str = "", is_garbled: bool = False
+    ) -> None:
+        self.problem = problem
+        self.status = status
+        self.method = method
+        self.path = path
+        self.excerpt = excerpt
+        self.is_garbled = is_garbled
 
     @property
     def detail(self) -> str:
@@ -375,7 +388,6 @@ class UnexpectedResponseError(AnalyticsError):
         return _request(self.method, self.path, self.status, self.excerpt)
 
 
-@dataclass(eq=False, repr=False)
 class IncompleteListError(AnalyticsError):
     """A list that cannot be proven complete; none of its records may be published.
 
@@ -384,20 +396,18 @@ class IncompleteListError(AnalyticsError):
     :param moved: True if the list changed during the reading. Reading it again may succeed.
     """
 
-    check: str
-    seen: str
-    moved: bool = False
-
     remedy = (
         "No part of the list was published or used. If this persists, run: airflow-provider-analytics probe. It "
         "reports which settings to correct."
     )
 
-    def __post_init__(self) -> None:
-        self.problem = f"The list may be incomplete, by the check {self.check!r}: {self.seen}"
+    def __init__(self, check: str, seen: str, moved: bool = False) -> None:
+        self.check = check
+        self.seen = seen
+        self.moved = moved
+        self.problem = f"The list may be incomplete, by the check {check!r}: {seen}"
 
 
-@dataclass(eq=False, repr=False)
 class DomainError(AnalyticsError):
     """A domain that does not select one website: none has it, several have it, or the website has another domain.
 
@@ -408,17 +418,21 @@ class DomainError(AnalyticsError):
     :param before_retry: action needed before a retry.
     """
 
-    problem: str
-    website_ids: Sequence[str] = ()
-    remedy: str = ""
-    permanent: bool = False
-    before_retry: str = ""
+    def __init__(
+        self,
+        problem: str,
+        website_ids: Iterable[str] = (),
+        remedy: str = "",
+        permanent: bool = False,
+        before_retry: str = "",
+    ) -> None:
+        self.problem = problem
+        self.website_ids = tuple(website_ids)
+        self.remedy = remedy
+        self.permanent = permanent
+        self.before_retry = before_retry
 
-    def __post_init__(self) -> None:
-        self.website_ids = tuple(self.website_ids)
 
-
-@dataclass(eq=False, repr=False)
 class AmbiguousWriteError(AnalyticsError):
     """A create whose outcome is unknown: it may have been applied, so it was not sent again.
 
@@ -428,18 +442,16 @@ class AmbiguousWriteError(AnalyticsError):
     :param domain: domain of the website.
     """
 
-    reason: str
-    domain: str
-
-    def __post_init__(self) -> None:
-        self.problem = f"Website {self.domain!r} may or may not have been created: {self.reason}"
+    def __init__(self, reason: str, domain: str) -> None:
+        self.reason = reason
+        self.domain = domain
+        self.problem = f"Website {domain!r} may or may not have been created: {reason}"
 
     @property
     def _attempts(self) -> str:
         return ""  # the earlier errors belong to different requests: the create and the lookup
 
 
-@dataclass(eq=False, repr=False)
 class NotAppliedError(AnalyticsError):
     """A write that the service accepted without storing all values, or with which it changed others.
 
@@ -452,14 +464,21 @@ class NotAppliedError(AnalyticsError):
         applies the write later; None after another status.
     """
 
-    website_id: str
-    fields: Mapping[str, str]
-    remedy: str = ""
-    permanent: bool = False
-    problem: str = ""
-    waited: float | None = None
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        website_id: str,
+        fields: Mapping[str, str],
+        remedy: str = "",
+        permanent: bool = False,
+        problem: str = "",
+        waited: float | None = None,
+    ) -> None:
+        self.website_id = website_id
+        self.fields = fields
+        self.remedy = remedy
+        self.permanent = permanent
+        self.problem = problem
+        self.waited = waited
         listed = "; ".join(f"{name} {difference}" for name, difference in self.fields.items())
         if not self.problem and self.waited is None:
             self.problem = f"Website {self.website_id} is not as expected after the write: {listed}."
@@ -472,7 +491,6 @@ class NotAppliedError(AnalyticsError):
             self.before_retry = "find out what the service does with updates first"
 
 
-@dataclass(eq=False, repr=False)
 class GuardError(AnalyticsError):
     """A change or a list that a guard blocked, such as one that removes too much.
 
@@ -483,21 +501,20 @@ class GuardError(AnalyticsError):
     :param guard: name of the guard, to override it; empty if it cannot be overridden.
     """
 
-    problem: str
-    remedy: str = ""
-    guard: str = ""
-
     permanent = True
     before_retry = "someone has to review it first"
     #: The remedy is on a separate line, because logs cut long lines.
     _separator = "\n"
+
+    def __init__(self, problem: str, remedy: str = "", guard: str = "") -> None:
+        super().__init__(problem, remedy)
+        self.guard = guard
 
 
 class StoppedError(AnalyticsError):
     """The task was stopped and sends no further requests. A retry completes the work."""
 
 
-@dataclass(eq=False, repr=False)
 class BulkError(AnalyticsError):
     """An operation on many websites that failed for at least one of them.
 
@@ -508,14 +525,13 @@ class BulkError(AnalyticsError):
         were lost that were not sent.
     """
 
-    failures: Mapping[str, str]
-    done: int = 0
-    not_tried: Collection[str] = ()
-    permanent: bool = False
-
-    def __post_init__(self) -> None:
-        self.failures = dict(self.failures)
-        self.not_tried = frozenset(self.not_tried)
+    def __init__(
+        self, failures: Mapping[str, str], done: int = 0, not_tried: Iterable[str] = (), permanent: bool = False
+    ) -> None:
+        self.failures = dict(failures)
+        self.done = done
+        self.not_tried = frozenset(not_tried)
+        self.permanent = permanent
         self.problem = self._by_reason()
         if self.permanent:
             self.before_retry = "review these websites first"

@@ -123,11 +123,10 @@ def names() -> Iterator[str]:
 
 
 def raised() -> Iterator[str]:
-    """Yield each exception with its base class and its attributes."""
+    """Yield each exception with its base class and the attributes that its arguments set."""
     for found in vars(exceptions).values():
         if inspect.isclass(found) and issubclass(found, exceptions.AnalyticsError):
-            fields = getattr(found, "__dataclass_fields__", {})
-            yield f"{found.__name__}({found.__mro__[1].__name__}): {', '.join(fields)}".rstrip(": ")
+            yield f"{found.__name__}({found.__mro__[1].__name__}): {', '.join(inspect.signature(found).parameters)}"
 
 
 def connection() -> Iterator[str]:
