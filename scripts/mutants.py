@@ -17,7 +17,9 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -171,7 +173,14 @@ def tests_of(mutant: Mutant, data: coverage.CoverageData) -> list[str]:
 
 def is_noticed(mutant: Mutant, tests: Sequence[str]) -> bool:
     """Run tests with a mistake, and return whether one of them fails."""
-    source, listed = RECORD.parent / "source.py", RECORD.parent / "tests.txt"
+    if not tests:
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        return _is_noticed(mutant, tests, Path(folder))
+
+
+def _is_noticed(mutant: Mutant, tests: Sequence[str], folder: Path) -> bool:
+    source, listed = folder / "source.py", folder / "tests.txt"
     source.write_text(mutant.source)
     listed.write_text("\n".join(tests))
     module = ".".join(mutant.path.relative_to(CHECKOUT).with_suffix("").parts).removesuffix(".__init__")
@@ -211,15 +220,18 @@ def main() -> int:
     data.read()
     everything = [mutant for path in paths for mutant in mutants_of(path)]
     drawn = random.Random(seed).sample(everything, min(arguments.number, len(everything)))  # noqa: S311
+    tests = [tests_of(mutant, data) for mutant in drawn]
     noticed = 0
-    for number, mutant in enumerate(drawn, 1):
-        tests = tests_of(mutant, data)
-        place = f"{number}/{len(drawn)} {mutant.path.relative_to(CHECKOUT)}:{mutant.line}"
-        if tests and is_noticed(mutant, tests):
-            noticed += 1
-            log.info("%s: noticed", place)
-        else:
-            log.info("%s: not noticed by the %s tests that cover the line\n%s\n", place, len(tests), mutant.diff)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = pool.map(is_noticed, drawn, tests)
+        for number, (mutant, is_found) in enumerate(zip(drawn, results, strict=True), 1):
+            place = f"{number}/{len(drawn)} {mutant.path.relative_to(CHECKOUT)}:{mutant.line}"
+            if is_found:
+                noticed += 1
+                log.info("%s: noticed", place)
+            else:
+                covering = len(tests[number - 1])
+                log.info("%s: not noticed by the %s tests that cover the line\n%s\n", place, covering, mutant.diff)
     log.info("Noticed %s of %s mistakes (%.0f %%), seed %s.", noticed, len(drawn), 100 * noticed / len(drawn), seed)
     return 0
 
