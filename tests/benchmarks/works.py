@@ -9,6 +9,8 @@ function.
 from __future__ import annotations
 
 import gc
+import http.client
+import importlib
 import itertools
 import json
 import os
@@ -17,11 +19,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF
 from typing import Any
+from urllib.parse import urlencode
 
 from canned import API_KEY, PAGE
 
@@ -65,6 +68,21 @@ def http_hook_gets(url: str, number: int) -> Iterator[Work]:
     )
 
 
+def urllib3_gets(url: str, number: int) -> Iterator[Work]:
+    """``urllib3.HTTPConnectionPool.request().json()``, with the same headers: the library that the package uses."""
+    import urllib3
+
+    with urllib3.connection_from_url(url, headers=HEADERS) as pool:
+        pool.request("GET", "/api/v1/account").json()
+        yield lambda: [pool.request("GET", f"/api/v1/websites/{item}").json() for item in range(1, number + 1)] and None
+
+
+def http_client_gets(url: str, number: int) -> Iterator[Work]:
+    """``http.client`` of the standard library, with the same headers."""
+    with plain_connection(url) as get:
+        yield lambda: [get(f"/api/v1/websites/{item}") for item in range(1, number + 1)] and None
+
+
 def httpx2_gets(url: str, number: int) -> Iterator[Work]:
     """``httpx2.Client.get().json()``, with the same headers."""
     import httpx2
@@ -94,6 +112,20 @@ def session_list(url: str, pages: int) -> Iterator[Work]:
     """Page by page, without any proof."""
     with plain_session(url) as session:
         yield lambda: sum(1 for _ in rows_of(session, url, pages))
+
+
+def http_client_list(url: str, pages: int) -> Iterator[Work]:
+    """Page by page with ``http.client``, without any proof."""
+    with plain_connection(url) as get:
+
+        def read() -> int:
+            rows = 0
+            for page in range(1, pages + 1):
+                query = urlencode({**LIST, "page": str(page)})
+                rows += len(get(f"/api/v1/websites?{query}")["data"])
+            return rows
+
+        yield read
 
 
 def hook_list(url: str, parallel: int | None = None, sort: str | None = None) -> Iterator[Work]:
@@ -160,6 +192,13 @@ def our_snapshot(url: str) -> Iterator[Work]:
 # Parsing
 
 
+def modules(names: list[str]) -> Iterator[Work]:
+    """Import modules in a process that has imported Airflow's base operator."""
+    from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, BaseOperatorLink  # noqa: F401
+
+    yield lambda: [importlib.import_module(name) for name in names] and None
+
+
 def dag_bag(folder: str) -> Iterator[Work]:
     """Parse a folder in a new process, with all imports of its files; return the number of DAGs."""
     from airflow.models import DagBag
@@ -188,6 +227,19 @@ def plain_session(url: str) -> Iterator[Any]:
         session.headers.update(HEADERS)
         session.get(f"{url}/api/v1/account").json()
         yield session
+
+
+@contextmanager
+def plain_connection(url: str) -> Iterator[Callable[[str], Any]]:
+    """Yield a function that returns the JSON of a path, over a connection of ``http.client``."""
+    with closing(http.client.HTTPConnection(url.removeprefix("http://"))) as connection:
+
+        def get(path: str) -> Any:
+            connection.request("GET", path, headers={**HEADERS, "Accept-Encoding": "identity"})
+            return json.loads(connection.getresponse().read())
+
+        get("/api/v1/account")
+        yield get
 
 
 def rows_of(session: Any, url: str, pages: int) -> Iterator[dict[str, Any]]:
