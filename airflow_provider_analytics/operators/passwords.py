@@ -32,7 +32,7 @@ def passwords_of(references: Mapping[str, Iterable[str]], secrets: Redactor) -> 
         mask_secret(password)
         secrets.add(password)
         try:
-            FIELDS["password"].parse(password)
+            FIELDS["password"].from_user(password)
         except ValueError as error:
             unusable.append(f"{where}: {error}")
     if missing:

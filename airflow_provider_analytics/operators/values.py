@@ -176,7 +176,7 @@ def _check_privacy(name: str, value: Any) -> None:
     from airflow_provider_analytics.api.fields import FIELDS
 
     if value is not None:
-        FIELDS[name].parse(value)
+        FIELDS[name].from_user(value)
 
 
 def _check_selectors(name: str, value: Any) -> None:

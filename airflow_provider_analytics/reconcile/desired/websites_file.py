@@ -186,7 +186,7 @@ def _normalized_value(name: str, value: Any) -> Any:
     if name not in FIELDS or name in LINE_FIELDS or value is None:
         return value
     try:
-        return FIELDS[name].parse(value)
+        return FIELDS[name].from_user(value)
     except ValueError:
         return value  # the schema rejects it
 
