@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, TypedDict, Unpack
 
-from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, is_missing_text, nearest, one_of, refused
+from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, invalid, is_missing_text, nearest, one_of
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import Addresses, EntryType, each_line, stripped
 from airflow_provider_analytics.readable import is_plain
@@ -80,7 +80,7 @@ class Field:
         :raises ValueError: if it is invalid; the message contains the field, the value and the allowed values.
         """
         if not isinstance(value, str):
-            raise refused(self.name, value, "text")
+            raise invalid(self.name, value, "text")
         return value
 
     def from_service(self, value: object) -> Any:
@@ -163,7 +163,7 @@ class PrivacyFlag(Flag):
             for setting in Privacy:
                 if text in (str(setting.value), setting.label):
                     return setting.label
-        raise refused(self.name, value, ", ".join([f"{setting.value} ({setting.label})" for setting in Privacy]))
+        raise invalid(self.name, value, ", ".join([f"{setting.value} ({setting.label})" for setting in Privacy]))
 
     def to_form(self, value: Any, booleans: BooleanTexts) -> str:
         """Return the number."""
@@ -224,7 +224,7 @@ class Lines(Field):
         """
         lines = self.lines_from_service(value)
         if _is_in_another_form(self.entries, lines):
-            raise refused(self.name, value, "one entry per line")
+            raise invalid(self.name, value, "one entry per line")
         return lines
 
     def lines_from_service(self, value: object) -> tuple[str, ...]:
@@ -237,11 +237,11 @@ class Lines(Field):
         if value is None:
             return ()
         if not isinstance(value, (list, tuple)):
-            raise refused(self.name, value, "a text, or an array of texts")
+            raise invalid(self.name, value, "a text, or an array of texts")
         lines: list[str] = []
         for text in value:
             if not isinstance(text, str):
-                raise refused(self.name, value, "a text, or an array of texts")
+                raise invalid(self.name, value, "a text, or an array of texts")
             lines += _lines(text)
         return tuple(lines)
 
@@ -296,7 +296,7 @@ class Secret(Field):
         """
         if not isinstance(value, str) or not value or value != value.strip() or not is_plain(value):
             allowed = "one line of visible text, not empty, without blanks around it"
-            raise refused(self.name, NOT_SHOWN, allowed)
+            raise invalid(self.name, NOT_SHOWN, allowed)
         if value == "***":
             raise ValueError(f"{self.name} is '***', Airflow's mask for a secret; give the {self.name} itself")
         return value
@@ -315,7 +315,7 @@ def check_password_from(value: object) -> str:
     shown: object = NOT_SHOWN
     if isinstance(value, str) and value.startswith(("connection:", "variable:")):
         shown = value
-    raise refused(PASSWORD_FROM, shown, "connection:page_password... or variable:page_password...")
+    raise invalid(PASSWORD_FROM, shown, "connection:page_password... or variable:page_password...")
 
 
 #: All fields, in the order of the interface and of the columns of a snapshot.
@@ -420,7 +420,7 @@ def list_query(*, boolean_texts: BooleanTexts, **filters: Unpack[ListFilters]) -
         elif isinstance(value, str):
             query[name] = value
         else:
-            raise refused(name, value, "text")
+            raise invalid(name, value, "text")
     return query
 
 
@@ -435,7 +435,7 @@ def check_website_id(website_id: object) -> str:
     # A delete that ignores missing websites would succeed with the text of a missing value.
     is_path_segment = text not in ("", ".", "..") and not re.search(r"[\s/?#\\]", text) and is_plain(text)
     if not is_path_segment or is_missing_text(text):
-        raise refused("website_id", website_id, "the id of a website, a number or text")
+        raise invalid("website_id", website_id, "the id of a website, a number or text")
     return text
 
 
