@@ -68,7 +68,7 @@ def main() -> int:
             run(env, "dags", "test", DAG_ID)
             say(f"Airflow reports: {run_state(Path(home), ['success'])}")
             show_snapshot()
-            show_refused_snapshot(sandbox, env, Path(home))
+            show_blocked_snapshot(sandbox, env, Path(home))
     except DemoError as error:
         say(f"FAILED: {error}\nAirflow's log is in {LOG}")
         return 1
@@ -128,7 +128,7 @@ def show_snapshot() -> None:
         raise DemoError(f"the snapshot should hold {WEBSITES} websites")
 
 
-def show_refused_snapshot(sandbox: SandboxServer, env: dict[str, str], home: Path) -> None:
+def show_blocked_snapshot(sandbox: SandboxServer, env: dict[str, str], home: Path) -> None:
     """Let the service lose websites, run the DAG again, and show why nothing was published and how to publish."""
     for website_id in range(1, LOST + 1):
         sandbox.remove_website(website_id)

@@ -20,13 +20,13 @@ PICTURES = {
     "connection": "connection",
     "connection_tested": "test_analytics_default",
     "connection_wrong_key": "test_wrong_key",
-    "log_refused": "log_refused",
+    "log_blocked": "log_blocked",
     "report": "report",
     "trigger": "trigger_nightly_website_snapshot",
 }
 #: Part of a picture to keep (left, top, right, bottom): GitHub shows a README at about 840 pixels, so that the text of
 #: a whole screen is too small.
-PARTS = {"log_refused": (356, 60, 1388, 524)}
+PARTS = {"log_blocked": (356, 60, 1388, 524)}
 #: The same of a recording, in its order, with the seconds that each is shown.
 RECORDINGS = {
     "approve_and_apply": {

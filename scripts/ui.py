@@ -98,7 +98,7 @@ def serve(home: Path, sandbox: SandboxServer, log: IO[bytes]) -> None:
 
 
 def connection_json(sandbox: SandboxServer) -> str:
-    """Return the connection with a separate port: Airflow 3.3.2 refuses to test one without (its PR 73298)."""
+    """Return the connection with a separate port: Airflow 3.3.2 rejects to test one without (its PR 73298)."""
     host, _, port = sandbox.url.rpartition(":")
     return json.dumps({**json.loads(sandbox.connection_json()), "host": host, "port": int(port)})
 

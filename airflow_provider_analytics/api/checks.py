@@ -27,7 +27,7 @@ NOT_SHOWN = object()
 MAX_DEPTH = 50
 
 
-def refused(name: str, value: object, allowed: str) -> ValueError:
+def invalid(name: str, value: object, allowed: str) -> ValueError:
     """Return the error for a value that is not allowed.
 
     :param value: the value, or :data:`NOT_SHOWN`.
@@ -37,7 +37,7 @@ def refused(name: str, value: object, allowed: str) -> ValueError:
     return ValueError(f"{name}={short_repr(value)} is not allowed; allowed: {allowed}")
 
 
-def refused_together(allowed: str, **values: object) -> ValueError:
+def invalid_together(allowed: str, **values: object) -> ValueError:
     """Return the error for values that are not allowed together, or of which one is needed."""
     if all(value is None for value in values.values()):
         return ValueError(f"{' and '.join(values)} are missing; allowed: {allowed}")
@@ -62,7 +62,7 @@ def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
     near = nearest(str(value), by_text)
     if near:
         hint += f"; did you mean {near}?"
-    raise refused(name, value, hint)
+    raise invalid(name, value, hint)
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -84,7 +84,7 @@ def flag(name: str, value: object) -> bool:
         found = _FLAGS.get(str(value).strip().lower())
         if found is not None:
             return found
-    raise refused(name, value, "True or False")
+    raise invalid(name, value, "True or False")
 
 
 def whole_number(name: str, value: object, *, at_least: int) -> int:
@@ -94,7 +94,7 @@ def whole_number(name: str, value: object, *, at_least: int) -> int:
     """
     number = _number(value)
     if not number.is_integer() or number < at_least:
-        raise refused(name, value, f"a whole number, {at_least} or more")
+        raise invalid(name, value, f"a whole number, {at_least} or more")
     return int(number)
 
 
@@ -105,7 +105,7 @@ def fraction(name: str, value: object) -> float:
     """
     number = _number(value)
     if not 0 <= number <= 1:
-        raise refused(name, value, "0 to 1, such as 0.3")
+        raise invalid(name, value, "0 to 1, such as 0.3")
     return number
 
 
@@ -134,7 +134,7 @@ def text_list(name: str, text: str) -> list[Any] | None:
             if isinstance(found, list):
                 return found
     if is_missing_text(plain) or _PYTHON.fullmatch(plain):
-        raise refused(name, text, "a list, or its JSON text: use the filter tojson in the template")
+        raise invalid(name, text, "a list, or its JSON text: use the filter tojson in the template")
     return None
 
 
@@ -165,7 +165,7 @@ def names(name: str, value: object) -> tuple[str, ...]:
         value = tuple(value)
         if all(isinstance(text, str) and text.strip() for text in value):
             return value
-    raise refused(name, value, "a list of names, or names separated by commas")
+    raise invalid(name, value, "a list of names, or names separated by commas")
 
 
 def is_too_deep(value: object) -> bool:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import idna
 
-from airflow_provider_analytics.api.checks import is_missing_text, refused
+from airflow_provider_analytics.api.checks import invalid, is_missing_text
 from airflow_provider_analytics.readable import is_plain
 
 _ALLOWED = "a domain name such as www.example.com, without scheme, port, path or spaces"
@@ -33,16 +33,16 @@ def check_domain(domain: object) -> str:
     :raises ValueError: if it cannot be a domain name.
     """
     if not isinstance(domain, str) or is_missing_text(domain):
-        raise refused("domain", domain, _ALLOWED)
+        raise invalid("domain", domain, _ALLOWED)
     for character in domain:
         if _is_typographic(character):
-            raise refused("domain", domain, f"{_ALLOWED}; it has {character!r}, a typographic quote, dash or bracket")
+            raise invalid("domain", domain, f"{_ALLOWED}; it has {character!r}, a typographic quote, dash or bracket")
     # UTS 46 maps other forms of a character, such as a full-width colon, to the one that services compare.
     forms = (domain, _mapped(domain))
     labels = domain.removesuffix(".").split(".")
     # With invisible characters, one domain could look like another one.
     if len(domain) > _MAX_LENGTH or any(map(_NOT_IN_A_DOMAIN.search, forms)) or not is_plain(domain) or not all(labels):
-        raise refused("domain", domain, _ALLOWED)
+        raise invalid("domain", domain, _ALLOWED)
     return domain
 
 

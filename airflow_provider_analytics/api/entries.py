@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from airflow_provider_analytics.api.checks import one_of, refused, short_repr, text_list
+from airflow_provider_analytics.api.checks import invalid, one_of, short_repr, text_list
 from airflow_provider_analytics.readable import first_of, is_plain, readable
 
 Entries = tuple[str, ...]
@@ -223,7 +223,7 @@ def each_line(argument: str, value: Any, read: Callable[[Any], Parsed], allowed:
             value = lines
             place = "line"
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
-        raise refused(argument, value, "a list, or a text with one entry per line")
+        raise invalid(argument, value, "a list, or a text with one entry per line")
     found = []
     problems = []
     for number, line in enumerate(value, start=1):

@@ -5,7 +5,7 @@ All code that depends on the set of fields is derived from :data:`WEBSITE_FIELDS
 ``tests/unit/test_fields_are_everywhere.py``. A value has three forms:
 
 *given* by a user
-    Anything that :meth:`Field.parse` accepts. ``None`` means "not given": the field is not sent.
+    Anything that :meth:`Field.from_user` accepts. ``None`` means "not given": the field is not sent.
 *normalized*, for plans, comparisons and reports
     Privacy as its label, a flag as bool, a list as a tuple of its lines.
 *sent*
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, TypedDict, Unpack
 
-from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, is_missing_text, nearest, one_of, refused
+from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, invalid, is_missing_text, nearest, one_of
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import Addresses, EntryType, each_line, stripped
 from airflow_provider_analytics.readable import is_plain
@@ -74,33 +74,33 @@ class Field:
     #: Type of the column in a snapshot; None if the value is never stored.
     column: ClassVar[str | None] = "string"
 
-    def parse(self, value: object) -> Any:
+    def from_user(self, value: object) -> Any:
         """Normalize a value of a user.
 
         :raises ValueError: if it is invalid; the message contains the field, the value and the allowed values.
         """
         if not isinstance(value, str):
-            raise refused(self.name, value, "text")
+            raise invalid(self.name, value, "text")
         return value
 
-    def read(self, value: object) -> Any:
+    def from_service(self, value: object) -> Any:
         """Normalize a value of the service; null stays None.
 
         :raises ValueError: if it is invalid.
         """
         if value is None:
             return None
-        return self.parse(value)
+        return self.from_user(value)
 
-    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+    def to_form(self, value: Any, booleans: BooleanTexts) -> str:
         """Return the text to send for a normalized value."""
         return str(value)
 
-    def key(self, value: Any) -> Any:
+    def comparison_key(self, value: Any) -> Any:
         """Return a key that is equal for equal normalized values."""
         return value
 
-    def cell(self, value: object) -> Any:
+    def to_column(self, value: object) -> Any:
         """Return a value of the service for the column, or None if it does not fit."""
         if not isinstance(value, str):
             return None
@@ -110,15 +110,15 @@ class Field:
 class Domain(Field):
     """A domain name, kept as written."""
 
-    def parse(self, value: object) -> str:
+    def from_user(self, value: object) -> str:
         """Return the domain unchanged if it is valid."""
         return check_domain(value)
 
-    def read(self, value: object) -> Any:
+    def from_service(self, value: object) -> Any:
         """Return the value unchanged: the service decides which domains are valid."""
         return value
 
-    def key(self, value: Any) -> Any:
+    def comparison_key(self, value: Any) -> Any:
         """Return the domain as A-labels in lower case."""
         if not isinstance(value, str):
             return value
@@ -130,19 +130,19 @@ class Flag(Field):
 
     column = "integer"
 
-    def parse(self, value: object) -> Any:
+    def from_user(self, value: object) -> Any:
         """Return the flag as bool."""
         return flag(self.name, value)
 
-    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+    def to_form(self, value: Any, booleans: BooleanTexts) -> str:
         """Return 0 or 1."""
         return str(int(value))
 
-    def cell(self, value: object) -> Any:
+    def to_column(self, value: object) -> Any:
         """Return the number that is sent for the value, or any other number of the service."""
         if type(value) is not int:  # rare
             try:
-                value = int(self.encode(self.parse(value), ("0", "1")))
+                value = int(self.to_form(self.from_user(value), ("0", "1")))
             except ValueError:
                 return None
         if abs(value) >= _MAX_NUMBER:
@@ -153,7 +153,7 @@ class Flag(Field):
 class PrivacyFlag(Flag):
     """A :class:`Privacy`, normalized to its label."""
 
-    def parse(self, value: object) -> str:
+    def from_user(self, value: object) -> str:
         """Return the label of a privacy given as enum member, number or name, any case.
 
         A number may be text, because templates render to text.
@@ -163,9 +163,9 @@ class PrivacyFlag(Flag):
             for setting in Privacy:
                 if text in (str(setting.value), setting.label):
                     return setting.label
-        raise refused(self.name, value, ", ".join([f"{setting.value} ({setting.label})" for setting in Privacy]))
+        raise invalid(self.name, value, ", ".join([f"{setting.value} ({setting.label})" for setting in Privacy]))
 
-    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+    def to_form(self, value: Any, booleans: BooleanTexts) -> str:
         """Return the number."""
         return str(Privacy[value.upper()].value)
 
@@ -175,17 +175,17 @@ class Boolean(Flag):
 
     column = "boolean"
 
-    def read(self, value: object) -> Any:
+    def from_service(self, value: object) -> Any:
         """Return the flag as bool. Null means false: services return it for a flag that is not set."""
         if value is None:
             return False
-        return self.parse(value)
+        return self.from_user(value)
 
-    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+    def to_form(self, value: Any, booleans: BooleanTexts) -> str:
         """Return the text for false or true."""
         return booleans[value]
 
-    def cell(self, value: object) -> bool | None:
+    def to_column(self, value: object) -> bool | None:
         """Return the bool, or None if it is not one."""
         if isinstance(value, bool):
             return value
@@ -204,7 +204,7 @@ class Lines(Field):
 
     entries: EntryType
 
-    def parse(self, value: object) -> tuple[str, ...]:
+    def from_user(self, value: object) -> tuple[str, ...]:
         """Return the lines of a list, or of a text with an entry per line, with their comments.
 
         ``[]`` means no entries. A text without entries is invalid, so that an empty Variable, or a file that was read
@@ -217,17 +217,17 @@ class Lines(Field):
             value = "\n".join(lines)
         return tuple(each_line(self.name, value, self.entries.check_line, self.entries.allowed))
 
-    def read(self, value: object) -> tuple[str, ...]:
+    def from_service(self, value: object) -> tuple[str, ...]:
         """Return the lines of a text or an array of the service, without blank lines; null means no lines.
 
         :raises ValueError: if it is neither, or in another form (:meth:`EntryType.is_in_another_form`).
         """
-        lines = self.split(value)
+        lines = self.lines_from_service(value)
         if _is_in_another_form(self.entries, lines):
-            raise refused(self.name, value, "one entry per line")
+            raise invalid(self.name, value, "one entry per line")
         return lines
 
-    def split(self, value: object) -> tuple[str, ...]:
+    def lines_from_service(self, value: object) -> tuple[str, ...]:
         """Return the lines of the service, even if they are not valid entries.
 
         :raises ValueError: if it is neither a text nor an array of texts.
@@ -237,35 +237,35 @@ class Lines(Field):
         if value is None:
             return ()
         if not isinstance(value, (list, tuple)):
-            raise refused(self.name, value, "a text, or an array of texts")
+            raise invalid(self.name, value, "a text, or an array of texts")
         lines: list[str] = []
         for text in value:
             if not isinstance(text, str):
-                raise refused(self.name, value, "a text, or an array of texts")
+                raise invalid(self.name, value, "a text, or an array of texts")
             lines += _lines(text)
         return tuple(lines)
 
-    def count(self, lines: tuple[str, ...]) -> int:
+    def count_entries(self, lines: tuple[str, ...]) -> int:
         """Return the number of distinct entries; a list in another form counts as its words."""
         entries = [line for line in dict.fromkeys(lines) if not line.startswith("#")]
         if _is_in_another_form(self.entries, lines):
             return len(_WORD.findall("\n".join(entries)))
         return len(entries)
 
-    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+    def to_form(self, value: Any, booleans: BooleanTexts) -> str:
         """Return a text with one entry per line."""
         return "\n".join(map(self.entries.sent, value))
 
-    def key(self, value: Any) -> Any:
+    def comparison_key(self, value: Any) -> Any:
         """Return the set of the entries, without comments."""
         if not isinstance(value, tuple):
             return value
         return set(map(self.entries.key, value)) - {""}
 
-    def cell(self, value: object) -> str | None:
+    def to_column(self, value: object) -> str | None:
         """Return a text with one entry per line."""
         try:
-            return "\n".join(self.split(value))
+            return "\n".join(self.lines_from_service(value))
         except ValueError:
             return None
 
@@ -287,7 +287,7 @@ class Secret(Field):
 
     column = None
 
-    def parse(self, value: object) -> str:
+    def from_user(self, value: object) -> str:
         """Return the secret.
 
         A service may trim a secret. The trimmed text would not be masked where the service quotes it.
@@ -296,7 +296,7 @@ class Secret(Field):
         """
         if not isinstance(value, str) or not value or value != value.strip() or not is_plain(value):
             allowed = "one line of visible text, not empty, without blanks around it"
-            raise refused(self.name, NOT_SHOWN, allowed)
+            raise invalid(self.name, NOT_SHOWN, allowed)
         if value == "***":
             raise ValueError(f"{self.name} is '***', Airflow's mask for a secret; give the {self.name} itself")
         return value
@@ -315,7 +315,7 @@ def check_password_from(value: object) -> str:
     shown: object = NOT_SHOWN
     if isinstance(value, str) and value.startswith(("connection:", "variable:")):
         shown = value
-    raise refused(PASSWORD_FROM, shown, "connection:page_password... or variable:page_password...")
+    raise invalid(PASSWORD_FROM, shown, "connection:page_password... or variable:page_password...")
 
 
 #: All fields, in the order of the interface and of the columns of a snapshot.
@@ -405,7 +405,7 @@ def form(settings: Mapping[str, Any], boolean_texts: BooleanTexts) -> dict[str, 
     texts = {}
     for name, field in FIELDS.items():
         if name in settings:
-            texts[name] = field.encode(settings[name], boolean_texts)
+            texts[name] = field.to_form(settings[name], boolean_texts)
     return texts
 
 
@@ -420,7 +420,7 @@ def list_query(*, boolean_texts: BooleanTexts, **filters: Unpack[ListFilters]) -
         elif isinstance(value, str):
             query[name] = value
         else:
-            raise refused(name, value, "text")
+            raise invalid(name, value, "text")
     return query
 
 
@@ -435,7 +435,7 @@ def check_website_id(website_id: object) -> str:
     # A delete that ignores missing websites would succeed with the text of a missing value.
     is_path_segment = text not in ("", ".", "..") and not re.search(r"[\s/?#\\]", text) and is_plain(text)
     if not is_path_segment or is_missing_text(text):
-        raise refused("website_id", website_id, "the id of a website, a number or text")
+        raise invalid("website_id", website_id, "the id of a website, a number or text")
     return text
 
 
@@ -449,7 +449,7 @@ def normalise(name: str, value: object) -> Any:
     if name not in FIELDS:
         return value
     try:
-        return FIELDS[name].read(value)
+        return FIELDS[name].from_service(value)
     except ValueError:
         return value
 
@@ -457,7 +457,7 @@ def normalise(name: str, value: object) -> Any:
 def sendable(name: str, value: object) -> Any:
     """Return a value of the service, normalized, if the client can send it back; otherwise None."""
     try:
-        return FIELDS[name].read(value)
+        return FIELDS[name].from_service(value)
     except ValueError:
         return None
 
@@ -468,7 +468,7 @@ def raw_lines(name: str, value: object) -> tuple[str, ...] | None:
     if not isinstance(field, Lines):
         return None
     try:
-        return field.split(value)
+        return field.lines_from_service(value)
     except ValueError:
         return None
 
@@ -478,14 +478,14 @@ def count_entries(name: str, lines: object) -> int:
     field = FIELDS[name]
     if not isinstance(field, Lines) or not isinstance(lines, tuple):
         return 0
-    return field.count(lines)
+    return field.count_entries(lines)
 
 
 def same_setting(name: str, first: object, other: object) -> bool:
     """Return whether two values of a field are equal settings. Exclusion lists compare as sets of entries."""
     first, other = normalise(name, first), normalise(name, other)
     if name in FIELDS:
-        key = FIELDS[name].key
+        key = FIELDS[name].comparison_key
         first, other = key(first), key(other)
     return first == other
 
@@ -501,7 +501,7 @@ def differing_fields(record: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 
 
 def _parse_settings(allowed: tuple[str, ...], settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: FIELDS[name].parse(value) for name, value in _given(allowed, settings).items()}
+    return {name: FIELDS[name].from_user(value) for name, value in _given(allowed, settings).items()}
 
 
 def _given(allowed: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:

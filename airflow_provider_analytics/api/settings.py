@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 
 from airflow_provider_analytics.api import dialect
-from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, refused
+from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, invalid
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
 from airflow_provider_analytics.readable import is_plain
 
@@ -159,7 +159,7 @@ def _check_header(name: object, value: object) -> None:
 
 
 def _not_allowed(name: str, value: object, allowed: str) -> ValueError:
-    return ValueError(f"{refused(name, value, allowed)}.")
+    return ValueError(f"{invalid(name, value, allowed)}.")
 
 
 def _in_capitals(value: object) -> object:

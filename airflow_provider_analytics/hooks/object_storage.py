@@ -8,7 +8,7 @@ from importlib import import_module
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_analytics.api.checks import refused
+from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.exceptions import MissingPackageError
 from airflow_provider_analytics.storage import StoragePath
 
@@ -45,12 +45,12 @@ def storage_path(url: str, argument: str) -> StoragePath:
     :raises MissingPackageError: if no installed provider registers the scheme; the message has the package that does.
     """
     if not isinstance(url, str):
-        raise refused(argument, url, _PLACES)
+        raise invalid(argument, url, _PLACES)
     scheme, separator, rest = url.partition("://")
     host, slash, inside = rest.partition("/")
     host = host.rpartition("@")[2]  # Airflow treats everything before an "@" as a connection id
     if (scheme == "file" and host) or not (separator or url.startswith("/")):
-        raise refused(argument, url, _PLACES)
+        raise invalid(argument, url, _PLACES)
     try:
         path = StoragePath.of(ObjectStoragePath(url))
     except ValueError:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_analytics.api.checks import flag, is_missing_text, one_of, refused, refused_together, whole_number
+from airflow_provider_analytics.api.checks import flag, invalid, invalid_together, is_missing_text, one_of, whole_number
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
 from airflow_provider_analytics.operators.reconciling import PlanInput, ReconcilingOperator, account_of, result_of
@@ -227,12 +227,12 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
     def _checked_filters(self, filters: Mapping[str, Any]) -> Mapping[str, Any]:
         if not filters:
-            raise refused("websites", filters, "at least one filter, or None for all websites")
+            raise invalid("websites", filters, "at least one filter, or None for all websites")
         for name, value in filters.items():
             one_of("websites", name, _FILTERS)
             is_blank = isinstance(value, str) and not value.strip()
             if value is None or is_blank or is_missing_text(value):  # the list of all websites would be read
-                raise refused("websites", filters, "a value for each filter")
+                raise invalid("websites", filters, "a value for each filter")
         if self.unmanage_websites:
             raise ValueError(
                 "unmanage_websites is not allowed with a filter in websites; allowed: a list of selectors, or None"
@@ -274,11 +274,11 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
         value, path = getattr(self, self.field), getattr(self, f"{self.field}_path")
         if (value is None) == (path is None):
-            raise refused_together("one of the two", **{self.field: value, f"{self.field}_path": path})
+            raise invalid_together("one of the two", **{self.field: value, f"{self.field}_path": path})
         if path is None:
             # A value is never opened. A path here is a mistake, and would be sent as a parameter: it may be any word.
             if isinstance(value, str) and re.fullmatch(r"([./~]\S*|\S+://\S*|\S+\.txt)", value.strip()):
-                raise refused(self.field, value, f"entries; a file is given by {self.field}_path")
+                raise invalid(self.field, value, f"entries; a file is given by {self.field}_path")
             return value
         argument = f"{self.field}_path"
         text = read_text(storage_path(path, argument), argument)
@@ -306,7 +306,7 @@ def _mapping(argument: str, value: Any) -> Mapping[str, Any]:
         if isinstance(found, dict):
             value = found
     if not isinstance(value, Mapping):
-        raise refused(argument, value, "a dict of domains, globs or ids to entries, or the text of a JSON object")
+        raise invalid(argument, value, "a dict of domains, globs or ids to entries, or the text of a JSON object")
     found = {}
     for selector, entries in value.items():
         (text,) = parse_selectors(argument, [selector])

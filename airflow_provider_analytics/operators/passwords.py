@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Variable, mask_secret
 
-from airflow_provider_analytics.api.checks import refused
+from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, check_password_from
 from airflow_provider_analytics.readable import Redactor, first_of
 
@@ -32,7 +32,7 @@ def passwords_of(references: Mapping[str, Iterable[str]], secrets: Redactor) -> 
         mask_secret(password)
         secrets.add(password)
         try:
-            FIELDS["password"].parse(password)
+            FIELDS["password"].from_user(password)
         except ValueError as error:
             unusable.append(f"{where}: {error}")
     if missing:
@@ -52,5 +52,5 @@ def _password(reference: str) -> str | None:
     except AirflowNotFoundException:
         return None
     if connection.conn_type == "analytics":  # its password is an API key
-        raise refused(PASSWORD_FROM, reference, "a connection of another type than analytics")
+        raise invalid(PASSWORD_FROM, reference, "a connection of another type than analytics")
     return connection.password

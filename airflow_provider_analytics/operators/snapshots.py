@@ -356,13 +356,13 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         """Return whether a list that is read now is late; raise if ``on_late`` does not allow publishing it."""
         if not run_day.is_late(now):
             return False
-        refusal = run_day.refusal(now, is_published=series.partition(run_day.day).is_published)
-        if refusal is None or self.on_late == "publish":
+        problem = run_day.late_problem(now, is_published=series.partition(run_day.day).is_published)
+        if problem is None or self.on_late == "publish":
             return True
         if self.on_late == "skip":
-            raise AirflowSkipException(f"{refusal} Skipped because of on_late='skip'.")
+            raise AirflowSkipException(f"{problem} Skipped because of on_late='skip'.")
         raise GuardError(
-            f"{refusal} Nothing was published. To file it all the same, marked as late, run the task with "
+            f"{problem} Nothing was published. To store it anyway, marked as late, run the task with "
             "on_late='publish'; to skip such runs, set on_late='skip'."
         )
 
@@ -572,7 +572,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Remove the snapshots that are not kept."""
-        from airflow_provider_analytics.api.checks import flag, refused, whole_number
+        from airflow_provider_analytics.api.checks import flag, invalid, whole_number
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.catalog import snapshot_series
         from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
@@ -585,7 +585,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
                 months=whole_number("keep_months", self.keep_months, at_least=0),
             )
             if retention == Retention(0):
-                raise refused("keep_days", self.keep_days, "1 or more, unless keep_weeks or keep_months is")
+                raise invalid("keep_days", self.keep_days, "1 or more, unless keep_weeks or keep_months is")
             dry_run = flag("dry_run", self.is_dry_run)
             series = snapshot_series(storage_path(str(self.base_path), "base_path"), str(self.snapshot_name))
             pruning = plan_pruning(

@@ -29,7 +29,7 @@ def websites_as_code(
 ) -> TaskGroup:
     """Plan the changes that make the websites match a file, wait for an approval, and apply exactly that plan.
 
-    The tasks are ``plan``, ``check`` (skips the rest if nothing changes, fails if a guard refuses the plan),
+    The tasks are ``plan``, ``check`` (skips the rest if nothing changes, fails if a guard blocks the plan),
     ``approve`` and ``apply``.
 
     .. code-block:: python
@@ -119,7 +119,7 @@ def _approved(
 
 
 class _CheckPlanOperator(BaseOperator):
-    """Skip the approval of a plan without changes, and fail for one that a guard refuses."""
+    """Skip the approval of a plan without changes, and fail for one that a guard blocks."""
 
     template_fields = ("planned",)
 

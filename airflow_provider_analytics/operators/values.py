@@ -17,10 +17,10 @@ from typing import Any
 from airflow_provider_analytics.api.checks import (
     flag,
     fraction,
+    invalid,
     is_missing_text,
     names,
     one_of,
-    refused,
     whole_number,
 )
 from airflow_provider_analytics.guards import parse_guards
@@ -109,9 +109,9 @@ def _check_text(name: str, value: Any) -> None:
         return
     is_text = isinstance(value, str) and value.strip() and is_plain(value)
     if not is_text or is_missing_text(value) or _NOT_RENDERED.search(value):
-        raise refused(name, value, _TEXTS[name])
+        raise invalid(name, value, _TEXTS[name])
     if _TEXTS[name] == _PLACE and not value.startswith("/") and "://" not in value:
-        raise refused(name, value, "a URL such as s3://bucket/path or file:///path, or /path")
+        raise invalid(name, value, "a URL such as s3://bucket/path or file:///path, or /path")
 
 
 def _check_domain(name: str, value: Any) -> None:
@@ -134,7 +134,7 @@ def _check_flag(name: str, value: Any) -> None:
 
 def _check_compression(name: str, value: Any) -> None:
     if value not in (None, "", *COMPRESSIONS):
-        raise refused(name, value, "gzip, or None for no compression")
+        raise invalid(name, value, "gzip, or None for no compression")
 
 
 def _check_guards(name: str, value: Any) -> None:  # noqa: ARG001 - all checks have the same signature
@@ -150,12 +150,12 @@ def _check_day(name: str, value: Any) -> None:
     try:
         parse_day(str(value))
     except ValueError:
-        raise refused(name, value, _DAY) from None
+        raise invalid(name, value, _DAY) from None
 
 
 def _check_moment(name: str, value: Any) -> None:
     if value is not None and not isinstance(value, (str, date)):
-        raise refused(name, value, f"{_DAY}, or a date with a time")
+        raise invalid(name, value, f"{_DAY}, or a date with a time")
 
 
 def _check_names_of_fields(name: str, value: Any) -> None:
@@ -176,7 +176,7 @@ def _check_privacy(name: str, value: Any) -> None:
     from airflow_provider_analytics.api.fields import FIELDS
 
     if value is not None:
-        FIELDS[name].parse(value)
+        FIELDS[name].from_user(value)
 
 
 def _check_selectors(name: str, value: Any) -> None:

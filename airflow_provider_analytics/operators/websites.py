@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_analytics.api.checks import flag, refused, refused_together, short_repr, whole_number
+from airflow_provider_analytics.api.checks import flag, invalid, invalid_together, short_repr, whole_number
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
 from airflow_provider_analytics.operators.links import WebsiteLink
@@ -160,7 +160,7 @@ class _SettingsOperator(AnalyticsBaseOperator):
 
     def __init__(self, **kwargs: Any) -> None:
         if isinstance(kwargs.get("email"), (bool, int)):
-            raise refused(  # raised here, because Airflow accepts any value silently
+            raise invalid(  # raised here, because Airflow accepts any value silently
                 "email",
                 kwargs["email"],
                 "an e-mail address for Airflow's alerts. To set the field email of the website, use email_reports.",
@@ -502,7 +502,7 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
     from airflow_provider_analytics.api.fields import check_website_id
 
     if (website_id is None) == (domain is None):
-        raise refused_together("exactly one of the two", website_id=website_id, domain=domain)
+        raise invalid_together("exactly one of the two", website_id=website_id, domain=domain)
     if website_id is not None:
         return check_website_id(website_id)
     website = hook.find_website(str(domain))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_analytics.api.checks import flag, refused, refused_together
+from airflow_provider_analytics.api.checks import flag, invalid, invalid_together
 from airflow_provider_analytics.exceptions import BulkError, MissingSnapshotError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
@@ -81,7 +81,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         from airflow_provider_analytics.storage import read_texts
 
         if (self.config_path is None) == (self.config is None):
-            raise refused_together("one of the two", config_path=self.config_path, config=self.config)
+            raise invalid_together("one of the two", config_path=self.config_path, config=self.config)
         if self.config_path is None:
             return parse_websites(self.config, default_mode=self.default_mode)
         texts = read_texts(storage_path(self.config_path, "config_path"), "config_path", in_a_folder)
@@ -470,12 +470,12 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         with self.connected(context) as hook:
             if (self.base_path is None) != (self.snapshot_date is None):
                 allowed = "both, or neither for the current state"
-                raise refused_together(allowed, base_path=self.base_path, snapshot_date=self.snapshot_date)
+                raise invalid_together(allowed, base_path=self.base_path, snapshot_date=self.snapshot_date)
             selectors: Sequence[str] | None = None
             if self.websites is not None:
                 selectors = parse_selectors("websites", self.websites)
             if selectors == ():
-                raise refused("websites", self.websites, "at least one domain, pattern or id, or None for all websites")
+                raise invalid("websites", self.websites, "at least one domain, pattern or id, or None for all websites")
             if self.base_path:
                 records, origin = self._read_snapshot(hook)
             else:

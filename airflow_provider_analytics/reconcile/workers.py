@@ -61,7 +61,7 @@ class Breaker:
         """Count the outcome of one item; raise an error that is not about this item only."""
         if isinstance(error, StorageError) or not isinstance(error, (AnalyticsError, ValueError, NoneType)):
             raise error
-        # A service that asks for a longer wait than the client takes refuses each request until then.
+        # A service that asks for a longer wait than the client takes rejects each request until then.
         is_long = isinstance(error, AnalyticsError) and (error.retry_after or 0.0) > MAX_WAIT
         if not _is_down(error):
             self._in_a_row = 0

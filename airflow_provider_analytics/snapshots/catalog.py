@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from airflow_provider_analytics.api.checks import refused
+from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.formats import read_rows
 from airflow_provider_analytics.snapshots.manifest import (
@@ -173,7 +173,7 @@ def snapshot_series(base: StoragePath | str, name: str = DEFAULT_NAME) -> Snapsh
         ``_``.
     """
     if not isinstance(name, str) or not SNAPSHOT_NAME.fullmatch(name):
-        raise refused("snapshot_name", name, "1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
+        raise invalid("snapshot_name", name, "1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
     return SnapshotSeries(StoragePath.of(base) if isinstance(base, str) else base, name)
 
 
@@ -305,7 +305,7 @@ def read_snapshot(base: StoragePath | str, day: date | str, snapshot_name: str =
     :raises StorageError: if the manifest cannot be read, is damaged, or is from a newer version.
     """
     if isinstance(day, datetime):  # a subclass of date
-        raise refused("day", day, "a date without a time, which belongs to different days in different time zones")
+        raise invalid("day", day, "a date without a time, which belongs to different days in different time zones")
     return snapshot_series(base, snapshot_name).partition(parse_day(day) if isinstance(day, str) else day).read()
 
 

@@ -21,7 +21,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_analytics.api.checks import MAX_DEPTH, is_too_deep, refused
+from airflow_provider_analytics.api.checks import MAX_DEPTH, invalid, is_too_deep
 from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same_setting
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import MissingSnapshotError, StorageError
@@ -167,7 +167,7 @@ def diff_snapshots(
     if previous_day is None:
         return result
     if previous_day >= current_day:
-        raise refused("previous", previous_day.isoformat(), f"a day before current={current_day}")
+        raise invalid("previous", previous_day.isoformat(), f"a day before current={current_day}")
     with temporary_folder() as directory:
         lines = directory / f"_since-{previous_day.isoformat()}.jsonl"
         try:

@@ -175,12 +175,12 @@ def _id(value: object) -> str:
 
 
 def _cells(name: str, values: list[Any], invalid_values: Counter[str]) -> list[Any]:
-    to_cell: Callable[[Any], Any] = FIELDS[name].cell
+    to_column: Callable[[Any], Any] = FIELDS[name].to_column
     types = set(map(type, values)) - {NoneType}
     # A repeated value is converted once. 1 and True are equal, but not the same cell.
     if types <= _REPEATED and len(set(values)) <= len(values) // 2:
-        to_cell = functools.lru_cache(maxsize=None, typed=True)(to_cell)
-    cells = [None if value is None else to_cell(value) for value in values]
+        to_column = functools.lru_cache(maxsize=None, typed=True)(to_column)
+    cells = [None if value is None else to_column(value) for value in values]
     lost = cells.count(None) - values.count(None)
     if lost:
         invalid_values[name] += lost

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import pendulum
 
-from airflow_provider_analytics.api.checks import refused
+from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.exceptions import GuardError
 
 #: Run types that Airflow plans for a point in time. Any other run is meant for the current list.
@@ -53,7 +53,7 @@ class RunDay:
             )
         return now >= self.ends
 
-    def refusal(self, now: datetime, *, is_published: bool) -> str | None:
+    def late_problem(self, now: datetime, *, is_published: bool) -> str | None:
         """Return why a late list must not be stored for the day by default, or None if it may.
 
         :param is_published: whether the day has a snapshot.
@@ -152,5 +152,5 @@ def _parse(text: str, timezone: TimeZone) -> date | None:
     except ValueError:
         moment = None
     if not isinstance(moment, pendulum.DateTime):
-        raise refused("partition_date", text, "YYYY-MM-DD, or a date with a time")
+        raise invalid("partition_date", text, "YYYY-MM-DD, or a date with a time")
     return moment

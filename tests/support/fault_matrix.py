@@ -95,7 +95,7 @@ def still(server: Server, query: Mapping[str, str] = NO_QUERY) -> str | None:
     try:
         got, reading = read(serve, dict(query))
     except (IncompleteListError, UnexpectedResponseError) as error:
-        return f"a well-behaved server was refused: {error}" if server.is_well_behaved else None
+        return f"a well-behaved server was rejected: {error}" if server.is_well_behaved else None
     if sorted(map(int, got)) != list(server.kept):
         return f"{len(got)} of {len(server.kept)} websites were taken for all of them ({reading.proof})"
     if server.is_well_behaved and "per_page" not in query and requests != server.fewest_requests(query):

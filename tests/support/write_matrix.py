@@ -92,7 +92,7 @@ def write(sandbox: FakeService, writer: Writer) -> str | None:
         else:
             UpdateWebsiteOperator(website_id=sandbox.add_website(DOMAIN)["id"], **common).execute({})
     except (AirflowFailException, AnalyticsError) as error:
-        return f"what was stored was refused: {error}" if writer.is_well_behaved else None
+        return f"what was stored was rejected: {error}" if writer.is_well_behaved else None
     stored = sandbox.websites()
     if len(stored) != 1 or not same_domain(stored[0]["domain"], DOMAIN):
         return f"success, and the websites are {[website['domain'] for website in stored]}"

@@ -62,8 +62,8 @@ def run_all(text: str, folder: Path, environment: dict[str, str]) -> None:
 def test_readme_starts_like_the_quickstart_and_each_output_belongs_to_a_command() -> None:
     assert next(steps(README))[0] == next(steps(QUICKSTART))[0]
     assert README.count("```text\n") == 2
-    refused = re.findall(r"```text\n(AirflowFailException.*?)```", README, re.DOTALL)
-    assert [text in QUICKSTART for text in refused] == [True]
+    rejected = re.findall(r"```text\n(AirflowFailException.*?)```", README, re.DOTALL)
+    assert [text in QUICKSTART for text in rejected] == [True]
     targets = re.findall(r"^make ([\w-]+)", README, re.MULTILINE)
     assert targets == ["demo", "test"]
     assert all(f"\n{target}: " in (ROOT / "Makefile").read_text() for target in targets)

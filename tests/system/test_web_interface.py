@@ -179,7 +179,7 @@ def test_blocked_snapshot_shows_the_reason_and_the_remedy_without_scrolling(
         "If this is intended, select fewer_websites in override_guards of the trigger form, or run:",
         """airflow dags trigger nightly_website_snapshot --conf '{"override_guards": ["fewer_websites"]}'""",
     )
-    screen.picture("log_refused")
+    screen.picture("log_blocked")
 
 
 def test_ctrl_c_stops_every_process(interface: Interface) -> None:

@@ -9,11 +9,11 @@ from airflow_provider_analytics.exceptions import BulkError
 
 
 def test_websites_are_grouped_by_reason_and_ten_are_named() -> None:
-    refused = {
+    rejected = {
         f"{n}.example (id {n})": f"The service rejected a value. Request: PATCH /websites/{n}." for n in range(40)
     }
     differs = {f"x{n}.example (id {n})": f"Still differs: update x{n}.example (id {n}): privacy" for n in range(3)}
-    lines = str(BulkError({**refused, **differs}, done=1957, not_tried=differs.keys())).splitlines()
+    lines = str(BulkError({**rejected, **differs}, done=1957, not_tried=differs.keys())).splitlines()
     told = "40 websites failed, 3 were not tried, 1,957 succeeded. The service rejected a value: 0.example (id 0), "
     assert lines[0].startswith(told)
     assert lines[0].endswith(" and 35 more.")

@@ -36,7 +36,7 @@ class Sender:
     """Sends single changes, each computed from a record that is fetched immediately before.
 
     :param change_of: computes the change of a website.
-    :param record: records a change that was sent and not refused, a create with the id of the new website; called from
+    :param record: records a change that was sent and not rejected, a create with the id of the new website; called from
         several threads.
     :param shared: list fields in which entries of others stay.
     :param kept: returns the entries of a list field that other lists have for a website, and that stay.
@@ -62,7 +62,7 @@ class Sender:
         return [result.error for result in results if result.error]
 
     def note(self, update: Update, change: Change) -> None:
-        """Note a change that was sent and not refused; it is not read again yet."""
+        """Note a change that was sent and not rejected; it is not read again yet."""
         update.set(State.APPLIED)
         update.comparison = None
         update.sent.append(change)

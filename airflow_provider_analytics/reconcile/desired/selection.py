@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from airflow_provider_analytics.api.checks import refused, short_repr, text_list
+from airflow_provider_analytics.api.checks import invalid, short_repr, text_list
 from airflow_provider_analytics.api.domains import domain_key, host_key, is_near, is_pattern, matches, spellings
 from airflow_provider_analytics.api.entries import without_comment
 from airflow_provider_analytics.api.verification import Record
@@ -31,11 +31,11 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selec
     elif isinstance(value, int):
         value = [value]
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
-        raise refused(field, value, "a list of domains, globs and ids")
+        raise invalid(field, value, "a list of domains, globs and ids")
     selectors = []
     for selector in value:
         if isinstance(selector, bool) or not isinstance(selector, (str, int)) or not str(selector).strip():
-            raise refused(field, selector, "a domain, a glob such as *.example.com, an id")
+            raise invalid(field, selector, "a domain, a glob such as *.example.com, an id")
         selectors.append(str(selector).strip())
     return tuple(selectors)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_provider_analytics.api.checks import refused_together
+from airflow_provider_analytics.api.checks import invalid_together
 from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, matches, may_become
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import Record
@@ -59,7 +59,7 @@ class WebsitesAsCode:
 
     def __post_init__(self) -> None:
         if self.prune and self.create_only:
-            raise refused_together("one of the two", prune=True, create_only=True)
+            raise invalid_together("one of the two", prune=True, create_only=True)
 
     @property
     def websites(self) -> list[DesiredWebsite]:

@@ -95,7 +95,7 @@ def _settings(record: Record, *, restore: bool) -> tuple[dict[str, Any], list[st
         if lines is None:
             value = normalise(field, record[field])
             try:
-                settings[field] = FIELDS[field].parse(value)
+                settings[field] = FIELDS[field].from_user(value)
             except ValueError:
                 omitted.append(f"{field} omitted, its value {short_repr(value)} is not documented")
             continue

@@ -18,7 +18,7 @@ from typing import Any
 
 import jsonschema
 
-from airflow_provider_analytics.api.checks import refused
+from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM
@@ -120,7 +120,7 @@ def parse_websites(value: object, *, default_mode: str = "merge") -> WebsitesAsC
     if isinstance(value, str):
         value = values.read(value)
         if isinstance(value, str):
-            raise refused("config", value, "settings by name, and websites; the path of a file belongs in config_path")
+            raise invalid("config", value, "settings by name, and websites; the path of a file belongs in config_path")
     parsed = WebsitesAsCode()
     _YamlFile(parsed, _to_file_shape(value, values), values, default_mode)
     if values.problems:
@@ -186,7 +186,7 @@ def _normalized_value(name: str, value: Any) -> Any:
     if name not in FIELDS or name in LINE_FIELDS or value is None:
         return value
     try:
-        return FIELDS[name].parse(value)
+        return FIELDS[name].from_user(value)
     except ValueError:
         return value  # the schema rejects it
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from airflow_provider_analytics.api.checks import refused
+from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record
@@ -60,7 +60,7 @@ def parse_digest(value: object) -> str | None:
             )
     if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value.strip()):
         allowed = "the digest of a plan, or the output of an ApprovalOperator whose form has the Param approved_digest"
-        raise refused("approved_digest", value, allowed)
+        raise invalid("approved_digest", value, allowed)
     return value.strip()
 
 

@@ -335,5 +335,7 @@ def _from_json(value: Any) -> Any:
 
 
 def short(value: Any) -> str:
-    """Return a value as readable text of bounded length."""
+    """Return a value as readable text of bounded length; a flag as in a YAML file."""
+    if isinstance(value, bool):
+        return str(value).lower()
     return readable(str(value), _MAX_CHARACTERS)

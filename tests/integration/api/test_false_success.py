@@ -46,7 +46,7 @@ def outcome(operation: str, *replies: bytes | Reply, **settings: Any) -> tuple[A
             return error, server
 
 
-def refused(operation: str, *replies: bytes | Reply, kind: type[Exception] = UnexpectedResponseError) -> Any:
+def rejected(operation: str, *replies: bytes | Reply, kind: type[Exception] = UnexpectedResponseError) -> Any:
     found, _ = outcome(operation, *replies)
     assert isinstance(found, kind), found
     return found
@@ -115,8 +115,8 @@ def test_json_of_another_structure_is_not_a_success(operation: str, body: Any) -
 @pytest.mark.parametrize("operation", READS)
 def test_read_fails_on_an_empty_response_or_another_website(operation: str) -> None:
     for status in (200, 201, 204):
-        assert "empty" in str(refused(operation, http(status, b"")))
-    error = refused("show", http(200, {"data": {"id": 8}}))
+        assert "empty" in str(rejected(operation, http(status, b"")))
+    error = rejected("show", http(200, {"data": {"id": 8}}))
     assert "The response is about website 8, requested was website 7." in str(error)
 
 
@@ -143,7 +143,7 @@ def test_write_with_an_empty_response_is_verified(status: int, body: bytes) -> N
 def test_body_shorter_than_its_content_length_is_not_a_success(operation: str, missing: int) -> None:
     body = json.dumps(GOOD[operation]).encode()
     cut = Reply(http(200, body[:-missing], length=len(body)), then="close")
-    error = refused(operation, cut, kind=AnalyticsConnectionError)
+    error = rejected(operation, cut, kind=AnalyticsConnectionError)
     assert (error.status, error.transient, error.sent) == (200, True, True)
 
 
@@ -161,7 +161,7 @@ def test_truncated_body_without_a_length_is_not_a_success(operation: str, is_zip
     headers = ["Content-Encoding: gzip"] if is_zipped else []
     # After the JSON, gzip has eight more bytes.
     for place in range(0, len(whole) - 9, 3):
-        refused(operation, without_length(whole[:place], *headers))
+        rejected(operation, without_length(whole[:place], *headers))
 
 
 @pytest.mark.parametrize("status", [202, 203, 205, 206])
@@ -197,7 +197,7 @@ def test_truncated_chunked_body_is_not_a_success(operation: str) -> None:
     assert not isinstance(found, Exception), found
     # The JSON is complete in each of these: only the end of the chunks is missing.
     for end in (b"", b"5", b"5\r\nab", b"zz\r\n"):
-        refused(operation, Reply(chunked(body, end=end), then="close"), kind=AnalyticsConnectionError)
+        rejected(operation, Reply(chunked(body, end=end), then="close"), kind=AnalyticsConnectionError)
 
 
 def test_damaged_gzip_is_not_a_success() -> None:
@@ -206,9 +206,9 @@ def test_damaged_gzip_is_not_a_success() -> None:
     flipped = body[:-6] + bytes([body[-6] ^ 1]) + body[-5:]
     zipped = partial(http, 200, headers=[("Content-Encoding", "gzip")])
     for damaged in (b"no gzip", flipped, plain):
-        refused("list", zipped(damaged), kind=AnalyticsConnectionError)
+        rejected("list", zipped(damaged), kind=AnalyticsConnectionError)
     for point in range(1, len(body) - 9, 7):
-        refused("list", zipped(body[:point]))
+        rejected("list", zipped(body[:point]))
     assert outcome("list", zipped(body))[0] == [WEBSITE]
 
 
@@ -223,11 +223,11 @@ def test_every_media_type_of_json_is_read(kind: str | None) -> None:
 
 def test_error_with_very_many_fields_is_truncated() -> None:
     errors = {f"field{n}": ["wrong"] * 100 for n in range(1000)}
-    error = refused("create", http(422, {"message": "no", "errors": errors}), kind=AnalyticsApiError)
+    error = rejected("create", http(422, {"message": "no", "errors": errors}), kind=AnalyticsApiError)
     assert len(error.errors) == dialect.MAX_MESSAGES
     assert len(error.errors["field0"]) == dialect.MAX_MESSAGES
     details = [{"field": "email", "message": "wrong"}] * 1000
-    error = refused("create", http(422, {"message": "no", "errors": details}), kind=AnalyticsApiError)
+    error = rejected("create", http(422, {"message": "no", "errors": details}), kind=AnalyticsApiError)
     assert len(error.errors["email"]) == dialect.MAX_MESSAGES
 
 

@@ -76,11 +76,11 @@ def test_update_follows_its_read_without_a_wait(settings: dict[str, Any], replie
     """The read after a wait returns the changes of other users during the wait."""
     time = Time()
     events: list[Any] = []
-    refusals = list(replies)
+    rejections = list(replies)
 
     def respond(request: Any) -> bytes:
         events.append(request.method)
-        return refusals.pop(0) if request.method == "PATCH" and refusals else RECORD
+        return rejections.pop(0) if request.method == "PATCH" and rejections else RECORD
 
     slept = time.sleep
     time.sleep = lambda seconds: (events.append(seconds), slept(seconds))  # type: ignore[method-assign, assignment, func-returns-value]

@@ -313,7 +313,7 @@ def test_reading_stops_requests_and_threads_when_it_ends_early(end: str) -> None
 def test_waiting_page_is_abandoned_if_another_page_fails() -> None:
     asked, is_told = 50, threading.Event()
 
-    def refuse(request: Request) -> bytes:
+    def reject(request: Request) -> bytes:
         is_told.set()
         return http(429, headers=[("Retry-After", str(asked))])
 
@@ -321,7 +321,7 @@ def test_waiting_page_is_abandoned_if_another_page_fails() -> None:
         assert is_told.wait(30)
         return http(403)
 
-    with served(pages_of(5000, page2=fail, page3=refuse)) as (_, server), waiting_client_of(server.url) as client:
+    with served(pages_of(5000, page2=fail, page3=reject)) as (_, server), waiting_client_of(server.url) as client:
         began = real_time.monotonic()
         with pytest.raises(AnalyticsApiError):
             client.list_websites()

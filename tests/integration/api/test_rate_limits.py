@@ -51,12 +51,12 @@ class Service:
         self.rate, self.burst = rate, burst
         #: Method and website of each accepted request.
         self.accepted: list[tuple[str, str]] = []
-        self.refused = 0
+        self.rejected = 0
         self.records = {
             str(number): {**WEBSITE, "id": number, "domain": f"{number}.example", "exclude_ips": ""}
             for number in range(1, WEBSITES + 1)
         }
-        self._refusal = http(status, PAGE, kind="text/html")
+        self._rejection = http(status, PAGE, kind="text/html")
         self._clock = clock
         self._excess, self._last = 0.0, 0.0
         self._lock = threading.Lock()
@@ -64,8 +64,8 @@ class Service:
     def __call__(self, request: Request) -> bytes:
         with self._lock:
             if self.rate is not None and not self._is_allowed(self.rate):
-                self.refused += 1
-                return self._refusal
+                self.rejected += 1
+                return self._rejection
             website_id = request.path.rpartition("/")[2]
             self.accepted.append((request.method, website_id))
             if request.method == "GET":
@@ -101,7 +101,7 @@ def test_more_than_half_of_the_rate_is_used(
     seconds = time.now - began
     assert Counter(method for method, _ in service.accepted)["PATCH"] == WEBSITES
     assert len(service.accepted) / seconds > rate / 2
-    assert service.refused < len(service.accepted) / 5
+    assert service.rejected < len(service.accepted) / 5
     warnings = warnings_of(caplog)
     assert 1 <= len(warnings) <= 1 + seconds / REPORT_SECONDS
     assert all("set the extra requests_per_minute" in warning.lower() for warning in warnings)
@@ -186,8 +186,8 @@ def test_rate_limits_do_not_use_up_the_retries_of_failures() -> None:
 
 def test_create_is_retried_after_429_and_503_of_nginx_and_not_after_another_503() -> None:
     created = http(201, {"data": WEBSITE})
-    for refusal in (http(429), http(503, PAGE, kind="text/html")):
-        with served([refusal] * 10 + [created]) as (client, server):
+    for rejection in (http(429), http(503, PAGE, kind="text/html")):
+        with served([rejection] * 10 + [created]) as (client, server):
             assert client.send_create("new.example", {}) == WEBSITE
             assert server.sent == ["POST /api/v1/websites"] * 11
     with served([http(503), created]) as (client, server):

@@ -183,7 +183,7 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_refused_connection_is_retried_then_reported(operation: str) -> None:
+def test_connection_refused_by_the_host_is_retried_then_reported(operation: str) -> None:
     time = Time()
     with client_of(f"http://127.0.0.1:{free_port()}", time, max_retries=2) as client:
         with pytest.raises(AnalyticsConnectionError, match="cannot be reached") as caught:

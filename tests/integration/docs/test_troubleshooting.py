@@ -72,7 +72,7 @@ class Scenario:
         self.sandbox.configure(ignored_fields=["exclude_ips"])
         self.sync(["192.0.2.1"])
 
-    def refused(self, number: int) -> None:
+    def rejected(self, number: int) -> None:
         """Sync five websites, of which this number reject the change."""
         self.sandbox.seed(5)
         self.sandbox.fault("update", status=409, times=number)
@@ -185,11 +185,11 @@ def full_disk(scenario: Scenario) -> None:
 
 
 def without_credentials(scenario: Scenario) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
+    def reject(*_: Any, **__: Any) -> None:
         raise RuntimeError("Unable to locate credentials")
 
     scenario.managed("192.0.2.1")
-    scenario.patch.setattr(LocalFileSystem, "ls", refuse)
+    scenario.patch.setattr(LocalFileSystem, "ls", reject)
     scenario.managed("192.0.2.1")
 
 
@@ -269,7 +269,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     ),
     "is not as expected after the write": not_taken,
     "The response contains no list of websites, or more than one": unknown_key,
-    "websites failed": lambda scenario: scenario.refused(3),
+    "websites failed": lambda scenario: scenario.rejected(3),
     "Sent, but not in effect": lambda scenario: scenario.unchanged(1),
     "accepted the changes of two websites but did not store": lambda scenario: scenario.unchanged(3),
     "websites have the domain": twice,
@@ -324,7 +324,7 @@ WORDS: dict[str, tuple[str, Callable[[Scenario], Any]]] = {
     "verify=": ("is not allowed; allowed", CASES["is not allowed; allowed"]),
     "There is no connection": ("isn't defined", lambda _: main(["probe", "--conn-id", "nobody_made_this"])),
     "type ''": ("The connection is of type", lambda scenario: scenario.variable("analytics_default")),
-    "1 website failed": ("websites failed", lambda scenario: scenario.refused(1)),
+    "1 website failed": ("websites failed", lambda scenario: scenario.rejected(1)),
     "by the check 'total'": ("The list may be incomplete", CASES["The list may be incomplete"]),
     "is not an IP address": ("unusable entries", CASES["unusable entries"]),
     "Not in the audit trail": ("The storage cannot write", full_disk),

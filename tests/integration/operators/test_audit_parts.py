@@ -67,7 +67,7 @@ def test_changes_stop_if_the_audit_trail_cannot_be_written(
     night.add(30)
     tried, patches = threading.Event(), itertools.count(1)
 
-    def refuse(*arguments: Any, **more: Any) -> None:
+    def reject(*arguments: Any, **more: Any) -> None:
         tried.set()
         raise OSError("no space left")
 
@@ -75,7 +75,7 @@ def test_changes_stop_if_the_audit_trail_cannot_be_written(
         if method == "PATCH" and next(patches) == 2:
             assert tried.wait(20)
 
-    monkeypatch.setattr(type(memory), "pipe_file", refuse)
+    monkeypatch.setattr(type(memory), "pipe_file", reject)
     distortion.before = hold_the_second
     with pytest.raises(StorageError, match="cannot write state_path: no space left"):
         night.sync(NEW, mode="merge", parallel_requests=1, state_path=f"memory://{uuid.uuid4().hex}")

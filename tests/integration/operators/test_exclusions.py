@@ -319,7 +319,7 @@ def test_change_with_a_lost_response_is_found_on_the_website(
     def spoil(request: Request) -> tuple[int, Any]:
         if len(spoilt) == 1 and then:
             spoilt.append(then)
-            return then, {"message": "refused"}
+            return then, {"message": "rejected"}
         answer = distortion.to_the_sandbox(request)
         if request.method == "PATCH" and not spoilt:
             spoilt.append(500)

@@ -50,8 +50,8 @@ def test_sample_sync_excluded_ips(run_dag: RunDag, night: Night, monkeypatch: py
     whole = [f"203.0.113.{number}" for number in range(7, 20)]
     assert [sync(*whole, dry_run=item).returned["applied"] for item in (True, False)] == [0, 1]
     # The list is truncated: the run fails at once, until a person accepts it.
-    refused = sync(whole[0])
-    assert (refused.state, refused.try_number) == ("failed", 1)
+    blocked = sync(whole[0])
+    assert (blocked.state, blocked.try_number) == ("failed", 1)
     assert sync(whole[0], override_guards=["entries_lost"]).returned["entries_removed"] == 12
     assert night.lists() == ["9.9.9.9\n203.0.113.7"]
     assert len(list(night.folder.rglob("audit/*/*.jsonl"))) == 2
@@ -168,8 +168,8 @@ def test_sample_sync_excluded_ips_with_approval(
     whole = Path(text.splitlines()[-1].removeprefix("The whole plan: `").removesuffix("`")).read_text()
     assert all(f"`{number}.example " in whole for number in range(1, 151))
     # A plan with a guard finding is not offered for approval, unless it is overridden.
-    refused = {name: task.state for name, task in run("203.0.113.7").items() if name != "plan"}
-    assert refused == {"check": "failed", "approve": "upstream_failed", "apply": "upstream_failed"}
+    blocked = {name: task.state for name, task in run("203.0.113.7").items() if name != "plan"}
+    assert blocked == {"check": "failed", "approve": "upstream_failed", "apply": "upstream_failed"}
     assert run("203.0.113.7", override_guards=["entries_lost"])["apply"].returned["applied"] == 150
     assert night.lists() == ["9.9.9.9\n203.0.113.7"] * 150
 

@@ -103,10 +103,10 @@ def test_only_temporary_failures_are_retried(
         delete=(DeleteWebsiteOperator, {"website_id": 2}),
         create=(CreateWebsiteOperator, {"domain": "new.example.com"}),
         missing=(GetWebsiteOperator, {"website_id": 99}),
-        refused=(GetAccountOperator, {"analytics_conn_id": "wrong_key"}),
+        rejected=(GetAccountOperator, {"analytics_conn_id": "wrong_key"}),
     )
     mended = ("account", "get", "websites", "update", "delete", "create")
-    assert ends(tasks) == dict.fromkeys(mended, ("success", 2)) | {"missing": ("failed", 2), "refused": ("failed", 1)}
+    assert ends(tasks) == dict.fromkeys(mended, ("success", 2)) | {"missing": ("failed", 2), "rejected": ("failed", 1)}
     assert [website["domain"] for website in sandbox.websites()] == ["www.example.com", "new.example.com"]
 
 

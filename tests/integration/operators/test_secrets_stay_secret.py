@@ -224,7 +224,7 @@ with DAG("secrets", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezo
                               password_from="connection:page_password")
         >> UpdateWebsiteOperator(task_id="update", website_id=1, password_from="variable:page_password")
         >> UpdateWebsiteOperator(task_id="no_effect", website_id=1, privacy=1, password_from="variable:page_password")
-        >> UpdateWebsiteOperator(task_id="refused", website_id=77, password_from="connection:page_password")
+        >> UpdateWebsiteOperator(task_id="rejected", website_id=77, password_from="connection:page_password")
         >> UpdateWebsiteOperator(task_id="broken", website_id=78, password_from="connection:page_password")
         >> GetWebsiteOperator(task_id="unauthorized", website_id=79)
         >> GetAccountOperator(task_id="account")

@@ -112,11 +112,11 @@ class NoCredentialsError(Exception):
 def test_storage_error_names_the_argument_and_the_next_step(
     night: Night, memory: Any, monkeypatch: pytest.MonkeyPatch, method: str, error: Exception, problem: str
 ) -> None:
-    def refuse(*arguments: Any, **more: Any) -> None:
+    def reject(*arguments: Any, **more: Any) -> None:
         raise error
 
     night.add(1)
-    monkeypatch.setattr(type(memory), method, refuse)
+    monkeypatch.setattr(type(memory), method, reject)
     with pytest.raises(StorageError, match=rf"(?s)The storage cannot {problem}.*(bucket or folder exists|permissions)"):
         night.sync(NEW, state_path=f"memory://{uuid.uuid4().hex}")
     assert not [request for request in night.sandbox.requests if request.body]
@@ -169,14 +169,14 @@ def test_failed_conditional_write_is_resolved_by_reading_the_file(
 
     def spoilt(path: str, content: bytes, **condition: Any) -> None:
         if condition and case != "sent twice":
-            raise OSError(errno.ENOSYS if case == "no such condition" else errno.EIO, "refused")
+            raise OSError(errno.ENOSYS if case == "no such condition" else errno.EIO, "rejected")
         write(path, content, **condition)
         if condition:
             write(path, content, **condition)  # the library sends a request again if its response was lost
 
     monkeypatch.setattr(file_system, "pipe_file", spoilt)
     if case == "no space":
-        with pytest.raises(StorageError, match="The storage cannot write state_path: refused"):
+        with pytest.raises(StorageError, match="The storage cannot write state_path: rejected"):
             file.write("after")
     else:
         assert file.write("after")

@@ -158,14 +158,14 @@ def test_delete_removes_the_website_of_the_domain(sandbox: SandboxServer, connec
     assert sandbox.websites() == []
     connect_sandbox("wrong_place", host=f"{sandbox.url}/elsewhere")
     connect_sandbox("wrong_key", password="wr0ng-key")
-    refused: list[tuple[type[Exception], dict[str, Any]]] = [
+    rejected: list[tuple[type[Exception], dict[str, Any]]] = [
         (NotFoundError, {"website_id": 3, "ignore_if_missing": "false"}),
         (DomainError, {"domain": "c.example.com", "ignore_if_missing": False}),
         (AnalyticsError, {"website_id": 9, "analytics_conn_id": "wrong_place"}),
         (AnalyticsError, {"domain": "b.example.com", "analytics_conn_id": "wrong_place"}),
         (AirflowFailException, {"website_id": 9, "analytics_conn_id": "wrong_key"}),
     ]
-    for error, arguments in refused:
+    for error, arguments in rejected:
         with pytest.raises(error):
             run(DeleteWebsiteOperator, **arguments)
 

@@ -102,7 +102,7 @@ class Snapshots:
         return found
 
 
-def refused(mode: str) -> Any:
+def rejected(mode: str) -> Any:
     return pytest.raises(AirflowSkipException if mode == "skip" else AirflowFailException, match=r"is over|ended")
 
 
@@ -123,7 +123,7 @@ def test_run_has_a_day_and_might_be_late(analytics_sandbox: SandboxServer, tmp_p
     with time_machine.travel(case.clock, tick=False):
         if case.day is None:
             analytics_sandbox.clear_requests()
-            with refused(case.mode):
+            with rejected(case.mode):
                 snapshots.run(case.kind, case.planned)
             assert analytics_sandbox.requests == []
             assert not case.published or stored(genuine) == before
@@ -155,7 +155,7 @@ def test_lateness_depends_on_the_start_of_the_published_reading(
 
         monkeypatch.setattr(Transport, "request", passing_midnight)
         if is_late and published:
-            with refused("fail"):
+            with rejected("fail"):
                 snapshots.run("manual", at("12:00"))
             assert stored(genuine) == before
             return

@@ -84,12 +84,12 @@ def test_rate_limit_slows_down_once_for_simultaneous_requests() -> None:
     limiter = clock.limiter()
     sent_at = clock.now
     clock.now += 1
-    limiter.slow_down(sent_at, 0, "refused")
-    limiter.slow_down(sent_at, 0, "refused")
+    limiter.slow_down(sent_at, 0, "rejected")
+    limiter.slow_down(sent_at, 0, "rejected")
     limiter.take_turn(is_write=False)
     assert clock.slept == [pytest.approx(MIN_INTERVAL)]
     clock.now += 1
-    limiter.slow_down(clock.now, 0, "refused")
+    limiter.slow_down(clock.now, 0, "rejected")
     limiter.take_turn(is_write=True)
     assert clock.slept[1:] == [pytest.approx(SLOWDOWN * MIN_INTERVAL)]
 
@@ -99,7 +99,7 @@ def test_interval_has_a_maximum_and_ends_after_accepted_requests() -> None:
     limiter = clock.limiter()
     for _ in range(100):
         clock.now += 1
-        limiter.slow_down(clock.now, 0, "refused")
+        limiter.slow_down(clock.now, 0, "rejected")
     limiter.take_turn(is_write=False)
     assert clock.slept == [MAX_INTERVAL]
     number = 0

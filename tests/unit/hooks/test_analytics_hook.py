@@ -34,16 +34,16 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_hook_reads_at_its_first_use_and_connects_at_its_first_request(
     connection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*args: Any, **kwargs: Any) -> None:
+    def reject(*args: Any, **kwargs: Any) -> None:
         pytest.fail("A hook or client that is not used yet did something.")
 
-    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "socket", reject)
     with AnalyticsHook(connection) as hook:
         assert isinstance(hook.client, AnalyticsClient)
         assert hook.client is hook.get_conn()
         assert hook.client.base_url == "https://stats.example.com"
         assert "k3y" not in f"{hook!r} {hook.client!r} {hook.client.settings!r}"
-    monkeypatch.setattr(BaseHook, "get_connection", refuse)
+    monkeypatch.setattr(BaseHook, "get_connection", reject)
     with AnalyticsHook("there is no such connection") as hook:
         hook.close()
 

@@ -69,11 +69,11 @@ def test_newer_day_of_two_simultaneous_runs_is_the_latest(shelf: Shelf, monkeypa
 
 
 def test_snapshot_is_published_even_if_latest_cannot_be_written(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
+    def reject(*_: Any) -> None:
         raise PermissionError("may not write")
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "put_bytes", refuse)
+        patch.setattr(catalog, "put_bytes", reject)
         first = shelf.take(3)
     assert newest_snapshot(shelf.base) == first
     assert not shelf.fs.exists(shelf.series.latest.path)

@@ -35,9 +35,9 @@ from airflow_provider_analytics.storage import replace_stored
 def test_large_loss_is_rejected(shelf: Shelf, before: int, after: int, fraction: float, trips: bool) -> None:
     first = shelf.take(before)
     for when in (HOUR, NIGHT) if trips else ():  # a rerun is compared with the snapshot that it would replace
-        with pytest.raises(GuardError, match=f"The list has {after} websites.*{before:,}") as refused:
+        with pytest.raises(GuardError, match=f"The list has {after} websites.*{before:,}") as rejected:
             shelf.take(after, when, max_loss_fraction=fraction)
-        assert (refused.value.guard, shelf.read(), shelf.read("2026-11-21")) == ("fewer_websites", first, None)
+        assert (rejected.value.guard, shelf.read(), shelf.read("2026-11-21")) == ("fewer_websites", first, None)
     override_guards = {"fewer_websites"} if trips else ()
     assert shelf.take(after, NIGHT, max_loss_fraction=fraction, override_guards=override_guards).manifest.count == after
 
@@ -141,9 +141,9 @@ def test_guard_is_accepted_only_by_its_own_name(shelf: Shelf) -> None:
     records, other = websites(10, privacy="a secret"), source("https://other.example.com")
     names = ("other_source", "fewer_websites", "missing_fields")
     for number, tripped in enumerate(names):
-        with pytest.raises(GuardError) as refused:
+        with pytest.raises(GuardError) as rejected:
             shelf.take(records, NIGHT, override_guards=names[:number], **other)
-        assert refused.value.guard == tripped
+        assert rejected.value.guard == tripped
     assert shelf.take(records, NIGHT, override_guards=names, **other).manifest.fields.invalid_values == {"privacy": 10}
 
 

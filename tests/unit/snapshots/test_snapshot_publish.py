@@ -148,13 +148,13 @@ def test_unproven_or_rejected_list_changes_nothing(shelf: Shelf) -> None:
         def __len__(self) -> int:
             return 31  # the total in the error message
 
-    def refuse(observed_at: datetime) -> bool:
+    def reject(observed_at: datetime) -> bool:
         raise GuardError(f"not at {observed_at:%H:%M}")
 
     with pytest.raises(IncompleteListError):
         shelf.take(Unproven(websites(30)), HOUR)
     with pytest.raises(GuardError, match="not at 13:00"):
-        shelf.take(31, HOUR, is_late=refuse)
+        shelf.take(31, HOUR, is_late=reject)
     assert contents(first) == before
 
 
@@ -262,11 +262,11 @@ def test_run_removes_its_other_files_if_a_file_disappears(shelf: Shelf, monkeypa
 
 
 def test_failed_cleanup_does_not_fail_a_published_snapshot(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: StoragePath) -> None:
+    def reject(_: StoragePath) -> None:
         raise PermissionError("may not delete")
 
     shelf.take(3)
-    monkeypatch.setattr(publishing, "remove", refuse)
+    monkeypatch.setattr(publishing, "remove", reject)
     assert shelf.take(4, HOUR) == shelf.read()
     assert shelf.count() == 4
 

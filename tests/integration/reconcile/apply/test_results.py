@@ -22,7 +22,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 NEW = "203.0.113.7"
 #: Effects on a request: whether it is processed, and its response.
 FATES: dict[str, dict[str, Any]] = {
-    "refused": {"status": 422},
+    "rejected": {"status": 422},
     "forbidden": {"status": 403},
     "gone, says an update": {"operation": "update", "status": 404},
     "gone, says a delete": {"operation": "delete", "status": 404},

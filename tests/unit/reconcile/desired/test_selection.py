@@ -61,7 +61,7 @@ def test_python_list_rendered_by_a_template_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"except_websites=.* is not allowed; allowed: a list, or its JSON .*tojson"):
         parse_selectors("except_websites", text)
     with pytest.raises(ValueError, match="exclude_params"):
-        FIELDS["exclude_params"].parse(text)
+        FIELDS["exclude_params"].from_user(text)
 
 
 IDS = st.one_of(st.integers(min_value=0, max_value=10**9), st.uuids().map(str))

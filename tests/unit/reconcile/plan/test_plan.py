@@ -186,7 +186,7 @@ def test_approval_text_starts_with_every_effect_for_any_length_of_the_plan() -> 
     assert effects[0] == "- privacy: `private` → `public` on 2 websites: `1.example (id 1)`, `2.example (id 2)`"
     assert effects[1].startswith("- exclude_ips: add `203.0.113.7` on 300 websites: `0000.example (id 0)`, ")
     assert effects[1].endswith(" and 280 more")
-    assert effects[2] == "- email: `False` → `True` on 2 websites: `e0.example (id 80)`, `e1.example (id 81)`"
+    assert effects[2] == "- email: `false` → `true` on 2 websites: `e0.example (id 80)`, `e1.example (id 81)`"
     # If all values differ, every effect is named nevertheless.
     own = [update(number, (), (f"10.0.{number // 200}.{number % 200}",)) for number in range(500)]
     text = to_markdown(Plan((*own, *deletes, opening(1))))
