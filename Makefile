@@ -48,7 +48,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
 	@$(UV) pip install --python $(PY) --no-deps --editable .
 	@touch $@
 
-test: install .tools/recipes/.installed  ## Run what holds each promise: quick tests, and some slow ones (AIRFLOW=...)
+test: install .tools/recipes/.installed  ## Run the tests of each guarantee: quick tests, and some slow ones (AIRFLOW=...)
 	@$(PY) -m pytest $(PYTEST_FLAGS) --part chosen
 
 test-rest: install .tools/recipes/.installed

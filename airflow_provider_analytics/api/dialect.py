@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All assumptions about facts that the interface does not document (docs/interface.md, Not documented).
 
-docs/internals/assumptions.md lists the promises that depend on them, and how a task detects that one is wrong. The
+docs/internals/assumptions.md lists the guarantees that depend on them, and how a task detects that one is wrong. The
 options of ``tests/support/fake_services.py`` play the alternatives.
 
 =============================================  =====================================  ====================

@@ -173,7 +173,7 @@ class Addresses(EntryType):
                 return (str(network),)
             if networks == "reject":
                 raise ValueError(
-                    "is a network; the interface promises addresses only (networks='expand' sends each of its "
+                    "is a network; the interface documents addresses only (networks='expand' sends each of its "
                     "addresses, networks='as_is' sends it unchanged)"
                 )
             left -= network.num_addresses

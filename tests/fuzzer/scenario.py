@@ -67,15 +67,15 @@ REQUEST_LIMIT = "A task sends a limited number of requests"
 
 
 class ViolationError(AssertionError):
-    """A broken promise.
+    """A broken guarantee.
 
-    :param promise: heading of the promise in docs/guarantees.md, or :data:`REQUEST_LIMIT`.
-    :param event: the event that breaks the promise, as a clause.
+    :param guarantee: heading of the guarantee in docs/guarantees.md, or :data:`REQUEST_LIMIT`.
+    :param event: the event that breaks the guarantee, as a clause.
     """
 
-    def __init__(self, promise: str, event: str) -> None:
+    def __init__(self, guarantee: str, event: str) -> None:
         super().__init__(event)
-        self.promise = promise
+        self.guarantee = guarantee
 
 
 def lines(value: str | None) -> list[str]:
@@ -212,7 +212,7 @@ class Scenario:
     def step(self, step: Step) -> None:
         """Run a step, and check its result.
 
-        :raises ViolationError: if a promise is broken.
+        :raises ViolationError: if a guarantee is broken.
         """
         if step["do"] == "hand":
             for edit in step["edits"]:

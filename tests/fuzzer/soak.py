@@ -240,7 +240,7 @@ def without_waits() -> Iterator[None]:
 
 
 def play(sandbox: FakeService, script: Script, tally: Counter[str]) -> str:
-    """Run a scenario, and return the explanation of the first violation; empty if all promises were kept."""
+    """Run a scenario, and return the explanation of the first violation; empty if all guarantees were kept."""
     dialect, websites, steps = script
     RANDOM.seed(json.dumps(script, default=str))  # so that the same scenario has the same outcome
     with tempfile.TemporaryDirectory(prefix="scenario-") as folder:
@@ -257,7 +257,7 @@ def play(sandbox: FakeService, script: Script, tally: Counter[str]) -> str:
 
 
 def explanation(script: Script, number: int, violation: ViolationError) -> str:
-    """Return three sentences: the service and its tasks, the promise, and the event that broke it.
+    """Return three sentences: the service and its tasks, the guarantee, and the event that broke it.
 
     :param number: number of the step with the violation.
     """
@@ -269,7 +269,7 @@ def explanation(script: Script, number: int, violation: ViolationError) -> str:
     after = f", after {', '.join(earlier)}" if earlier else ""
     return (
         f"On {service} and {len(websites)} websites, step {number} was {last}{after}.\n"
-        f"Promised was: {violation.promise}.\n"
+        f"Guarantee: {violation.guarantee}.\n"
         f"Instead, {violation}"
     )
 

@@ -47,9 +47,9 @@ def test_fuzzer_reports_a_verification_that_compares_nothing(
         monkeypatch.setattr(ExpectedRecord, "compare", lambda *_: Comparison())
         explanation = soak.play(analytics_sandbox, RESETS, Counter())
         small = soak.shrink(analytics_sandbox, RESETS, until=float("inf"))
-    service_and_tasks, promise, event = explanation.split("\n", 2)
+    service_and_tasks, guarantee, event = explanation.split("\n", 2)
     assert service_and_tasks == "On a service with updates='reset others' and 4 websites, step 1 was sync."
-    assert promise == "Promised was: A success is verified."
+    assert guarantee == "Guarantee: A success is verified."
     assert event.startswith(
         "Instead, the task succeeded without naming the unexpected values of a.example (1): privacy"
     )
@@ -65,16 +65,16 @@ def test_explanation_names_the_service_the_earlier_steps_and_the_events() -> Non
     assert soak.explanation(({}, [], [kill, both, SYNC]), 2, violation) == (
         "On an ordinary service and 0 websites, step 2 was sync and apply at the same time (hand at request 2, "
         "hand at request 5), after sync (kill at request 3).\n"
-        "Promised was: A success is verified.\n"
+        "Guarantee: A success is verified.\n"
         "Instead, the task returned deleted=True"
     )
 
 
-def test_promises_of_the_fuzzer_are_headings_of_the_guarantees() -> None:
+def test_guarantees_of_the_fuzzer_are_headings_of_the_document() -> None:
     headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8"), re.MULTILINE)
-    promises = {value for name, value in vars(scenario_module).items() if name.isupper() and isinstance(value, str)}
-    assert len(promises) > 10
-    assert promises - {scenario_module.REQUEST_LIMIT} <= set(headings)
+    guarantees = {value for name, value in vars(scenario_module).items() if name.isupper() and isinstance(value, str)}
+    assert len(guarantees) > 10
+    assert guarantees - {scenario_module.REQUEST_LIMIT} <= set(headings)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)

@@ -34,7 +34,7 @@ RUN_BY: dict[str, dict[str, str]] = {
         "integration/probe/test_probe": "text",
         "integration/acceptance/test_acceptance_run": "text sh",
     },
-    "docs/operators.md": {"integration/operators/test_by_itself": "python", "system/test_quickstart": "console"},
+    "docs/operators.md": {"integration/operators/test_single_operators": "python", "system/test_quickstart": "console"},
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
     "docs/testing.md": {"integration/sandbox/test_sandbox_page": "python sh text", "system/test_quickstart": "console"},
     "docs/snapshots.md": {"integration/docs/test_snapshots_page": "- python"},

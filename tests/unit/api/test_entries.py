@@ -105,7 +105,7 @@ def test_entries_with_invisible_characters_are_never_sent(entry: str) -> None:
 
 
 def test_networks_are_rejected_expanded_or_sent() -> None:
-    with pytest.raises(ValueError, match="is a network; the interface promises addresses only"):
+    with pytest.raises(ValueError, match="is a network; the interface documents addresses only"):
         parse(Addresses(), "exclude_ips", "203.0.113.0/30")
     assert parse(Addresses(), "exclude_ips", "203.0.113.0/30", "expand") == tuple(f"203.0.113.{n}" for n in range(4))
     assert parse(Addresses(), "exclude_ips", "203.0.113.0/30", "as_is") == ("203.0.113.0/30",)

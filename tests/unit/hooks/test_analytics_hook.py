@@ -82,7 +82,7 @@ def test_connection_form_has_a_field_for_every_extra() -> None:
         assert None not in choices
         for choice in choices:
             assert choice in field["description"]
-        # The form promises only protection that Airflow provides: it masks values within an extra by the names that it
+        # The form mentions only protection that Airflow provides: it masks values within an extra by the names that it
         # knows.
         assert not [word for word in ("mask", "hidden") if word in field["description"]]
     assert not any(name in "headers" for name in MASKED_BY_AIRFLOW)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Breaks of the code, at least one for each promise of docs/guarantees.md: a test of the promise must notice each.
+"""Breaks of the code, at least one for each guarantee of docs/guarantees.md: a test of the guarantee must notice each.
 
-This way, a shortened or removed test cannot remove the only protection of a promise unnoticed.
+This way, a shortened or removed test cannot remove the only protection of a guarantee unnoticed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ PACKAGE = "airflow_provider_analytics"
 
 
 class Break(NamedTuple):
-    """A change of the code that breaks a promise.
+    """A change of the code that breaks a guarantee.
 
-    :param promise: heading of the promise.
+    :param guarantee: heading of the guarantee.
     :param module: module below the package.
     :param old: text of its source, which occurs once.
     :param new: replacement of the text.
     :param test: path of a test file, and part of the name of the test that fails.
     """
 
-    promise: str
+    guarantee: str
     module: str
     old: str
     new: str
@@ -231,7 +231,7 @@ BREAKS = [
         "snapshots.retention",
         "    if days and not any(has_manifest(series.partition(day)) for day in days):",
         "    if False:",
-        ("unit/snapshots/test_prune_and_files_of_others.py", ""),
+        ("unit/snapshots/test_snapshot_retention.py", ""),
     ),
 ]
 
@@ -239,8 +239,8 @@ BREAKS = [
 @pytest.mark.repository
 @pytest.mark.slow
 @pytest.mark.chosen(6)
-@pytest.mark.parametrize("broken", BREAKS, ids=lambda item: f"{item.promise}: {item.module}")
-def test_break_of_a_promise_is_noticed(broken: Break) -> None:
+@pytest.mark.parametrize("broken", BREAKS, ids=lambda item: f"{item.guarantee}: {item.module}")
+def test_break_of_a_guarantee_is_noticed(broken: Break) -> None:
     path, name = broken.test
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "breaking"]
     command += ["--break", f"{PACKAGE}.{broken.module}", broken.old, broken.new, f"tests/{path}", "-k", name]
@@ -261,7 +261,7 @@ def test_every_break_still_matches_the_code() -> None:
     assert not missing, "write these breaks anew for the code as it is now"
 
 
-def test_every_promise_has_a_break() -> None:
+def test_every_guarantee_has_a_break() -> None:
     document = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
-    promises = set(re.findall(r"^## (.+)$", document.partition("\n## Conditions")[0], re.MULTILINE))
-    assert promises == {item.promise for item in BREAKS}
+    guarantees = set(re.findall(r"^## (.+)$", document.partition("\n## Conditions")[0], re.MULTILINE))
+    assert guarantees == {item.guarantee for item in BREAKS}
