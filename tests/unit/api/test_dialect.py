@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forms of responses: records, pages of the list, errors, and rate limits (``api/dialect.py``)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.api.dialect import Answer, Page, Selection
+from airflow_provider_analytics.exceptions import UnexpectedResponseError
+from airflow_provider_analytics.readable import Redactor
+
+LIST = "/api/v1/websites"
+FIRST, SECOND = {"id": 1, "domain": "a.example"}, {"id": "x-2", "domain": "b.example"}
+
+
+def answer(
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    status: int = 200,
+    method: str = "GET",
+    content: bytes | None = None,
+    secrets: tuple[str, ...] = (),
+) -> Answer:
+    """Return a response with a JSON body, or with other content."""
+    if content is None:
+        content = json.dumps(body).encode()
+    redact = Redactor()
+    for secret in secrets:
+        redact.add(secret)
+    return Answer(method, LIST, status, headers or {}, content, redact)
+
+
+@pytest.mark.parametrize(
+    ("link", "selected"),
+    [
+        ("?page=2", Selection("page", "2")),
+        ("https://other.example/app/api/v1/websites?page=2", Selection("page", "2")),
+        ("http://10.0.0.1/websites/?page=2", Selection("page", "2")),
+        ("/api/v1/websites.json?page=2", Selection("page", "2")),
+        ("?p=2", Selection("p", "2")),
+        ("?per_page=10&sort=desc&search=a&page_size=10&p=2", Selection("p", "2")),
+        ("?tenant=7&page=2", Selection("page", "2")),
+        ("?tenant=7&lang=de&cursor=abc", Selection("cursor", "abc")),
+        ("?tenant=7&offset=100", Selection("offset", "100")),
+        ("?tenant=7&lang=de", Selection()),
+        ("?page=2&cursor=abc", Selection()),
+        ("?sort=desc", Selection()),
+        ("", Selection()),
+        ("/api/v1/accounts?page=2", Selection()),
+        ("//[broken?page=2", Selection()),
+    ],
+)
+def test_link_selects_a_page_by_the_parameter_that_is_no_filter(link: str, selected: Selection) -> None:
+    assert dialect.selection(link, LIST) == selected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ([FIRST, SECOND], {}),
+        ({"data": [FIRST, SECOND]}, {}),
+        ({"websites": [FIRST, SECOND]}, {}),
+        ({"websites": [FIRST, SECOND], "links": [], "errors": []}, {}),
+        ({"data": [FIRST, SECOND], "accounts": [{"id": 5}]}, {}),
+        ({"data": {"items": [FIRST, SECOND], "total": 9}}, {"total": 9}),
+        ({"data": [FIRST, SECOND], "total": "9", "current_page": "3"}, {"total": 9, "current_page": 3}),
+        ({"data": [FIRST, SECOND], "meta": {"pagination": {"total": 9}}}, {"total": 9}),
+        ({"data": [FIRST, SECOND], "meta": {"total": 9, "links": [{"label": "1"}]}, "links": {"next": "?page=2"}},
+         {"total": 9, "following": Selection("page", "2")}),
+        ({"data": [FIRST, SECOND], "next_page_url": "?page=2"}, {"following": Selection("page", "2")}),
+        ({"data": [FIRST, SECOND], "next": {"href": "?page=2"}}, {"following": Selection("page", "2")}),
+        ({"data": [FIRST, SECOND], "next": "?sort=asc"}, {"following": Selection()}),
+        ({"data": [FIRST, SECOND], "next": "?sort=asc", "next_cursor": "c"}, {"following": Selection("cursor", "c")}),
+        ({"data": [FIRST, SECOND], "meta": {"nextPageToken": 7}}, {"following": Selection("pageToken", "7")}),
+        ({"data": [FIRST, SECOND], "next_cursor": None, "next": None}, {}),
+        ({"data": [FIRST, SECOND], "next_cursor": True, "total": True}, {}),
+    ],
+)  # fmt: skip
+def test_rows_and_metadata_of_a_page_are_found(body: Any, expected: dict[str, Any]) -> None:
+    page = dialect.page(answer(body))
+    found = {name: getattr(page, name) for name in ("total", "current_page", "following")}
+    assert page.rows == [FIRST, SECOND]
+    assert found == {"total": None, "current_page": None, "following": None, **expected}
+
+
+def test_total_and_next_page_are_found_in_headers() -> None:
+    headers = {"X-Total-Count": "9", "Link": '</api/v1/websites?page=1>; rel="prev", <?page=3>; rel="next"'}
+    page = dialect.page(answer([FIRST], headers))
+    assert (page.total, page.following) == (9, Selection("page", "3"))
+    assert dialect.page(answer({"data": [FIRST], "total": 1}, headers)).total == 1
+    assert dialect.page(answer([FIRST], {"X-Total": "8", **headers})).total == 8
+
+
+def test_list_key_names_a_nested_list() -> None:
+    body = {"result": {"sites": [FIRST], "others": [SECOND], "total": 4}, "data": []}
+    page = dialect.page(answer(body), "result.sites")
+    assert (page.rows, page.total) == ([FIRST], 4)
+    for key in ("result.nothing", "data.sites", "result"):
+        with pytest.raises(UnexpectedResponseError, match="no list under"):
+            dialect.page(answer(body), key)
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({"a": [FIRST], "b": [SECOND]}, "no list of websites, or more than one"),
+        ({"data": "text"}, "no list of websites"),
+        ([FIRST, "text"], "items that are not website records"),
+        ([{"domain": "a.example"}], "no usable id"),
+        ([{"id": True}], "no usable id: True"),
+        ([{"id": 1.5}], "no usable id: 1.5"),
+        ([{"id": ""}], "no usable id"),
+        ([{"id": "x" * (dialect.MAX_ID_LENGTH + 1)}], "no usable id"),
+        ([{"id": "a\u200bb"}], "no usable id"),
+        ({"error": "down", "data": [FIRST]}, "reports a failure"),
+        ({"success": "false", "data": [FIRST]}, "reports a failure"),
+        ({"status": 400, "data": [FIRST]}, "reports a failure"),
+        ({"status": "failed", "data": [FIRST]}, "reports a failure"),
+    ],
+)
+def test_page_that_cannot_be_used_is_an_error(body: Any, problem: str) -> None:
+    with pytest.raises(UnexpectedResponseError, match=problem):
+        dialect.page(answer(body))
+
+
+@pytest.mark.parametrize("status", [399, "200", "ok", None, True])
+def test_other_status_in_the_body_is_no_failure(status: object) -> None:
+    assert dialect.page(answer({"status": status, "success": True, "error": None, "data": [FIRST]})).rows == [FIRST]
+
+
+def test_longest_id_is_usable() -> None:
+    row = {"id": "x" * dialect.MAX_ID_LENGTH}
+    assert dialect.page(answer([row])).rows == [row]
+
+
+def test_page_counts_its_bytes_and_about_its_values() -> None:
+    page = dialect.page(answer(content=b'{"data": [{"id": 1}, {"id": 2}]}'))
+    assert page == Page([{"id": 1}, {"id": 2}], size=32, values=8)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        FIRST,
+        {"data": FIRST},
+        {"website": FIRST},
+        {"message": "Created.", "website": FIRST},
+        {"status": 201, "x": FIRST},
+    ],
+)
+def test_record_is_the_body_or_its_only_object(body: Any) -> None:
+    assert dialect.record(answer(body)) == FIRST
+
+
+@pytest.mark.parametrize(
+    "body", [{}, [], None, "text", {"message": "Created."}, {"a": FIRST, "b": SECOND}, {"id": None}]
+)
+def test_body_without_a_record_is_an_error_of_a_read_only(body: Any) -> None:
+    assert dialect.record_or_none(answer(body, method="POST", status=201)) is None
+    with pytest.raises(UnexpectedResponseError, match="no website record with a usable id"):
+        dialect.record(answer(body))
+
+
+def test_record_of_a_response_that_reports_no_outcome_is_not_used() -> None:
+    assert dialect.record_or_none(answer(FIRST, method="POST", status=202)) is None
+    assert dialect.record_or_none(answer(FIRST, method="POST", status=201)) == FIRST
+
+
+@pytest.mark.parametrize(
+    ("status", "is_read", "is_write"),
+    [(200, True, True), (201, True, True), (204, True, True), (202, False, True), (206, False, True),
+     (207, False, False), (304, False, False), (400, False, False)],
+)  # fmt: skip
+def test_status_means_success(status: int, is_read: bool, is_write: bool) -> None:
+    assert dialect.is_success(answer(status=status)) is is_read
+    assert dialect.is_success(answer(status=status, method="PATCH")) is is_write
+
+
+def test_field_nested_too_deeply_is_an_error() -> None:
+    deep: Any = "end"
+    for _ in range(dialect.MAX_DEPTH):
+        deep = [deep]
+    assert dialect.record(answer({"id": 1, "extra": deep}))["extra"] == deep
+    with pytest.raises(UnexpectedResponseError, match="nested more than"):
+        dialect.record(answer({"id": 1, "extra": [deep]}))
+
+
+@pytest.mark.parametrize("body", [{"id": "key-5f2a", "domain": "a.example"}, {"id": 1, "domain": "key-5f2a.example"}])
+def test_secret_in_an_id_or_a_domain_is_an_error(body: Any) -> None:
+    with pytest.raises(UnexpectedResponseError, match="a secret in an id or in a domain"):
+        dialect.record(answer(body, secrets=("key-5f2a",)))
+    with pytest.raises(UnexpectedResponseError, match="a secret in an id or in a domain"):
+        dialect.page(answer([FIRST, body], secrets=("key-5f2a",)))
+
+
+def test_account_is_identified_by_its_best_field() -> None:
+    assert dialect.account(answer({"data": {"email": "a@example.com"}})) == {"email": "a@example.com"}
+    assert dialect.account_id({"email": "a@example.com", "uuid": "u", "name": "n"}) == "u"
+    assert dialect.account_id({"id": 0, "uuid": "u"}) == "0"
+    assert dialect.account_id({"id": "", "name": "n"}) == "n"
+    assert dialect.account_id({}) is None
+    for body in ({}, {"message": "ok"}, []):
+        with pytest.raises(UnexpectedResponseError, match="no account record"):
+            dialect.account(answer(body))
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/json; charset=utf-8", "application/vnd.api+json", ""])
+def test_json_of_any_usual_type_is_read(kind: str) -> None:
+    assert dialect.document(answer({"a": 1}, {"Content-Type": kind})) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "problem"),
+    [
+        (b" \n", "application/json", "The response is empty"),
+        (b"{}", "application/jsonp", "not JSON. Its type is 'application/jsonp'"),
+        (b"<!DOCTYPE html><p>Login", "text/html", "a web page"),
+        (b"<html>", "text/plain", "a web page"),
+        (b"{", "application/json", "not JSON"),
+        (b"NaN", "", "not JSON"),
+        (b'{"a": "\\ud83d", "b": NaN}', "", "not JSON"),
+    ],
+)
+def test_response_that_is_not_json_is_garbled(content: bytes, kind: str, problem: str) -> None:
+    with pytest.raises(UnexpectedResponseError, match=problem) as error:
+        dialect.document(answer(content=content, headers={"Content-Type": kind}))
+    assert error.value.is_garbled
+
+
+def test_half_of_a_character_is_replaced_and_its_website_named() -> None:
+    content = b'{"data": [{"id": 7, "domain": "a\\ud83d.example"}, {"id": 8}], "note": "\\ude00"}'
+    found = answer(content=content)
+    assert found.content == {"data": [{"id": 7, "domain": "a\ufffd.example"}, {"id": 8}], "note": "\ufffd"}
+    assert list(found.damaged) == ["7", ""]
+    whole = answer(content=b'\xef\xbb\xbf{"note": "\\ud83d\\ude00"}')
+    assert (whole.content, list(whole.damaged)) == ({"note": "\U0001f600"}, [])
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [(5, 5), ("5", 5), (" 5 ", 5), ("0", 0), (-1, None), ("1.5", None), (1.5, None), (True, None), (None, None),
+     ("", None), ("9" * 18, 10**18 - 1), ("9" * 19, None)],
+)  # fmt: skip
+def test_number_is_a_whole_number_or_its_text(value: object, number: int | None) -> None:
+    assert dialect.number(value) == number
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [({"Retry-After": "7"}, 7), ({"Retry-After": " 1.5 "}, 1.5), ({"Retry-After": "soon"}, None), ({}, None),
+     ({"Retry-After": formatdate(0, usegmt=True)}, 0)],
+)  # fmt: skip
+def test_time_to_retry_after_is_read(headers: dict[str, str], seconds: float | None) -> None:
+    assert dialect.retry_after(headers) == seconds
+
+
+def test_time_to_retry_after_can_be_a_date() -> None:
+    seconds = dialect.retry_after({"Retry-After": formatdate(time.time() + 3600, usegmt=True)})
+    assert seconds is not None
+    assert 3000 < seconds < 4000
+
+
+NOW = 1_800_000_000
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"RateLimit-Reset": "20"}, 20),
+        ({"X-RateLimit-Reset": str(NOW + 30)}, 30),
+        ({"X-Rate-Limit-Reset": str((NOW + 30) * 1000)}, 30),
+        ({"RateLimit": "limit=60, reset=25"}, 25),
+        ({"RateLimit": '"default";r=0;t=26'}, 26),
+        ({"RateLimit-Reset": "0", "RateLimit": "limit=60, reset=25"}, 25),
+        ({"RateLimit-Reset": "later", "X-RateLimit-Reset": "8"}, 8),
+        ({"X-RateLimit-Reset": str(NOW - 30)}, None),
+        ({"RateLimit-Reset": "999999999"}, 999999999),
+        ({}, None),
+    ],
+)
+def test_time_until_the_reset_of_a_rate_limit_is_read(headers: dict[str, str], seconds: float | None) -> None:
+    assert dialect.reset_after({"Date": formatdate(NOW, usegmt=True), **headers}) == seconds
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "errors"),
+    [
+        ({"message": "No."}, "No.", {}),
+        ({"error": "No."}, "No.", {}),
+        ({"error": {"message": "No."}}, "No.", {}),
+        ({"title": "No.", "violations": ["Too long."]}, "No. Too long.", {}),
+        ({"message": "No.", "errors": {"domain": ["Taken.", "Old."], "email": "Bad."}}, "No.",
+         {"domain": ["Taken.", "Old."], "email": ["Bad."]}),
+        ({"message": "No.", "errors": [{"field": "domain", "message": "Taken."}]}, "No.", {"domain": ["Taken."]}),
+        ({"message": "No.", "errors": [{"field": "other", "message": "Bad."}]}, "No. other: Bad.", {}),
+        ({"message": "No.", "errors": [{"source": {"pointer": "/data/attributes/domain"}, "detail": "Taken."}]}, "No.",
+         {"domain": ["Taken."]}),
+        ({"message": "No.", "detail": [{"loc": ["body", "privacy"], "msg": "Bad."}]}, "No.", {"privacy": ["Bad."]}),
+        ({"message": "No.", "details": {"privacy": "Bad."}}, "No.", {"privacy": ["Bad."]}),
+        ({"message": "No.", "domain": ["Taken."]}, "No.", {"domain": ["Taken."]}),
+    ],
+)  # fmt: skip
+def test_messages_of_an_error_are_found(body: Any, message: str, errors: dict[str, list[str]]) -> None:
+    assert dialect.error_details(answer(body, status=422, method="POST")) == (message, errors)
+
+
+def test_fields_of_a_record_are_no_messages_of_another_error() -> None:
+    assert dialect.error_details(answer({"message": "No.", "domain": ["a"]}, status=500)) == ("No.", {})
+
+
+def test_messages_of_an_error_are_limited() -> None:
+    many = [f"Problem {number}." for number in range(dialect.MAX_MESSAGES + 1)]
+    _, errors = dialect.error_details(answer({"message": "No.", "errors": {"domain": many}}, status=422))
+    assert errors == {"domain": many[: dialect.MAX_MESSAGES]}
+    message, _ = dialect.error_details(answer({"message": "No.", "details": ["x"] * len(many)}, status=422))
+    assert message == "No." + " x" * dialect.MAX_MESSAGES
+
+
+def test_facts_of_an_error_are_read_from_headers() -> None:
+    headers = {"Retry-After": "7", "X-Request-Id": "r-1", "RateLimit": "limit=60", "Server": "nginx"}
+    assert dialect.error_facts(answer(status=429, headers=headers)) == [
+        "Retry-After 7 s",
+        "RateLimit limit=60",
+        "X-Request-Id r-1",
+    ]
+
+
+def test_page_of_nginx_or_a_login_is_recognized() -> None:
+    page = b"<html><head><title>503 Service &amp; more</title></head><hr><center>nginx</center>"
+    limited = answer(content=page, status=503, headers={"Content-Type": "text/html"})
+    assert dialect.is_html(limited)
+    assert dialect.is_rejected_by_nginx(limited)
+    assert dialect.page_title(limited) == "503 Service & more"
+    assert not dialect.is_rejected_by_nginx(answer(content=page, status=502))
+    assert not dialect.is_html(answer({"a": "<html>"}))
+    assert dialect.page_title(answer(content=b" " * 5000 + page)) == ""
