@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.api.checks import MAX_DEPTH
 from airflow_provider_analytics.api.dialect import Answer, Page, Selection
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
 from airflow_provider_analytics.readable import Redactor
@@ -186,7 +187,7 @@ def test_status_means_success(status: int, is_read: bool, is_write: bool) -> Non
 
 def test_field_nested_too_deeply_is_an_error() -> None:
     deep: Any = "end"
-    for _ in range(dialect.MAX_DEPTH):
+    for _ in range(MAX_DEPTH):
         deep = [deep]
     assert dialect.record(answer({"id": 1, "extra": deep}))["extra"] == deep
     with pytest.raises(UnexpectedResponseError, match="nested more than"):
@@ -207,7 +208,8 @@ def test_account_is_identified_by_its_best_field() -> None:
     assert dialect.account_id({"id": 0, "uuid": "u"}) == "0"
     assert dialect.account_id({"id": "", "name": "n"}) == "n"
     assert dialect.account_id({}) is None
-    for body in ({}, {"message": "ok"}, []):
+    bodies: list[Any] = [{}, {"message": "ok"}, []]
+    for body in bodies:
         with pytest.raises(UnexpectedResponseError, match="no account record"):
             dialect.account(answer(body))
 

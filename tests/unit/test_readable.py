@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Safe text for people: secrets are masked, invisible characters escaped, long texts cut (``readable.py``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_analytics.readable import (
+    EXCERPT_LENGTH,
+    Redactor,
+    code_span,
+    counted,
+    first_of,
+    is_plain,
+    readable,
+)
+
+SECRET = "k3y-with-a/slash&more"
+
+
+@pytest.fixture
+def redactor() -> Redactor:
+    found = Redactor()
+    found.add(SECRET)
+    return found
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        SECRET,
+        "k3y-with-a%2Fslash%26more",
+        "k3y-with-a/slash%26more",
+        "k3y-with-a\\/slash&more",
+        "k3y-with-a/slash&amp;more",
+        "OmszeS13aXRoLWEvc2xhc2gmbW9yZQ",
+    ],
+)
+def test_secret_is_masked_in_each_form(redactor: Redactor, form: str) -> None:
+    assert readable(f"key {form}.") == "key ***."
+    assert redactor(f"key {form}.") == "key ***."
+    assert redactor.finds(f"key {form}.")
+
+
+def test_start_of_a_secret_is_masked_only_at_the_end_of_a_part(redactor: Redactor) -> None:
+    assert redactor.secrets == (SECRET,)
+    start = SECRET[:8]
+    assert readable(f"key {start}") == f"key {start}"
+    assert readable(f"key {start}", is_part=True) == "key ***"
+    assert readable(f"key {start} and more", is_part=True) == f"key {start} and more"
+    assert readable(f"key {SECRET[:3]}", is_part=True) == f"key {SECRET[:3]}"
+
+
+def test_start_of_a_secret_is_masked_where_a_long_text_is_cut(redactor: Redactor) -> None:
+    text = "x" * (16 * 1024 - 10) + SECRET
+    shown = readable(text, len(text))
+    assert shown == "x" * (16 * 1024 - 10) + "***"
+    assert redactor.secrets[0][:10] not in shown
+
+
+@pytest.mark.parametrize(
+    ("secret", "is_in_text", "is_in_data"), [("abc", False, False), ("abcd", True, False), ("abcdefgh", True, True)]
+)
+def test_short_secret_is_masked_in_text_and_ignored_in_data(secret: str, is_in_text: bool, is_in_data: bool) -> None:
+    redactor = Redactor()
+    redactor.add(secret)
+    assert (redactor(f"a {secret}.") == "a ***.") is is_in_text
+    assert redactor.finds(f"a {secret}.") is is_in_data
+    assert redactor.may_be_in(f'"a {secret}."'.encode()) is is_in_data
+
+
+def test_secret_of_text_only_is_not_found_in_data() -> None:
+    redactor = Redactor()
+    redactor.add("a-long-tenant-name", in_data=False)
+    assert redactor("a-long-tenant-name") == "***"
+    assert not redactor.finds("a-long-tenant-name")
+
+
+def test_secret_is_forgotten_with_its_redactor() -> None:
+    redactor = Redactor()
+    redactor.add("short-lived-secret")
+    assert readable("short-lived-secret") == "***"
+    del redactor
+    assert readable("short-lived-secret") == "short-lived-secret"
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped", "folded", "kept"),
+    [
+        ("plain é", "plain é", "plain é", "plain é"),
+        ("a\nb", "a\\nb", "a b", "a\nb"),
+        ("a \t\r\n b", "a \\t\\r\\n b", "a b", "a \\t\\r\n b"),
+        ("a\u200bb\x1b[0m", "a\\u200bb\\x1b[0m", "a\\u200bb\\x1b[0m", "a\\u200bb\\x1b[0m"),
+        ("a\u3164b", "a\\u3164b", "a\\u3164b", "a\\u3164b"),
+    ],
+)
+def test_invisible_characters_and_line_breaks_are_escaped(text: str, escaped: str, folded: str, kept: str) -> None:
+    assert readable(text) == escaped
+    assert readable(text.encode()) == escaped
+    assert readable(text, breaks="fold") == folded
+    assert readable(text, breaks="keep") == kept
+    assert is_plain(text) is (text == escaped)
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    assert readable(b"\xef\xbb\xbfa\xffb") == "a\ufffdb"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "shown"),
+    [
+        ("x" * EXCERPT_LENGTH, EXCERPT_LENGTH, "x" * EXCERPT_LENGTH),
+        ("x" * (EXCERPT_LENGTH + 1), EXCERPT_LENGTH, "x" * (EXCERPT_LENGTH - 3) + "..."),
+        ("one two three", 12, "one two..."),
+        ("one twothree", 11, "one twot..."),
+        ("one two three", None, "one two three"),
+    ],
+)
+def test_long_text_is_cut_between_words(text: str, limit: int | None, shown: str) -> None:
+    assert readable(text, limit) == shown
+
+
+def test_numbers_and_lists_are_written_as_words() -> None:
+    assert [counted(number, "website") for number in (0, 1, 2, 1000)] == [
+        "0 websites", "1 website", "2 websites", "1,000 websites"
+    ]  # fmt: skip
+    assert first_of(["a", "b"], 2) == "a, b"
+    assert first_of(["a", "b", "c"], 2, "; ", show=str.upper) == "A; B and 1 more"
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [("a", "`a`"), ("a`b", "`` a`b ``"), ("``", "``` `` ```"), ("", "`  `"), ("<b>\n", "`<b>\\n`"), ("xyz" * 99, None)],
+)
+def test_code_span_has_no_effect_in_markdown(text: str, span: str | None) -> None:
+    if span is None:
+        assert code_span(text, 10) == "`xyzxyzx...`"
+    else:
+        assert code_span(text) == span
