@@ -70,6 +70,32 @@ def test_first_screen_of_the_log_has_the_reason(
     assert_short(caught.value, reason)
 
 
+def test_error_names_the_service_and_the_connection_once(
+    sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    sandbox.seed(20)
+    execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
+    for website in sandbox.websites():
+        sandbox.remove_website(website["id"])
+    with pytest.raises(AirflowFailException) as of_a_guard:
+        execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
+    sandbox.fault(status=404, times=None)
+    with pytest.raises((AirflowFailException, AnalyticsError)) as of_service:
+        execute(SyncExcludedIpsOperator, **SYNC)
+    for caught in (of_a_guard, of_service):
+        assert str(caught.value).count(f"Service: {sandbox.url}, connection 'analytics_default'.") == 1
+
+
+def test_error_of_a_connection_that_cannot_be_used_names_no_service(
+    execute: Execute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_BROKEN", '{"conn_type": "analytics", "host": "https://stats.example.com"}')
+    with pytest.raises(AirflowFailException) as caught:
+        execute(SyncExcludedIpsOperator, **SYNC, analytics_conn_id="broken")
+    assert "Correct connection 'broken'." in str(caught.value)
+    assert "Service: " not in str(caught.value)
+
+
 def test_first_screen_of_the_log_has_the_reason_of_a_template() -> None:
     task = SyncExcludedIpsOperator(task_id="task", exclude_ips=["{{ 1 / 0 }}"])
     with pytest.raises(ZeroDivisionError) as caught:

@@ -130,3 +130,10 @@ def test_drift_occurs_between_two_requests(
     assert readings[0] == readings[1] != readings[2]
     assert [website["domain"][0] for website in readings[2]] == left
     assert sum(website["favorite"] for website in readings[2]) == favorites
+
+
+def test_drift_creates_a_number_of_new_websites(call: Call, sandbox: SandboxServer) -> None:
+    sandbox.fault("list", drift={"create": 2})
+    _, rows = [call("GET", "/websites?sort=asc").json()["data"] for _ in range(2)]
+    assert len({row["domain"] for row in rows}) == 4
+    assert [row["domain"] for row in rows[:2]] == ["a.example", "b.example"]

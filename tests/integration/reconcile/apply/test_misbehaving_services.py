@@ -7,6 +7,7 @@ A task never succeeds with an unexpected website, and a service that changes uns
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -149,6 +150,17 @@ def test_both_canaries_are_restored_if_the_service_is_the_cause(
     assert ("Set the extra update_method to PUT" in str(caught.value)) is (name != "cuts lists")
     assert ("kept the first 40 of " in str(caught.value)) is (name == "cuts lists")
     assert ("did not store exclude_ips" in str(caught.value)) is is_not_stored
+
+
+def test_audit_trail_has_the_reason_and_the_end_of_each_restored_canary(night: Night, websites: list[Website]) -> None:
+    night.sandbox.configure(updates="reset others")
+    with pytest.raises(NotAppliedError):
+        night.sync(NEW, state_path=str(night.folder))
+    reasons = {line["website"]: line["reason"] for line in night.trail() if line["action"] == "failed"}
+    restored = [website for website, reason in reasons.items() if "Its values were restored and verified." in reason]
+    assert {re.findall(r"id (\d+)", website)[0] for website in restored} == night.updated
+    assert len(restored) == 2
+    assert all("privacy is 'public', was 'private'" in reasons[website] for website in restored)
 
 
 @pytest.mark.parametrize("step", range(3, 31))
