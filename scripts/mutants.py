@@ -126,11 +126,16 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 
 
 def _skipped(tree: ast.AST) -> set[ast.AST]:
-    """Return the nodes of annotations, and those in f-strings, whose places Python 3.11 reports wrongly."""
+    """Return the nodes that are no mistakes: annotations, and arguments of decorators, such as ``frozen``.
+
+    In f-strings, Python 3.11 reports wrong places.
+    """
     roots = []
     for node in ast.walk(tree):
         roots += [getattr(node, "annotation", None), getattr(node, "returns", None)]
-        roots += node.values if isinstance(node, ast.JoinedStr) else []
+        roots += getattr(node, "decorator_list", [])
+        if isinstance(node, ast.JoinedStr):
+            roots += node.values
     return {node for root in roots if root is not None for node in ast.walk(root)}
 
 
@@ -232,7 +237,8 @@ def main() -> int:
             else:
                 covering = len(tests[number - 1])
                 log.info("%s: not noticed by the %s tests that cover the line\n%s\n", place, covering, mutant.diff)
-    log.info("Noticed %s of %s mistakes (%.0f %%), seed %s.", noticed, len(drawn), 100 * noticed / len(drawn), seed)
+    percentage = 100 * noticed / max(1, len(drawn))
+    log.info("Noticed %s of %s mistakes (%.0f %%), seed %s.", noticed, len(drawn), percentage, seed)
     return 0
 
 
