@@ -140,6 +140,29 @@ def test_https_to_a_server_without_tls_fails_at_once() -> None:
         thread.join()
 
 
+def test_alert_of_tls_without_a_better_reason_is_not_retried() -> None:
+    """The server ends the handshake with the alert "internal error"."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def end_the_handshake() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"\x15\x03\x03\x00\x02\x02\x50")
+
+        thread = threading.Thread(target=end_the_handshake)
+        thread.start()
+        port = listening.getsockname()[1]
+        with (
+            client_of(f"https://127.0.0.1:{port}") as client,
+            pytest.raises(AnalyticsConnectionError, match=r"TLS to 127.0.0.1:\d+ failed: .*INTERNAL_ERROR") as caught,
+        ):
+            client.get_website(7)
+        thread.join()
+    assert (caught.value.sent, caught.value.transient) == (False, False)
+    assert client.stats.requests == 1
+
+
 def test_missing_ca_file_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secure: RawServer) -> None:
     missing = str(tmp_path / "missing.pem")
     with pytest.raises(AnalyticsConfigError, match=r"verify=.*missing\.pem"):
