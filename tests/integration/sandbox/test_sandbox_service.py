@@ -136,6 +136,25 @@ def test_list_with_a_length_aware_paginator(call: Call, list_url: str) -> None:
     assert [empty[name] for name in ("current_page", "last_page", "from", "to", "total")] == [1, 1, None, None, 0]
 
 
+@pytest.mark.parametrize(
+    ("pages", "page", "numbers"),
+    [
+        (13, 7, [*range(1, 14)]),
+        (14, 7, [*range(1, 11), "...", 13, 14]),
+        (14, 8, [1, 2, "...", *range(5, 15)]),
+        (16, 8, [1, 2, "...", *range(5, 12), "...", 15, 16]),
+        (16, 9, [1, 2, "...", *range(6, 13), "...", 15, 16]),
+        (16, 10, [1, 2, "...", *range(7, 17)]),
+    ],
+)
+def test_numbered_links_of_a_long_list_leave_pages_out(
+    call: Call, sandbox: SandboxServer, pages: int, page: int, numbers: list[Any]
+) -> None:
+    sandbox.seed(pages * 10 - len(sandbox.websites()))
+    links = call("GET", f"/websites?per_page=10&page={page}").json()["meta"]["links"]
+    assert [link["label"] for link in links[1:-1]] == [str(number) for number in numbers]
+
+
 def test_list_with_a_simple_paginator(call: Call, sandbox: SandboxServer, list_url: str) -> None:
     sandbox.configure(preset="simple")
     body = call("GET", "/websites?page=2&per_page=10").json()
