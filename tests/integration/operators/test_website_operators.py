@@ -52,6 +52,8 @@ def test_list_returns_every_website(sandbox: SandboxServer) -> None:
     assert found(search="no such domain") == []
     with pytest.raises(AirflowFailException, match="more than max_records=11 websites"):
         found(max_records="11")
+    with pytest.raises(AirflowFailException, match="more than max_records=1 websites"):
+        found(max_records="1")
 
 
 def test_list_above_the_limit_is_not_read_further(sandbox: SandboxServer) -> None:

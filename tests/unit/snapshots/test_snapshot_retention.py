@@ -130,6 +130,15 @@ def test_another_table_in_the_same_folder_is_kept(local: Shelf, base: Path) -> N
     assert local.days() == {24: True, 23: True}
 
 
+def test_comparison_is_removed_beside_its_manifest_only(local: Shelf, base: Path) -> None:
+    name = "_since-2026-11-19.jsonl"
+    for part in ("websites", "_websites"):
+        (base / part / "dt=2026-11-20" / name).write_text("{}")
+    pruned(local, 2)
+    left = [path for path in files_below(base) if path.endswith(name)]
+    assert left == [f"websites/dt=2026-11-20/{name}"]
+
+
 def test_files_without_a_manifest_are_rejected_and_kept(local: Shelf, base: Path) -> None:
     """A history that was copied without its manifests, or another table."""
     shutil.rmtree(base / "_websites")
