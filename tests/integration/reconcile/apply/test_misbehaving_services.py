@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from distortion import Website
+from distortion import Distortion, Website
 from reconciling import Night
 
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError, StoppedError
@@ -150,6 +150,29 @@ def test_both_canaries_are_restored_if_the_service_is_the_cause(
     assert ("Set the extra update_method to PUT" in str(caught.value)) is (name != "cuts lists")
     assert ("kept the first 40 of " in str(caught.value)) is (name == "cuts lists")
     assert ("did not store exclude_ips" in str(caught.value)) is is_not_stored
+
+
+@pytest.mark.parametrize(("show", "account"), [(500, None), (404, 500)])
+def test_canaries_are_not_restored_if_the_control_group_cannot_be_read(
+    night: Night, websites: list[Website], distortion: Distortion, show: int, account: int | None
+) -> None:
+    """Nothing shows whether the service or another process changed the canaries, so a person has to decide."""
+    night.sandbox.configure(updates="reset others")
+
+    def fail_reads_of_untouched_websites(method: str, path: str) -> int | None:
+        website_id = path.partition("/websites/")[2]
+        if len(night.updated) < 2 or website_id in night.updated:
+            return None
+        if website_id:
+            return show
+        return account
+
+    distortion.before = fail_reads_of_untouched_websites
+    with pytest.raises(AirflowFailException, match="no other website that shows whether the service") as caught:
+        night.sync(NEW)
+    assert "nothing was restored" in str(caught.value)
+    assert len(damaged(night, websites)) == 2
+    assert len(night.updated) == 2
 
 
 def test_audit_trail_has_the_reason_and_the_end_of_each_restored_canary(night: Night, websites: list[Website]) -> None:

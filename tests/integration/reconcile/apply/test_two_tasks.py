@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import allow_execute_in_this_thread
-from distortion import Distortion
+from distortion import Distortion, Website
 from raw_server import Request
 from reconciling import Night
 
@@ -289,6 +289,28 @@ def test_reassigned_id_is_not_changed(night: Night) -> None:
     with pytest.raises(BulkError, match=r"not changed: id 1 now belongs to 'innocent\.example'"):
         night.sync("192.0.2.1")
     assert night.lists() == [None]
+
+
+@pytest.mark.parametrize("websites", [1, 6])
+def test_website_whose_id_belongs_to_another_domain_after_its_update_fails(
+    night: Night, distortion: Distortion, websites: int
+) -> None:
+    night.add(websites)
+    updated: list[str] = []
+
+    def note(method: str, path: str) -> None:
+        if method == "PATCH":
+            updated.append(path.rpartition("/")[2])
+
+    def rename(method: str, path: str, record: Website) -> None:
+        if method == "GET" and updated and str(record.get("id")) == updated[-1] and len(updated) == websites:
+            record["domain"] = "innocent.example"
+
+    distortion.before, distortion.change = note, rename
+    with pytest.raises(BulkError) as caught:
+        night.sync(NEW)
+    [reason] = caught.value.failures.values()
+    assert reason == f"The id {updated[-1]} belongs to 'innocent.example' now, which may have got its change."
 
 
 def test_rejected_favorite_keeps_its_message(night: Night) -> None:
