@@ -73,6 +73,8 @@ class Field:
 
     #: Type of the column in a snapshot; None if the value is never stored.
     column: ClassVar[str | None] = "string"
+    #: Value of a field that a service omits from a record, or returns as null: an empty text, false, or zero.
+    omitted: ClassVar[str | int] = ""
 
     def from_user(self, value: object) -> Any:
         """Normalize a value of a user.
@@ -84,12 +86,12 @@ class Field:
         return value
 
     def from_service(self, value: object) -> Any:
-        """Normalize a value of the service; null stays None.
+        """Normalize a value of the service. Null means an empty text: services return it for a text that is not set.
 
         :raises ValueError: if it is invalid.
         """
         if value is None:
-            return None
+            return ""
         return self.from_user(value)
 
     def to_form(self, value: Any, booleans: BooleanTexts) -> str:
@@ -129,10 +131,17 @@ class Flag(Field):
     """On or off, sent as 0 or 1."""
 
     column = "integer"
+    omitted = 0
 
     def from_user(self, value: object) -> Any:
         """Return the flag as bool."""
         return flag(self.name, value)
+
+    def from_service(self, value: object) -> Any:
+        """Normalize a value of the service; null stays None."""
+        if value is None:
+            return None
+        return self.from_user(value)
 
     def to_form(self, value: Any, booleans: BooleanTexts) -> str:
         """Return 0 or 1."""
@@ -300,6 +309,12 @@ class Secret(Field):
         if value == "***":
             raise ValueError(f"{self.name} is '***', Airflow's mask for a secret; give the {self.name} itself")
         return value
+
+    def from_service(self, value: object) -> str | None:
+        """Normalize a value of the service; null stays None."""
+        if value is None:
+            return None
+        return self.from_user(value)
 
 
 def check_password_from(value: object) -> str:

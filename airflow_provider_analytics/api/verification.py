@@ -166,20 +166,13 @@ class ExpectedRecord:
 
 
 def is_present(name: str, record: Record) -> bool:
-    """Return whether a record contains a field in any form; null counts if it means an empty list, or False."""
+    """Return whether a record contains a field in any form; null counts if it means an empty text or list, or False."""
     return name in record and (record[name] is not None or normalise(name, None) is not None)
 
 
 def has_value(name: str, record: Record) -> bool:
     """Return whether a record contains a field in a known form."""
     return is_present(name, record) and (name not in LINE_FIELDS or isinstance(normalise(name, record[name]), tuple))
-
-
-def omitted_value(name: str) -> Any:
-    """Return the value of a field that a service omits from a record: an empty list, false, or zero."""
-    if name in LINE_FIELDS:
-        return ""
-    return 0
 
 
 def with_omitted(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
@@ -193,7 +186,7 @@ def with_omitted(record: dict[str, Any], known: Collection[str]) -> dict[str, An
     omitted = {}
     for name in COMPARED:
         if name in known and not is_present(name, record):
-            omitted[name] = omitted_value(name)
+            omitted[name] = FIELDS[name].omitted
     return {**record, **omitted}
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
-from airflow_provider_analytics.api.verification import COMPARED, Record, has_value, omitted_value
+from airflow_provider_analytics.api.verification import COMPARED, Record, has_value
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.reconcile.apply.results import Finding, FindingKind, State, Update
 from airflow_provider_analytics.reconcile.plan.plan import Change
@@ -89,8 +89,8 @@ def _details_of_lines(lines: Sequence[str], *, is_sent: bool) -> set[str]:
 
 def _is_safe(name: str, value: object) -> bool:
     """Return whether a service that resets or omits a field leaves this value."""
-    default = FIELDS[name].default
-    return value == normalise(name, omitted_value(name)) and default in (None, value)
+    field = FIELDS[name]
+    return value == normalise(name, field.omitted) and field.default in (None, value)
 
 
 @dataclass(frozen=True)

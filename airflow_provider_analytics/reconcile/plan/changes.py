@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, normalise, raw_lines
-from airflow_provider_analytics.api.verification import Record, has_value, omitted_value
+from airflow_provider_analytics.api.verification import Record, has_value
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
 from airflow_provider_analytics.reconcile.desired.yaml_values import Place, Problem, ProblemsError
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan
@@ -118,7 +118,7 @@ def change_of(desired: DesiredState, record: Record, earlier: Record | None = No
         else:
             change = FieldChange(name, _value(name, record), website.settings[name])
         # A field that no record has may be omitted because it is empty everywhere.
-        is_omitted = change.before is None and change.after == normalise(name, omitted_value(name))
+        is_omitted = change.before is None and change.after == normalise(name, FIELDS[name].omitted)
         if change.before == change.after or is_omitted:
             continue
         changes.append(change)

@@ -92,7 +92,7 @@ def test_invalid_value_of_a_user_is_an_error_that_names_the_field(field: Field, 
 @pytest.mark.parametrize(
     ("field", "returned", "normalized", "stored"),
     [
-        (TEXT, None, None, None),
+        (TEXT, None, "", None),
         (TEXT, "Berlin", "Berlin", "Berlin"),
         (DOMAIN, "anything goes", "anything goes", "anything goes"),
         (PRIVACY, "1", "private", 1),
@@ -215,3 +215,34 @@ def test_website_id_is_a_number_or_text(website_id: object) -> None:
 def test_invalid_website_id_is_an_error(website_id: object) -> None:
     with pytest.raises(ValueError, match="website_id"):
         check_website_id(website_id)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (Field("note", "a note"), ""),
+        (Flag("hidden", "whether it is hidden"), False),
+        (PrivacyFlag("privacy", "who sees it"), "public"),
+        (Boolean("starred", "whether it has a star"), False),
+        (Lines("paths", "paths", entries=EntryType()), ()),
+    ],
+)
+def test_omitted_value_is_valid_and_empty_for_each_type(field: Field, value: Any) -> None:
+    assert field.from_service(field.omitted) == value
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (Field("note", "a note"), ""),
+        (Domain("domain", "a domain"), None),
+        (Flag("hidden", "whether it is hidden"), None),
+        (PrivacyFlag("privacy", "who sees it"), None),
+        (Secret("token", "a secret"), None),
+        (Boolean("starred", "whether it has a star"), False),
+        (Lines("paths", "paths", entries=EntryType()), ()),
+    ],
+)
+def test_null_of_the_service_is_an_empty_value_of_some_types(field: Field, value: Any) -> None:
+    assert field.from_service(None) == value
+    assert (field.from_service(None) is None) == (value is None)
