@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transport of an acceptance run: at most 120 requests, and writes only for disposable websites."""
+"""The transport of an acceptance run: a maximum number of requests, and writes only for disposable websites."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from airflow_provider_analytics.api.client import WEBSITES, website_path
+from airflow_provider_analytics.api.fields import UPDATE_FIELDS
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Texts, Transport
 from airflow_provider_analytics.exceptions import AnalyticsError
 
-#: Maximum number of requests of a run; repeated requests count.
-MAX_REQUESTS = 120
+#: Maximum number of requests of a run; repeated requests count. The updates of a field take about eight.
+MAX_REQUESTS = 50 + 10 * len(UPDATE_FIELDS)
 #: Number of requests that are kept for the removal of the website.
 REMOVAL_REQUESTS = 12
 

@@ -28,7 +28,8 @@ MAX_DELAY = 8.0
 
 _OTHER_METHOD = {"PATCH": "PUT", "PUT": "PATCH"}
 _PAGE_PASSWORD = "acceptance-page-password"  # noqa: S105 - of the disposable website
-#: Field to the settings that are sent in the first round. A password needs the privacy *password*.
+#: Field to the settings that are sent in the first round. A password needs the privacy *password*. The favorite is the
+#: last one: the filter by favorites and the other update method are tested next, and another update might reset it.
 FIRST_ROUND: Mapping[str, Mapping[str, Any]] = {
     "privacy": {"privacy": "private"},
     "password": {"privacy": "password", "password": _PAGE_PASSWORD},

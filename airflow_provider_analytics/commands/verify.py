@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verify with a disposable website, and at most 120 requests, that a service follows its interface."""
+"""Verify with a disposable website, and a limited number of requests, that a service follows its interface."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from airflow_provider_analytics.acceptance.run import AcceptanceRun
 from airflow_provider_analytics.acceptance.state import LeftoverError
 from airflow_provider_analytics.acceptance.statements import STATEMENTS
 from airflow_provider_analytics.acceptance.transport import MAX_REQUESTS, GuardedTransport, RequestLimitError
+from airflow_provider_analytics.api.fields import UPDATE_FIELDS
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import AnalyticsError
@@ -177,7 +178,7 @@ def test_repeated_steps_send_writes_only_for_passwords(analytics_sandbox: FakeSe
     assert all(b"password=" in body for body in repeated)
     # Each field was sent alone, except for the password, which needs its privacy.
     forms = {re.sub(rb"=[^&]*", b"", body) for _, body in writes}
-    fields = [b"privacy", b"email", b"exclude_bots", b"exclude_params", b"exclude_ips", b"favorite", b"password"]
+    fields = [name.encode() for name in UPDATE_FIELDS]
     assert forms == {b"domain", *fields, b"privacy&password", b""}
     assert {method for method, _ in writes} == {"POST", "PATCH", "PUT", "DELETE"}
 
@@ -208,7 +209,7 @@ def test_run_stops_if_the_create_returns_the_id_of_another_website() -> None:
     assert {request.method for request in server.requests} == {"GET", "POST"}
 
 
-def test_run_ends_after_120_requests_and_removes_the_website(analytics_sandbox: FakeService) -> None:
+def test_run_ends_after_the_maximum_number_of_requests_and_removes_the_website(analytics_sandbox: FakeService) -> None:
     """A service that returns each write only at the fourth read takes too many requests."""
     analytics_sandbox.configure(reads_behind=2)
     run = verified(settings_of(analytics_sandbox))
@@ -398,7 +399,7 @@ def test_command_prints_the_table_and_the_extra_to_set(analytics_sandbox: FakeSe
     assert (status, json.loads(out.splitlines()[-1])) == (2, {"boolean_format": "1/0"})
     assert re.search(r"^ +Statement of the interface +Seen +The tasks +Extra to set$", out, re.MULTILINE)
     assert max(map(len, out.splitlines())) <= 120
-    assert " 1 of at most 120: the account" in err
+    assert f" 1 of at most {MAX_REQUESTS}: the account" in err
     status, out, _ = command("--yes", boolean_format="1/0")
     assert (status, out.count("FAILS")) == (0, 0)
 
@@ -412,6 +413,13 @@ def test_documented_rows_are_in_the_report(analytics_sandbox: FakeService, comma
     lines = rows_of_document.splitlines()
     assert len(lines) == 10
     assert [line for line in lines if line not in out.splitlines()] == []
+
+
+@pytest.mark.repository
+def test_documented_maximum_number_of_requests_is_real() -> None:
+    document = (Path(__file__).parents[3] / "docs" / "connection.md").read_text(encoding="utf-8")
+    text = f"The command sends at most {MAX_REQUESTS} requests"
+    assert text in document, f"docs/connection.md, Verify: write {text!r}"
 
 
 @pytest.mark.repository
