@@ -35,6 +35,8 @@ def generate_websites(
     70 % are public, 20 % private and 10 % password-protected; 30 % exclude IP addresses, 25 % query parameters; 10 %
     are favorites.
     """
+    # Draw a new field from its own generator, such as random.Random(f"{seed} timezone"): another draw from this one
+    # changes all later websites, which tests, documents, and pictures contain.
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     used = set(taken)
     created = _FIRST_CREATED
