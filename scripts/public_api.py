@@ -93,9 +93,23 @@ def returned() -> Iterator[str]:
         }
         for kind in _operators():
             name = kind.__name__.removesuffix("Operator")
-            found = kind(task_id="task", **given.get(name, {})).execute({})
+            try:
+                found = kind(task_id="task", **given.get(name, {})).execute({})
+            except Exception as error:
+                raise SystemExit(_missing_argument(kind, error)) from error
             keys = "a record of the service" if name in ("GetWebsite", "GetAccount") else ", ".join(_keys(found))
             yield f"{kind.__name__}: {keys}"
+
+
+def _missing_argument(kind: type, error: Exception) -> str:
+    """Return the places to edit if an operator lacks an argument, or a value for it."""
+    module = f"{kind.__module__.replace('.', '/')}.py"
+    reason = str(error).partition("\n")[0].rstrip(".")
+    return (
+        f"{kind.__name__} failed: {reason}. If you added a field, add its argument to the signature and __init__ of "
+        f"{kind.__name__} in {module}. If you added a required argument, add a value to `given` in "
+        "scripts/public_api.py. Then run make generate again."
+    )
 
 
 def _keys(value: Any) -> Iterator[str]:
