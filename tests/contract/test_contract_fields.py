@@ -41,13 +41,13 @@ def write(client: AnalyticsClient, sandbox: SandboxServer, way: str, **settings:
 
 def _others(settings: dict[str, Any]) -> dict[str, Any]:
     """Return other values for the same fields: an update to the current value is not sent."""
-    lists = dict.fromkeys(("exclude_ips", "exclude_params"), ("203.0.113.99", "other"))
-    flags = dict.fromkeys(("privacy", "email", "exclude_bots", "favorite"), (0, 1))
-    return {
-        name: next(other for other in others if not fields.same_setting(name, other, settings[name]))
-        for name, others in (lists | flags).items()
-        if name in settings
-    }
+    found = {}
+    for name in settings.keys() & set(fields.RECORD_FIELDS):
+        others: tuple[Any, ...] = ("203.0.113.99", "other")
+        if fields.FIELDS[name].column in ("integer", "boolean"):
+            others = (0, 1)
+        found[name] = next(other for other in others if not fields.same_setting(name, other, settings[name]))
+    return found
 
 
 DOMAINS = ["example.com", "a.b-c.example", "münchen.example", "xn--mnchen-3ya.example", "intranet"]
@@ -83,15 +83,17 @@ SENT: dict[str, list[tuple[Any, str]]] = {
 def test_value_is_sent_as_text_and_stored(
     client: AnalyticsClient, sandbox: SandboxServer, way: str, field: str, given: Any, sent: str
 ) -> None:
-    if (way, field) == ("create", "favorite"):
-        with pytest.raises(ValueError, match="favorite is not a field of this request"):
-            client.create_website("a.example", favorite=given)  # type: ignore[call-arg]
+    if way == "create" and SETTINGS[field][1] is None:
+        with pytest.raises(ValueError, match=f"{field} is not a field of this request"):
+            client.create_website("a.example", **{field: given})
         assert sandbox.requests == []
         return
     website = write(client, sandbox, way, **{"privacy": 2} if field == "password" else {}, **{field: given})
     stored = sandbox.stored_password(website["id"]) if field == "password" else website[field]
     assert (field, sent) in last_form(sandbox)
-    assert ("" if stored is None else str(stored).lower() if field == "favorite" else str(stored)) == sent
+    if isinstance(stored, bool):
+        stored = str(stored).lower()
+    assert ("" if stored is None else str(stored)) == sent
 
 
 FORMATS = pytest.mark.parametrize(("boolean_format", "texts"), [("true/false", ("false", "true")), ("1/0", ("0", "1"))])
@@ -178,11 +180,17 @@ def test_password_has_no_effect_without_privacy_2(
     assert sandbox.stored_password(stored["id"]) == "new"
 
 
-#: All settings as arguments, and as the sandbox stores them.
-SETTINGS: dict[str, Any] = {
-    "privacy": 1, "password": "p", "email": True, "exclude_bots": False, "exclude_params": ["a"],
-    "exclude_ips": ["192.0.2.1"], "favorite": True,
-}  # fmt: skip
+#: Setting to an argument, the text that a create sends for it (None: it cannot send it), the value that the sandbox
+#: stores by default, and the value that it stores for the argument. In the order of the form.
+SETTINGS: dict[str, tuple[Any, str | None, Any, Any]] = {
+    "privacy": (1, "1", 0, 1),
+    "password": ("p", "p", None, None),
+    "email": (True, "1", 0, 1),
+    "exclude_bots": (False, "0", 1, 0),
+    "exclude_params": (["a"], "a", None, "a"),
+    "exclude_ips": (["192.0.2.1"], "192.0.2.1", None, "192.0.2.1"),
+    "favorite": (True, None, False, True),
+}
 
 
 @proves(
@@ -190,15 +198,17 @@ SETTINGS: dict[str, Any] = {
     "rule-defaults", "store-optional", "states", "domain-create", "store-required",
 )  # fmt: skip
 def test_create_accepts_all_settings_or_none(client: AnalyticsClient, sandbox: SandboxServer) -> None:
-    names = [name for name in SETTINGS if name != "favorite"]
-    client.create_website("a.example", **dict.fromkeys(names))
+    sent = {name: text for name, (_, text, _, _) in SETTINGS.items() if text is not None}
+    client.create_website("a.example", **dict.fromkeys(sent))
     assert last_body(sandbox) == b"domain=a.example"
-    client.create_website("b.example", **{name: SETTINGS[name] for name in names} | {"privacy": 2})
-    assert last_body(sandbox) == (
-        b"domain=b.example&privacy=2&password=p&email=1&exclude_bots=0&exclude_params=a&exclude_ips=192.0.2.1"
-    )
-    stored = [tuple(website[name] for name in (*names[:1], *names[2:], "favorite")) for website in sandbox.websites()]
-    assert stored == [(0, 0, 1, None, None, False), (2, 1, 0, "a", "192.0.2.1", False)]
+    client.create_website("b.example", **{name: SETTINGS[name][0] for name in sent})
+    form = "&".join(f"{name}={text}" for name, text in sent.items())
+    assert last_body(sandbox) == f"domain=b.example&{form}".encode()
+    by_default, with_settings = sandbox.websites()
+    for name, (_, text, default, stored) in SETTINGS.items():
+        if name != "password":
+            assert by_default[name] == default, name
+            assert with_settings[name] == (default if text is None else stored), name
 
 
 @proves("update-optional", "update-no-defaults")
@@ -206,7 +216,7 @@ def test_create_accepts_all_settings_or_none(client: AnalyticsClient, sandbox: S
 def test_update_sends_only_the_given_fields(client: AnalyticsClient, sandbox: SandboxServer, field: str) -> None:
     lists = {"exclude_params": "x", "exclude_ips": "192.0.2.9"}
     before = sandbox.add_website("a.example", privacy=2, email=0, exclude_bots=1, password="old", **lists)
-    client.update_website(before["id"], **{**dict.fromkeys(SETTINGS), field: SETTINGS[field]})
+    client.update_website(before["id"], **{**dict.fromkeys(SETTINGS), field: SETTINGS[field][0]})
     assert [name for name, _ in last_form(sandbox)] == [field]
     (after,) = sandbox.websites()
     assert {name for name in before if before[name] != after[name]} == {field} - {"password"}

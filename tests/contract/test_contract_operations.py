@@ -184,4 +184,7 @@ def test_statements_and_tests_refer_to_each_other() -> None:
     load()
     ids = [statement.id for statement in STATEMENTS] + [point.id for point in OPEN_POINTS]
     assert len(set(ids)) == len(ids)
-    assert {name for name, tests in TESTS.items() if tests} == set(ids)
+    registered = {name for name, tests in TESTS.items() if tests}
+    missing, unknown = sorted(set(ids) - registered), sorted(registered - set(ids))
+    assert not missing, "These statements have no test: add them to @proves of a test in tests/contract."
+    assert not unknown, "A test in tests/contract proves these statements: add them to contract_table.py."

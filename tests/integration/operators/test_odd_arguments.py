@@ -193,7 +193,7 @@ def test_odd_value_is_an_error_that_names_the_argument(
         is_named = isinstance(outcome, AirflowFailException) and NAMED.get(name, name) in str(outcome)
         if not is_named:
             wrong[label] = repr(outcome)
-    assert wrong == {}
+    assert wrong == {}, f"{name} must reject these values. If they are allowed, add {name!r} to ACCEPTED in this file."
     assert not [
         request for request in analytics_sandbox.requests if request.operation in ("create", "update", "delete")
     ]

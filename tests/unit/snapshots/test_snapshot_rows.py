@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shelf import Record, Shelf, rows
+from shelf import Record, Shelf, rows, websites
 
 from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.readable import Redactor
@@ -21,6 +21,7 @@ def test_row_has_all_columns_in_order_for_any_record() -> None:
     (bare, full), report = rows(
         {"id": 1},
         {
+            **websites(1)[0],
             "id": "2",
             "domain": "a.example",
             "privacy": "2",
@@ -33,8 +34,18 @@ def test_row_has_all_columns_in_order_for_any_record() -> None:
         },
     )
     assert list(bare) == list(full) == list(COLUMNS)
-    assert list(bare.values())[:8] == ["1", *[None] * 7]
-    assert list(full.values())[:8] == ["2", "a.example", 2, 1, 0, "a\nb", "192.0.2.1\n192.0.2.2", True]
+    assert [bare[name] for name in ("id", *RECORD_FIELDS)] == ["1", *[None] * len(RECORD_FIELDS)]
+    cells = {
+        "id": "2",
+        "domain": "a.example",
+        "privacy": 2,
+        "email": 1,
+        "exclude_bots": 0,
+        "exclude_params": "a\nb",
+        "exclude_ips": "192.0.2.1\n192.0.2.2",
+        "favorite": True,
+    }
+    assert {name: full[name] for name in cells} == cells
     assert (type(full["email"]), type(full["favorite"])) == (int, bool)
     assert (report.new, report.missing, dict(report.invalid_values)) == (["colour"], [], {})
     assert rows()[1].missing == []
@@ -57,7 +68,7 @@ def test_values_that_do_not_fit_are_null_and_reported(record: Record, cells: Rec
     json.dumps(row, ensure_ascii=False).encode()
     assert {name: row[name] for name in record} == dict.fromkeys(record) | cells
     assert dict(report.invalid_values) == dict.fromkeys(record.keys() - cells, 1)
-    assert report.missing == [name for name in list(COLUMNS)[1:8] if name not in record]
+    assert report.missing == [name for name in RECORD_FIELDS if name not in record]
     if not cells:
         assert json.loads(row["record"]) == {"id": 1} | record
 

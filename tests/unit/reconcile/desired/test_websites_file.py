@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shelf import websites
 
 from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.websites_export import export_websites
@@ -160,8 +161,9 @@ def test_anchors_are_supported() -> None:
     assert settings(text) == {"x.example": {"privacy": "private", "email": True}}
 
 
+#: A record with every field of the table, in forms that a service might return.
 RECORD = {
-    "id": 1,
+    **websites(1)[0],
     "domain": "www.example.com",
     "privacy": "1",
     "email": 0,
