@@ -142,6 +142,21 @@ def test_run_reports_the_differences_of_servers_written_from_scratch(
         ({"lists_as": "CR LF"}, {}),
         ({"lists_as": "array", "numbers_as_text": True, "favorite_as": "text"}, {}),
         ({"empty_answers": ["create", "update", "delete"]}, {}),
+        ({"empty_answers": ["create"], "anonymous_account": True}, {"operation-account": "note"}),
+        ({"short_answers": ["create", "update"]}, {}),
+        ({"message_answers": ["create"]}, {}),
+        ({"ignored": ["sort"]}, dict.fromkeys(("operation-list", "sort", "sort-by"), "FAILS")),
+        (
+            {"echoes": ["create", "update"], "ignored_fields": ["email", "favorite"]},
+            {"email-values": "FAILS", "favorite-values": "FAILS", "favorite-filter": "?"},
+        ),
+        (
+            {"lists_stored": "last line"},
+            dict.fromkeys(("exclude_params-values", "exclude_ips-values", "rule-lines"), "FAILS"),
+        ),
+        ({"favorite_as": "null"}, {}),
+        ({"missing": "410", "delete_status": 202}, {}),
+        ({"missing": "403"}, {"operation-delete": "FAILS"}),
     ],
     ids=str,
 )
