@@ -87,6 +87,13 @@ def _details_of_lines(lines: Sequence[str], *, is_sent: bool) -> set[str]:
     return details
 
 
+def _may_have_the_same_cause(finding: Finding, earlier: Finding) -> bool:
+    """Return whether a service can be the cause of both findings, although they are about different fields."""
+    if finding.kind is not earlier.kind:
+        return False
+    return finding.kind is FindingKind.UNSENT or {finding.field, earlier.field} <= LINE_FIELDS.keys()
+
+
 def _is_safe(name: str, value: object) -> bool:
     """Return whether a service that resets or omits a field leaves this value."""
     field = FIELDS[name]
@@ -175,17 +182,17 @@ class Canaries:
         """Return the findings that a canary shares with earlier ones, each with the earlier canary.
 
         Two unsent changes count, even of different fields: one website may have a value to lose that the other one
-        lacks.
+        lacks. So do two lists that are not in effect: a service may cut long lists, and each website has another one.
         """
-        shared: dict[Finding, Update] = {}
-        unsent: dict[Finding, Update] = {}
+        same_field: dict[Finding, Update] = {}
+        other_field: dict[Finding, Update] = {}
         for risk, earlier in self._suspected.items():
             for finding in canary.findings:
                 if (finding.action, finding.field) == (risk.finding.action, risk.finding.field):
-                    shared.update({finding: earlier, risk.finding: earlier})
-                elif finding.kind is risk.finding.kind is FindingKind.UNSENT:
-                    unsent.update({finding: earlier, risk.finding: earlier})
-        return shared or unsent
+                    same_field.update({finding: earlier, risk.finding: earlier})
+                elif _may_have_the_same_cause(finding, risk.finding):
+                    other_field.update({finding: earlier, risk.finding: earlier})
+        return same_field or other_field
 
     def note(self, canary: Update, repeated: Collection[Finding] = ()) -> None:
         """Note that a canary was changed: if it was read back, its risks are taken, and it decides about suspicions.

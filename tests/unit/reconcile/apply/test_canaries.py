@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from airflow_provider_analytics.api.verification import ExpectedRecord
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.reconcile.apply.canaries import Canaries
@@ -85,3 +87,31 @@ def test_canary_decides_only_about_its_own_risks() -> None:
     assert not second.findings
     canaries.note(second)
     assert canaries.next() is updates[3]
+
+
+def not_stored(website_id: int, name: str, value: Any) -> Update:
+    """Return an update whose value is not in effect."""
+    before = record_of(website_id, exclude_ips="", exclude_params="", email=0)
+    update = Update(Change("update", f"{website_id}.example", str(website_id), (FieldChange(name, None, value),)))
+    update.set(State.FAILED)
+    update.expected = ExpectedRecord(before, {name: value})
+    update.comparison = update.expected.compare(before)
+    return update
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "fields"),
+    [
+        (("exclude_ips", (NEW,)), ("exclude_ips", (NEW,)), {"exclude_ips"}),
+        (("exclude_params", ("utm",)), ("exclude_ips", (NEW,)), {"exclude_ips", "exclude_params"}),
+        (("email", True), ("exclude_ips", (NEW,)), set()),
+        (("email", True), ("privacy", "public"), set()),
+    ],
+)
+def test_two_canaries_without_their_values_count_for_the_same_field_or_two_lists(
+    first: tuple[str, Any], second: tuple[str, Any], fields: set[str]
+) -> None:
+    updates = [not_stored(1, *first), not_stored(2, *second)]
+    canaries = Canaries(updates, {})
+    canaries.note(updates[0])
+    assert {finding.field for finding in canaries.repeated(updates[1])} == fields
