@@ -38,8 +38,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         *_each("list_hides", ["exclude_ips", "exclude_params"], ["favorite"], ["domain"], ["privacy", "email"]),
     ],
     "where is the record": [{"record_key": None}, {"record_key": "website"}],
+    # Without lists that are cut in responses, which test_misbehaving_services.py has: no known service does this, and
+    # the run can only restore the cut list.
     "how is a list of entries written": [
-        *_each("lists_as", "CR LF", "commas", "blanks", "br", "json", "array", "cut", "cut with dots", "null"),
+        *_each("lists_as", "CR LF", "commas", "blanks", "br", "json", "array", "null"),
     ],
     "how are values written": [
         {"numbers_as_text": True}, *_each("favorite_as", "integer", "text", "null"), {"flags_as": "boolean"},

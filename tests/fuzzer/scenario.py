@@ -675,6 +675,8 @@ class Scenario:
         damaged: list[str] = []
         for website_id, record in self.before.items():
             goal, now, name = wanted.goals.get(website_id, Goal()), self.after.get(website_id), record["domain"]
+            if self._is_unseen_duplicate(website_id, step, outcome):
+                goal = Goal()
             edits = self._edits_of(website_id)
             renamed = [edit for edit in edits if edit.do == "rename"]
             if now is None:
@@ -722,6 +724,15 @@ class Scenario:
             raise ViolationError(
                 LIMITED_DAMAGE, f"{len(damaged)} websites have unexpected values: {damaged}\n{outcome.text[-3000:]}"
             )
+
+    def _is_unseen_duplicate(self, website_id: int, step: Step, outcome: Outcome) -> bool:
+        """Whether an update by domain found another website of this domain in a search index that is late."""
+        is_late = self.dialect.get("search_matches") == "late" and step["do"] == "update"
+        if not (is_late and outcome.succeeded):
+            return False
+        found = outcome.results[-1]["website_id"]
+        has_same_domain = self.before[found]["domain"] == self.before[website_id]["domain"]
+        return bool(found != website_id and has_same_domain)
 
     def _check_damage_is_reported(self, step: Step, record: Record, now: Record, damage: str, outcome: Outcome) -> None:
         if now == record and self._not_found(step) > 1:  # one such response is verified
