@@ -612,7 +612,7 @@ class Reading:
         if len(unknown) > created or (self.ids and last not in end):
             read = f"{len(self.ids):,} websites were read, the last is {last}, the other end is"
             why = "the service returns only a part of the list, or the list changed."
-            raise _list_changed("other end", f"{read} {', '.join(map(str, end))}: {why}")
+            raise _list_changed("other end", f"{read} {', '.join(map(str, end)) or 'empty'}: {why}")
 
     def _close(self) -> list[Record]:
         """Fetch the second head. Return the websites created since the first one, if nothing else changed."""

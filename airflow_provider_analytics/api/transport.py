@@ -491,7 +491,8 @@ class Transport:
         if sent:
             missing = "respond"
         https = ""
-        if self.settings.base_url.startswith("http://"):
+        has_succeeded = max(self._accepted_at.values()) > -math.inf
+        if self.settings.base_url.startswith("http://") and not has_succeeded:
             https = " If it speaks https on this port, write https:// in the Base URL."
         proxy = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
         why = text.format(

@@ -8,7 +8,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ _NOT_IN_A_NAME = re.compile(r"[^\w.=-]")
 
 
 class _TrailFile:
-    """A file to which lines are appended; each line is flushed immediately.
+    """A file to which lines are appended, without a buffer.
 
     :param folder: folder of the file.
     :param stem: name of the file without the ending.
@@ -54,9 +54,18 @@ class _TrailFile:
         self._lock = threading.Lock()
 
     def write(self, lines: bytes) -> None:
+        descriptor = self._file.fileno()
         with self._lock:
-            self._file.write(lines)
-            self._file.flush()
+            size = os.fstat(descriptor).st_size
+            left = memoryview(lines)
+            try:
+                while left:
+                    left = left[os.write(descriptor, left) :]
+            except OSError:
+                # A full disk takes the first part of the lines: readers need whole lines.
+                with suppress(OSError):
+                    os.ftruncate(descriptor, size)
+                raise
 
     def close(self) -> None:
         self._file.close()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+    from airflow_provider_analytics.reconcile.apply.results import Outcome
     from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
     from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, Resolution
 
@@ -118,11 +119,12 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             result = result_of(planned, outcome, field=self.field, mode=planned.desired.modes[self.field])
             if self.mode is None and not planned.source.managed:
                 self.log.info("state_path is not set, so entries that you remove from the list remain on the websites.")
-            self._log_applied(result, len(outcome.failures))
+            self._log_applied(result, outcome)
             outcome.raise_failures()
         return result
 
-    def _log_applied(self, result: Mapping[str, Any], failures: int) -> None:
+    def _log_applied(self, result: Mapping[str, Any], outcome: Outcome) -> None:
+        failures = len(outcome.failures)
         if not result["updates"] and not failures:
             websites = counted(result["websites_compared"], "website")
             self.log.info("%s is up to date on all of %s.", self.field, websites)
@@ -130,7 +132,9 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         self.log.info(
             "Updated %s on %s of %s websites: %s entries added, %s removed.",
             self.field,
-            *_numbers(result, "applied", "updates", "entries_added", "entries_removed"),
+            *_numbers(result, "applied", "updates"),
+            f"{outcome.entries_added:,}",
+            f"{outcome.entries_removed:,}",
         )
         if failures:
             self.log.info("%s failed.", counted(failures, "website").capitalize())

@@ -120,7 +120,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             )
         return ListFile(folder, Identity(scope["service"], scope["account"], self.list_name or name))
 
-    def plan(self, hook: AnalyticsHook, prepared: PlanInput) -> PlanRun:
+    def plan(self, hook: AnalyticsHook, prepared: PlanInput, *, log_warnings: bool = True) -> PlanRun:
         """Read the websites, and plan the changes."""
         from airflow_provider_analytics.reconcile.engine import plan
 
@@ -133,8 +133,9 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             override_guards=parse_guards(self.override_guards),
             lists=prepared.lists,
         )
-        for warning in planned.plan.warnings:
-            self.log.warning("%s", warning)
+        if log_warnings:
+            for warning in planned.plan.warnings:
+                self.log.warning("%s", warning)
         return planned
 
     def planned(self, hook: AnalyticsHook, context: Context, **more: Any) -> tuple[PlanRun, dict[str, Any]]:
@@ -182,8 +183,9 @@ class ReconcilingOperator(AnalyticsBaseOperator):
                 raise GuardError("\n".join(left), "No changes were sent.", "entries_lost")
             file.write(lists, only_announced=True)
 
-        def plan() -> PlanRun:
-            return self.plan(hook, prepared).check_approval(digest, lambda digest: read_plan(folder, digest))
+        def plan(*, log_warnings: bool = True) -> PlanRun:
+            planned = self.plan(hook, prepared, log_warnings=log_warnings)
+            return planned.check_approval(digest, lambda digest: read_plan(folder, digest))
 
         planned = plan()
         if file and lists:
@@ -208,9 +210,9 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             is_complete = digest is None and not outcome.failures and outcome.interrupted is None
             if file and lists and is_complete and file.runs_at_the_same_time(lists.run):
                 # The other list may have fetched a website before it could see the update of this one.
-                self.log.info("Another list ran at the same time, so all websites are read again.")
+                self.log.info("Another list ran in the hour before, or at the same time: reading all websites again.")
                 hook.client.wait(sum(hook.client.confirm_waits))
-                again = plan()
+                again = plan(log_warnings=False)  # they would be about the changes of this run
                 if again.plan.changes:
                     outcome = outcome.followed_by(apply(again))
             try:

@@ -220,8 +220,8 @@ class CreateWebsiteOperator(_SettingsOperator):
         * ``domain`` (string or null, such as ``"shop.example.com"``): domain of the website.
         * ``created`` (boolean, such as ``true``): true if this run created the website.
         * ``updated`` (list of strings, such as ``[]``): fields that this run updated.
-        * ``differing`` (list of strings, such as ``[]``): fields that differ and were left unchanged, with
-          ``if_exists="skip"``.
+        * ``differing`` (list of strings, such as ``[]``): fields that differ, or that the service does not return, and
+          that were left unchanged, with ``if_exists="skip"``.
         * ``unverified`` (list of strings, such as ``["password"]``): sent fields that the service does not return.
         * ``verified`` (boolean, such as ``false``): true if all fields are as requested, and nothing else changed.
         * ``unexpected_changes`` (list of strings, such as ``[]``): fields that other users or tasks changed at the same
@@ -405,6 +405,11 @@ class UpdateWebsiteOperator(_SettingsOperator):
                 names = ", ".join(ARGUMENTS.get(name, name) for name in UPDATE_FIELDS)
                 raise ValueError(f"Nothing to update: give at least one of {names}")
             settings = check_update(**settings)  # before any request is sent
+            if settings.get("privacy") == "password" and "password" not in settings:
+                self.log.warning(
+                    "privacy becomes 'password', and no password was given. If the website has none yet, set "
+                    "password_from as well, and check its statistics page."
+                )
             website_id = _find_id(hook, self.website_id, self.domain)
             updated = hook.client.update_website(website_id, expected_domain=self.domain, **settings)
             if updated.sent:

@@ -13,7 +13,10 @@ from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import NotFoundError
 from airflow_provider_analytics.reconcile.records import by_id, website_name, website_of
-from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, each, reason_of
+from airflow_provider_analytics.reconcile.workers import Breaker, each, reason_of
+
+#: Why a website was skipped.
+NOT_READ = "it was not read, because reading other websites failed"
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +99,7 @@ def _show_each(
             failures[done.item] = reason_of(done.error)
         elif done.result is not None:
             found[done.item] = done.result
-    failures |= dict.fromkeys(not_tried, NOT_TRIED)
+    failures |= dict.fromkeys(not_tried, NOT_READ)
     return ReadResult(found, failures)
 
 

@@ -35,9 +35,6 @@ GIVE_UP_AFTER = 20
 #: it stops the task, and the audit trail must be written before that.
 END_SECONDS = GRACE_SECONDS + 2 * LOOK_SECONDS
 
-#: Why an item was skipped.
-NOT_TRIED = "Not tried: the service does not work, or does not accept the API key any more"
-
 log = logging.getLogger(__name__)
 
 

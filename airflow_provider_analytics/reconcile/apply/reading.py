@@ -17,6 +17,7 @@ from airflow_provider_analytics.reconcile.apply.results import State, Update, de
 from airflow_provider_analytics.reconcile.apply.sending import Sender
 from airflow_provider_analytics.reconcile.records import website_of
 from airflow_provider_analytics.reconcile.service_websites import ReadResult, Websites
+from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
 
 #: Seconds to wait before all changed websites are read back: an update that another process computed earlier may still
 #: arrive.
@@ -72,7 +73,8 @@ class ReadBack:
         waiting = self.read(updates, is_canary=is_canary)
         # Rows of the list may have fewer fields or be stale. Then the record of the single website decides.
         for seconds in (0, *self._client.confirm_waits):
-            if not waiting:
+            is_down = len(waiting) >= GIVE_UP_AFTER and all(update.state is State.UNCLEAR for update in waiting)
+            if not waiting or is_down:
                 break
             self._client.wait(seconds)
             waiting = self.read(waiting, is_canary=is_canary, one_by_one=True)

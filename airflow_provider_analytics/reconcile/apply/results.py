@@ -152,6 +152,17 @@ class Update:
         """Sent values that are not in effect, see :class:`Comparison`."""
         return (self.comparison or Comparison()).not_applied
 
+    def entries_sent(self, *, added: bool) -> list[str]:
+        """Return the entries that were added to lists, or those that were removed."""
+        entries: dict[str, None] = {}  # a change that was sent again counts once
+        for change in self.sent:
+            for field_change in change.fields:
+                if added:
+                    entries |= dict.fromkeys(field_change.added)
+                else:
+                    entries |= dict.fromkeys(field_change.removed)
+        return list(entries)
+
     @property
     def findings(self) -> frozenset[Finding]:
         """The differences that can have their cause in the service."""
@@ -225,6 +236,16 @@ class Outcome:
     def applied(self) -> int:
         """Number of websites that were changed successfully."""
         return self.states[State.APPLIED]
+
+    @property
+    def entries_added(self) -> int:
+        """Number of entries that were added to lists; an entry on two websites counts twice."""
+        return sum(len(update.entries_sent(added=True)) for update in self.updates)
+
+    @property
+    def entries_removed(self) -> int:
+        """Number of entries that were removed from lists; an entry on two websites counts twice."""
+        return sum(len(update.entries_sent(added=False)) for update in self.updates)
 
     @property
     def not_tried(self) -> list[str]:

@@ -15,7 +15,7 @@ from airflow_provider_analytics.reconcile.desired.tables import ListTables, entr
 _MAX_NAMED = 10
 
 _OWNED_NOW = "it manages these entries from now on, even if somebody added them by hand"
-_REMOVED_LATE = "Removed, because it left the list earlier"
+_REMOVED_LATE = "To be removed, because it left the list earlier"
 _ON_ANOTHER_LIST = "Not removed, because another list has it"
 _WITH_A_COMMENT = "Not removed, because its line has a comment"
 

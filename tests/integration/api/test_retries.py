@@ -406,3 +406,13 @@ def test_request_is_not_retried_after_json_of_another_structure(body: Any) -> No
         with pytest.raises(UnexpectedResponseError):
             client.get_website(7)
         assert len(server.requests) == 1
+
+
+def test_hint_about_https_is_given_only_before_the_first_success() -> None:
+    with served([Reply(b"", then="close"), RECORD, Reply(b"", then="close")], max_retries=0) as (client, _):
+        for is_first in (True, False):
+            with pytest.raises(AnalyticsConnectionError) as caught:
+                client.get_website(7)
+            assert ("write https:// in the Base URL" in str(caught.value)) is is_first
+            if is_first:
+                client.get_website(7)

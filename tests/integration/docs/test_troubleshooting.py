@@ -286,7 +286,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     "entries would be lost": list_cut,
     "is empty. Check the Variable, file, or task": lambda scenario: scenario.sync(""),
     "unusable entries": lambda scenario: scenario.sync("vpn.example.com"),
-    "Removed, because it left the list earlier": typed_again,
+    "To be removed, because it left the list earlier": typed_again,
     "was last run by task": lambda scenario: scenario.table(
         lambda text: re.sub(r'("task": )"task"', r'\1"another"', text).replace("2026-01-02", "2026-01-01")
     ),

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
+import os
 import threading
 import uuid
 from pathlib import Path
@@ -109,3 +111,27 @@ def test_full_disk_is_named_and_the_log_has_the_missing_audit_lines(
     ]
     named = {str(json.loads(item.partition(": ")[2])["website_id"]) for item in said}
     assert named >= set(changed(night))
+
+
+def test_full_disk_leaves_whole_lines_in_the_audit_trail(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that becomes full takes the first part of a line."""
+    night.add(30)
+    left = 2500
+    write = os.write
+
+    def write_until_full(descriptor: int, content: Any) -> int:
+        nonlocal left
+        if left == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(descriptor, bytes(content)[:left])
+        left -= written
+        return written
+
+    monkeypatch.setattr("airflow_provider_analytics.operators.audit.os.write", write_until_full)
+    with pytest.raises(StorageError, match="No space left on device"):
+        night.managed(NEW, mode="merge")
+    assert left == 0
+    [trail] = night.folder.rglob("*.jsonl")
+    content = trail.read_text()
+    assert content.endswith("}\n")
+    assert {line["action"] for line in night.trail()} == {"update"}

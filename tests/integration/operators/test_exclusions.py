@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -135,6 +136,16 @@ def test_bad_arguments_fail_without_a_retry_and_without_a_change(
     with pytest.raises(REFUSED, match=message):
         night.sync("203.0.113.7", **arguments)
     assert night.updated == set()
+
+
+def test_log_counts_the_entries_that_were_sent(night: Night, task_log: Callable[[], str]) -> None:
+    night.add(30, exclude_ips="1.1.1.1")
+    night.managed("2.2.2.2", "3.3.3.3", mode="replace", override_guards="entries_lost")
+    assert "Updated exclude_ips on 30 of 30 websites: 60 entries added, 30 removed." in task_log()
+    night.sandbox.fault("update", status=422, times=None)
+    with pytest.raises((AirflowFailException, BulkError)):
+        night.managed("2.2.2.2", "4.4.4.4", mode="replace", override_guards="entries_lost")
+    assert "Updated exclude_ips on 0 of 30 websites: 0 entries added, 0 removed." in task_log()
 
 
 def test_applied_change_is_audited(night: Night) -> None:

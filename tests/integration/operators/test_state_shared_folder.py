@@ -252,7 +252,7 @@ def test_log_names_a_commented_address_that_remains(nights: Nights, task_log: Ca
     assert f"Not removed, because its line has a comment: {SHARED} on 1 website" in task_log()
     nights.sandbox.change_website(2, exclude_ips=f"{SHARED}\n{OTHER}")
     nights.sync("office", OTHER)
-    assert f"Removed, because it left the list earlier: {SHARED} on 1 website" in task_log()
+    assert f"To be removed, because it left the list earlier: {SHARED} on 1 website" in task_log()
     assert nights.lists()["1.example"] == {f"{SHARED} # Ann", OTHER}
 
 
@@ -318,6 +318,17 @@ def test_hidden_files_in_the_state_folder_are_not_tables(nights: Nights) -> None
     (table.parent / "._office.json").write_bytes(b"not a table")
     nights.sync("office", OTHER)
     assert nights.everywhere() == {OTHER}
+
+
+def test_second_reading_after_another_list_does_not_repeat_the_warnings(
+    nights: Nights, task_log: Callable[[], str]
+) -> None:
+    """After the changes, each website has the entries of this run, which nobody added by hand."""
+    nights.sync("vpn", "192.0.2.9")
+    nights.sync("office", "192.0.2.1")
+    log = task_log()
+    assert "Another list ran in the hour before, or at the same time: reading all websites again." in log
+    assert "it manages these entries from now on" not in log
 
 
 @pytest.mark.parametrize(("minutes", "is_reported"), [(59, True), (61, False)])

@@ -221,3 +221,20 @@ def test_create_without_privacy_warns_once_that_the_page_is_public(
         CreateWebsiteOperator(task_id="task", domain="a.example", **given).execute({})
     told = "The statistics page of a.example is public, because privacy was not given."
     assert task_log().count(told) == warnings
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_warned"),
+    [
+        ({"privacy": "password"}, True),
+        ({"privacy": 2, "email_reports": True}, True),
+        ({"privacy": "private"}, False),
+        ({"email_reports": True}, False),
+    ],
+)
+def test_update_to_password_protection_without_a_password_is_logged(
+    sandbox: SandboxServer, task_log: Callable[[], str], settings: dict[str, Any], is_warned: bool
+) -> None:
+    website = sandbox.add_website("a.example")
+    run(UpdateWebsiteOperator, website_id=website["id"], **settings)
+    assert ("no password was given" in task_log()) is is_warned

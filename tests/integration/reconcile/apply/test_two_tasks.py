@@ -313,6 +313,26 @@ def test_website_whose_id_belongs_to_another_domain_after_its_update_fails(
     assert reason == f"The id {updated[-1]} belongs to 'innocent.example' now, which may have got its change."
 
 
+def test_changed_websites_are_read_once_if_the_service_is_down(night: Night, distortion: Distortion) -> None:
+    night.add(120)
+    reads: list[str] = []
+
+    def fail_after_writes(method: str, path: str) -> int | None:
+        if len(night.updated) < 60:
+            return None
+        if method == "GET":
+            reads.append(path)
+        return 500
+
+    distortion.before = fail_after_writes
+    with pytest.raises(BulkError) as caught:
+        night.sync(NEW)
+    unclear = [reason for reason in caught.value.failures.values() if "Changed, but not verified: " in reason]
+    assert len(unclear) >= 60
+    # The changes and one check, each until twenty failures and those under way.
+    assert len(reads) < 70
+
+
 def test_rejected_favorite_keeps_its_message(night: Night) -> None:
     text = "The favorite field must be true or false."
     night.sandbox.fault("update", status=422, body={"message": text, "errors": {"favorite": [text]}}, times=None)
