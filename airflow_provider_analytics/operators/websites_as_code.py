@@ -157,8 +157,9 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         * ``markdown`` (string or null, such as ``null``): the plan for a reviewer, such as the body of an
           ``ApprovalOperator``, with at most 100 changes; null after an apply.
 
-    :raises AirflowFailException: without a retry, if an argument is not allowed, the file has problems (all of them are
-        listed), or the connection cannot be used.
+    :raises AirflowFailException: without a retry, if an argument is not allowed, the file has problems, or the
+        connection cannot be used. All problems of the file are listed. Problems that depend on the websites, such as a
+        missing password, are listed once the file has no others.
     :raises BulkError: if websites could not be read.
     """
 

@@ -163,7 +163,8 @@ class PlanRun:
             settings = ", ".join(f"{name} {value!r}" for name, value in self.plan.scope.items())
             raise GuardError(
                 f"The plan is not the approved one: its digest is {self.plan.digest}, approved is {digest}. The file "
-                "or a website changed, or the two tasks have different arguments.",
+                "or a website changed, the two tasks have different arguments, or the plan was applied before. To "
+                "apply the rest of a plan, both tasks need the same state_path.",
                 f"No changes were sent. Plan again, with the arguments of this task: {settings}.",
             )
         not_compared = itertools.filterfalse(self.desired.is_compared, self.websites.records)
