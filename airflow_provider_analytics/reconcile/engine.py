@@ -77,10 +77,11 @@ def _compared_records(
     """Return the records of the websites to compare, with all fields, and why other websites could not be read."""
 
     def is_incomplete(record: Record) -> bool:
-        # All fields that any website compares, because guards count the entries of all of them.
-        fields = desired.compared_fields
+        # All fields that any website compares, because guards count the entries of all of them. The tables of lists
+        # have entries for single domains.
+        fields = desired.compared_fields | {"domain"}
         if str(record["id"]) in desired.deleted_ids:
-            fields = frozenset(SETTABLE_FIELDS)  # the plan contains all fields of deleted websites
+            fields = frozenset({*SETTABLE_FIELDS, "domain"})  # the plan contains all fields of deleted websites
         if not record.keys() >= fields:
             return True
         return desired.tables is not None and desired.tables.doubts(record)
