@@ -25,12 +25,13 @@ def create(state: RunState) -> None:
     state.is_create_sent = True
     record = _send_create(state)
     if not is_domain_of(record, state.domain):
-        record = state.client().get_website(state.website_id)
+        record = _read(state, state.website_id)
     if "domain" in record and not is_domain_of(record, state.domain):
         state.website_id = ""
         raise DomainError(
             "The response to the create has the id of another website.", (), "No further changes were sent."
         )
+    state.record = record
     state.record_created()
     state.transport.allow_writes(state.website_id)
     _conclude_domain(state)
@@ -50,7 +51,7 @@ def _send_create(state: RunState) -> Record:
     except DomainError as error:
         if not error.created:
             raise
-        record = client.get_website(error.created)
+        record = _read(state, error.created)
         if not is_domain_of(record, state.domain):
             raise
         state.website_id = error.created
@@ -64,6 +65,11 @@ def _send_create(state: RunState) -> Record:
     return record
 
 
+def _read(state: RunState, website_id: str) -> Record:
+    """Return the record of the new website."""
+    return state.proven(lambda: state.client().get_website(website_id))
+
+
 def _conclude_domain(state: RunState) -> None:
     if not same_domain(state.stored_domain, state.domain):
         seen = "The service stores the domain in another form."
@@ -74,7 +80,9 @@ def _conclude_domain(state: RunState) -> None:
         state.findings.add("operation-create", "ok", "Created.", tasks)
         return
     sent = state.transport.writes
-    state.client().ensure_website(state.domain)
+    # An old list would lack the website, and a repeated create would create it again.
+    if not state.proven(lambda: state.client().look_up(state.domain).websites, bool):
+        state.client().ensure_website(state.domain)
     if state.transport.writes == sent:
         state.findings.add("operation-create", "ok", "Created, and not created again.", tasks)
     else:

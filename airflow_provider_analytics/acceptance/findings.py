@@ -24,16 +24,17 @@ WITH_EXTRA = "work if the extra is set"
 class Findings(dict[str, StatementResult]):
     """The findings by statement."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        #: Extras to set.
-        self.extras: Extras = {}
+    @property
+    def extras(self) -> Extras:
+        """Extras to set."""
+        extras: Extras = {}
+        for finding in self.values():
+            extras |= finding.extras
+        return extras
 
     def add(self, name: str, mark: Mark, seen: str, tasks: str, extras: Extras | None = None) -> None:
         """Add a finding, unless there is a finding for the statement."""
-        extras = extras or {}
-        self.setdefault(name, StatementResult(name, mark, seen, tasks, extras))
-        self.extras |= extras
+        self.setdefault(name, StatementResult(name, mark, seen, tasks, extras or {}))
 
     def replace(self, name: str, mark: Mark, seen: str, tasks: str, extras: Extras | None = None) -> None:
         """Add a finding in place of an earlier finding for the statement."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from airflow_provider_analytics.acceptance.disposable import PREFIX, CreatedWebsite, is_disposable, is_domain_of
 from airflow_provider_analytics.acceptance.findings import reason
@@ -16,6 +16,7 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     IncompleteListError,
     NotAppliedError,
+    NotFoundError,
     UnexpectedResponseError,
 )
 
@@ -124,7 +125,9 @@ def _is_own(state: RunState, website_id: str, domain: str) -> bool:
 
     :param domain: recorded domain; if empty, the domain must have the form of a disposable website.
     """
-    record = state.client().website_or_none(website_id)
+    record = None
+    with suppress(NotFoundError):
+        record = state.client().website_or_none(website_id)
     if record is None:
         return False
     if domain:
@@ -136,6 +139,8 @@ def _delete_leftover(state: RunState, website_id: str) -> None:
     state.transport.allow_writes(website_id)
     try:
         state.client().delete_website(website_id)
+    except NotFoundError:
+        return  # an earlier run deleted it, and its list was old
     except (NotAppliedError, AnalyticsApiError, UnexpectedResponseError) as error:
         raise LeftoverError(
             f"Website {website_id} of an earlier run cannot be deleted: {reason(error)}",

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from airflow_provider_analytics.acceptance.disposable import is_domain_of
 from airflow_provider_analytics.acceptance.findings import reason
 from airflow_provider_analytics.acceptance.state import LeftoverError, RunState
 from airflow_provider_analytics.acceptance.transport import MAX_REQUESTS
-from airflow_provider_analytics.exceptions import AnalyticsError, NotAppliedError
+from airflow_provider_analytics.exceptions import AnalyticsError, NotAppliedError, NotFoundError
 
 
 def delete(state: RunState) -> None:
@@ -16,18 +18,22 @@ def delete(state: RunState) -> None:
     with state.findings.errors_as("operation-delete", "fail if they delete"):
         state.client().delete_website(state.website_id)
         sent = state.transport.writes
-        if state.client().website_or_none(state.website_id) is not None:
-            _raise_not_deleted(state, "by its id")
-        if state.has_website(state.newest()):
-            _raise_not_deleted(state, "in the list")
+        place = state.proven(lambda: _place(state), lambda place: not place)
+        if place:
+            raise NotAppliedError(state.website_id, {"website": f"still exists {place} after it was deleted"})
         if state.transport.writes == sent:
             tasks = "delete it once, and verify that it is gone"
             state.findings.add("operation-delete", "ok", "The website is gone.", tasks)
         state.forget_website()
 
 
-def _raise_not_deleted(state: RunState, place: str) -> None:
-    raise NotAppliedError(state.website_id, {"website": f"still exists {place} after it was deleted"})
+def _place(state: RunState) -> str:
+    """Return how the service still returns the website; empty if it does not."""
+    if state.client().website_or_none(state.website_id) is not None:
+        return "by its id"
+    if state.has_website(state.newest()):
+        return "in the list"
+    return ""
 
 
 def remove(state: RunState) -> None:
@@ -38,10 +44,12 @@ def remove(state: RunState) -> None:
     state.transport.limit = MAX_REQUESTS
     try:
         if not state.website_id:
-            state.website_id = _find_created(state)
-        if state.website_id and state.client().website_or_none(state.website_id) is not None:
+            state.website_id = state.proven(lambda: _find_created(state), bool)
+        if state.website_id:
             state.transport.allow_writes(state.website_id)
-            state.client().delete_website(state.website_id)
+            # A read could be old. If the website is gone already, the service responds to the delete with "not found".
+            with suppress(NotFoundError):
+                state.client().delete_website(state.website_id)
     except (AnalyticsError, ValueError) as error:
         website = f"A website {state.domain}"
         if state.website_id:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_provider_analytics.acceptance.disposable import CreatedWebsite, CreatedWebsites
 from airflow_provider_analytics.acceptance.findings import Findings
@@ -17,11 +17,23 @@ from airflow_provider_analytics.api.dialect import Page, Record
 from airflow_provider_analytics.api.fields import list_query
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.exceptions import AnalyticsApiError, AnalyticsError, UnexpectedResponseError
+from airflow_provider_analytics.exceptions import (
+    AnalyticsApiError,
+    AnalyticsError,
+    IncompleteListError,
+    NotFoundError,
+    UnexpectedResponseError,
+)
+
+Returned = TypeVar("Returned")
 
 
 class LeftoverError(AnalyticsError):
     """A website of this tool that could not be removed."""
+
+
+class OldRecordError(Exception):
+    """A read returned other values than the last one, although nothing was sent in between."""
 
 
 class RunState:
@@ -59,6 +71,8 @@ class RunState:
         self.is_create_sent = False
         #: Id of the website, as long as it exists.
         self.website_id = ""
+        #: Record of the website after the last write.
+        self.record: Record = {}
         #: Domain as the service writes it.
         self.stored_domain = domain
         #: Why the website could not be removed; None if it was.
@@ -66,6 +80,7 @@ class RunState:
         self._progress = progress
         self.transport = GuardedTransport(settings, domain, self._report_request)
         self._client = AnalyticsClient(settings, self.transport)
+        self.transport.longest_lag = lambda: sum(self._client.confirm_waits)
 
     def _report_request(self, number: int) -> None:
         if self._progress is not None:
@@ -78,6 +93,30 @@ class RunState:
         """
         self._client.settings = replace(self.settings, **self.findings.extras | (extras or {}))
         return self._client
+
+    def proven(
+        self, read: Callable[[], Returned], is_expected: Callable[[Returned], bool] = lambda _: True
+    ) -> Returned:
+        """Return the result of a read. If older values can explain an unexpected result, it is read again later.
+
+        A load balancer can send each read to another replica, so only reads after the longest lag prove anything.
+
+        :raises NotFoundError: if a current read does not return the website.
+        :raises IncompleteListError: if a list of current pages cannot be proven complete.
+        """
+        is_current = self.transport.is_settled
+        try:
+            found = read()
+            if is_current or is_expected(found):
+                return found
+        except (NotFoundError, IncompleteListError, OldRecordError):
+            if is_current:
+                raise
+        self.transport.settle()
+        found = read()
+        if is_expected(found):
+            self.transport.is_late = True
+        return found
 
     def newest(self, **filters: Any) -> Page:
         """Return the first page, newest first."""

@@ -9,22 +9,32 @@ default. Each update is repeated; the repetition finds nothing to change, and mu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_analytics.acceptance.findings import WITH_EXTRA, reason
-from airflow_provider_analytics.acceptance.state import RunState
+from airflow_provider_analytics.acceptance.state import OldRecordError, RunState
 from airflow_provider_analytics.acceptance.statements import REPEATED, Extras
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import Record
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, UPDATE_FIELDS, check_update, same_setting
-from airflow_provider_analytics.api.verification import Comparison, ExpectedRecord
-from airflow_provider_analytics.exceptions import AnalyticsApiError, AnalyticsError, UnexpectedResponseError
+from airflow_provider_analytics.api.fields import (
+    FIELDS,
+    LINE_FIELDS,
+    UPDATE_FIELDS,
+    check_update,
+    normalise,
+    same_setting,
+)
+from airflow_provider_analytics.api.verification import Comparison, ExpectedRecord, present_fields
+from airflow_provider_analytics.exceptions import (
+    AnalyticsApiError,
+    AnalyticsError,
+    NotFoundError,
+    UnexpectedResponseError,
+)
 from airflow_provider_analytics.readable import counted
-
-#: Longest time in seconds to wait before a website is read after an update.
-MAX_DELAY = 8.0
 
 _OTHER_METHOD = {"PATCH": "PUT", "PUT": "PATCH"}
 _PAGE_PASSWORD = "acceptance-page-password"  # noqa: S105 - of the disposable website
@@ -99,8 +109,6 @@ class Updates:
         self._sent: list[UpdateStep] = []
         #: Whether all updates were sent.
         self._is_complete = False
-        #: Seconds to wait before a website is read after an update.
-        self._delay = 0.0
 
     @property
     def made_favorite(self) -> bool:
@@ -158,6 +166,8 @@ class Updates:
         expected: list[ExpectedRecord] = []
 
         def work_out(record: Record) -> Mapping[str, Any] | None:
+            if not transport.is_read_current and not self._is_known(record):
+                raise OldRecordError
             # As AnalyticsClient.update_website: an update that changes nothing is not sent.
             expected.append(ExpectedRecord(record, update.settings, self._state.stored_domain))
             if expected[-1].compare(record).is_verified:
@@ -165,31 +175,39 @@ class Updates:
             return update.settings
 
         sent = transport.writes
-        client.change_website(self._state.website_id, work_out)
+        self._state.proven(lambda: client.change_website(self._state.website_id, work_out))
         update.is_sent = transport.writes > sent
         if not update.is_sent:
             return
         update.can_reset = _can_reset(expected[0].before, update.settings)
         update.comparison = self._read_after(client, expected[0])
+        self._state.record = dict(update.comparison.record)
         if update.works:
             sent = transport.writes
-            client.change_website(self._state.website_id, work_out)
+            self._state.proven(lambda: client.change_website(self._state.website_id, work_out))
             update.is_repeated = transport.writes > sent
 
     def _read_after(self, client: AnalyticsClient, expected: ExpectedRecord) -> Comparison:
-        """Read the website after an update. A service that was late before gets that time at once."""
+        """Read the website after an update. An unexpected record is read again, while the service can be late."""
         website_id = self._state.website_id
-        client.wait(self._delay)
-        if self._reset_fields(client.settings.update_method):
-            # Waiting does not help: an earlier update was read again and again.
+        reset = set(self._reset_fields(client.settings.update_method))
+        with suppress(NotFoundError):
             comparison = expected.compare(client.read_website(website_id))
-            if comparison.is_applied:
+            # Waiting does not help if an earlier update was read again and again.
+            if comparison.is_applied and reset.issuperset(comparison.unsent):
                 return comparison
-        waited = client.stats.waited
         comparison = client.read_until(website_id, expected)
         if comparison.is_as_expected:
-            self._delay = min(MAX_DELAY, self._delay + client.stats.waited - waited)
+            self._state.transport.is_late = True
         return comparison
+
+    def _is_known(self, record: Record) -> bool:
+        """Return whether a record has the same values as the record after the last write."""
+        known = self._state.record
+        for name in present_fields(record) & present_fields(known):
+            if normalise(name, record[name]) != normalise(name, known[name]):
+                return False
+        return True
 
     def _alternatives(self, name: str) -> Iterator[Extras]:
         """Yield extras that may help if a field is rejected or not stored."""

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -93,6 +94,11 @@ class FakeServiceOptions(Options):
     behind_last: Literal["empty", "not found", "last"] = "empty"
     #: Page number in the metadata.
     current_page: Literal["served", "asked", "wrong", "absent"] = "served"
+
+    # Late reads
+
+    #: Seed of a load balancer: a random half of the reads is not behind, although others are (``seconds_behind``).
+    balancer_seed: int | None = None
 
     # Records
 
@@ -229,6 +235,7 @@ class FakeEndpoints(Service):
     def clear(self) -> None:
         super().clear()
         self._index: FakeStore | None = None
+        self._reads = 0
 
     # Reading of requests
 
@@ -297,6 +304,10 @@ class FakeEndpoints(Service):
 
     def readable_store(self) -> Store:
         store = super().readable_store()
+        seed = self.options.balancer_seed
+        self._reads += 1
+        if seed is not None and Random(f"{seed} {self._reads}").random() < 0.5:
+            store = self.store
         assert isinstance(store, FakeStore)
         return store.with_marked() if self.options.deletes == "mark" else store
 

@@ -198,6 +198,68 @@ def test_repeated_steps_send_writes_only_for_passwords(analytics_sandbox: FakeSe
     assert {method for method, _ in writes} == {"POST", "PATCH", "PUT", "DELETE"}
 
 
+# Services that are behind
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_run_has_no_findings_if_a_random_half_of_the_reads_is_behind(
+    seed: int, analytics_sandbox: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.02, 0.04))
+    analytics_sandbox.configure(seconds_behind=0.05, balancer_seed=seed, allow_duplicates=seed % 2 == 0)
+    analytics_sandbox.seed(30)
+    before = analytics_sandbox.websites()
+    analytics_sandbox.add_website(new_domain())
+    run = verified(settings_of(analytics_sandbox))
+    assert (marks(run), run.extras, run.leftovers) == ({}, {}, 1)
+    assert run.not_removed is None
+    assert analytics_sandbox.websites() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"ignored_fields": ["email"]}, {"email-values": "FAILS"}),
+        ({"updates": "reset others"}, {"update-no-defaults": "FAILS"}),
+        ({"search_matches": "nothing"}, {"search": "note"}),
+    ],
+    ids=str,
+)
+def test_run_reports_differences_if_a_random_half_of_the_reads_is_behind(
+    options: dict[str, Any],
+    expected: dict[str, str],
+    analytics_sandbox: FakeService,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.02, 0.04))
+    analytics_sandbox.configure(seconds_behind=0.05, balancer_seed=1, **options)
+    run = verified(settings_of(analytics_sandbox))
+    assert {name: mark for name, mark in marks(run).items() if mark != "?"} == expected
+    assert analytics_sandbox.websites() == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_run_removes_the_website_after_an_error_if_a_random_half_of_the_reads_is_behind(
+    seed: int, analytics_sandbox: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.02, 0.04))
+    analytics_sandbox.configure(seconds_behind=0.05, balancer_seed=seed)
+    analytics_sandbox.fault("create", status=502, commit=True)
+    with pytest.raises(AnalyticsError, match="may or may not"):
+        verified(settings_of(analytics_sandbox))
+    assert analytics_sandbox.websites() == []
+
+
+def test_run_does_not_wait_if_no_read_is_behind(
+    analytics_sandbox: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (60.0,))
+    analytics_sandbox.seed(30)
+    run = verified(settings_of(analytics_sandbox))
+    assert marks(run) == {}
+    assert run.transport.stats.waited < 1
+
+
 # Limits
 
 
