@@ -69,6 +69,7 @@ class RunState:
         #: Whether the whole list was read before the create.
         self.is_complete = False
         self.is_create_sent = False
+        self.is_delete_sent = False
         #: Id of the website, as long as it exists.
         self.website_id = ""
         #: Record of the website after the last write.

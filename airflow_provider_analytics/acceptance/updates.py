@@ -191,11 +191,23 @@ class Updates:
         """Read the website after an update. An unexpected record is read again, while the service can be late."""
         website_id = self._state.website_id
         reset = set(self._reset_fields(client.settings.update_method))
-        with suppress(NotFoundError):
-            comparison = expected.compare(client.read_website(website_id))
-            # Waiting does not help if an earlier update was read again and again.
-            if comparison.is_applied and reset.issuperset(comparison.unsent):
+
+        def read() -> Comparison:
+            return expected.compare(client.read_website(website_id))
+
+        def is_expected(comparison: Comparison) -> bool:
+            return comparison.is_applied and reset.issuperset(comparison.unsent)
+
+        if reset:
+            # An earlier update was read again and again. One more read proves further fields.
+            comparison = self._state.proven(read, is_expected)
+            if comparison.is_applied:
                 return comparison
+        else:
+            with suppress(NotFoundError):
+                comparison = read()
+                if is_expected(comparison):
+                    return comparison
         comparison = client.read_until(website_id, expected)
         if comparison.is_as_expected:
             self._state.transport.is_late = True

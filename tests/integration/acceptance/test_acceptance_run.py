@@ -296,6 +296,19 @@ def test_run_ends_after_the_maximum_number_of_requests_and_removes_the_website(a
     assert analytics_sandbox.websites() == []
 
 
+@pytest.mark.parametrize("missing", range(1, 6))
+def test_run_deletes_the_website_if_the_last_requests_of_the_delete_are_missing(
+    missing: int, analytics_sandbox: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = verified(settings_of(analytics_sandbox)).transport.stats.requests
+    kept = MAX_REQUESTS - needed + missing
+    monkeypatch.setattr("airflow_provider_analytics.acceptance.transport.REMOVAL_REQUESTS", kept)
+    run = verified(settings_of(analytics_sandbox))
+    assert run.findings["operation-delete"].mark == "ok"
+    assert run.not_removed is None
+    assert analytics_sandbox.websites() == []
+
+
 def test_run_fails_if_no_request_is_left_for_the_create(
     analytics_sandbox: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
