@@ -25,12 +25,13 @@ def create(state: RunState) -> None:
     state.is_create_sent = True
     record = _send_create(state)
     if not is_domain_of(record, state.domain):
-        record = _read(state, state.website_id)
+        record = _read(state, str(record["id"]))
     if "domain" in record and not is_domain_of(record, state.domain):
-        state.website_id = ""
         raise DomainError(
             "The response to the create has the id of another website.", (), "No further changes were sent."
         )
+    # Set after the check: the website with this id is deleted at the end.
+    state.website_id = str(record["id"])
     state.record = record
     state.record_created()
     state.transport.allow_writes(state.website_id)
@@ -47,14 +48,12 @@ def _send_create(state: RunState) -> Record:
         create_website = client.ensure_website
     try:
         record = create_website(state.domain).record
-        state.website_id = str(record["id"])
     except DomainError as error:
         if not error.created:
             raise
         record = _read(state, error.created)
         if not is_domain_of(record, state.domain):
             raise
-        state.website_id = error.created
         state.stored_domain = str(record["domain"])
     except AnalyticsApiError as error:
         if error.created or error.status not in _REJECTED:

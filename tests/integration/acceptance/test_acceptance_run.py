@@ -273,12 +273,15 @@ def test_run_never_writes_to_another_website(analytics_sandbox: FakeService) -> 
     assert (analytics_sandbox.websites(), analytics_sandbox.requests) == ([website], [])
 
 
-def test_run_stops_if_the_create_returns_the_id_of_another_website() -> None:
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_run_stops_if_the_create_returns_the_id_of_another_website(is_readable: bool) -> None:
     records = rows(1, 2, email=1)
 
     def respond(request: Request) -> bytes:
         if request.method == "POST":
-            return http(201, {"data": records[0]})
+            return http(201, {"data": {"id": records[0]["id"]}})
+        if "/websites/" in request.target and not is_readable:
+            return http(404, {"message": "Not found."})
         return answer_read(request, records)
 
     with RawServer(respond) as server, pytest.raises(AnalyticsError):
