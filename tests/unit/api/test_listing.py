@@ -39,6 +39,50 @@ def test_full_last_page_is_not_the_end_if_the_total_is_capped(capped: int) -> No
         list(Listing(fetch, {}, "page"))
 
 
+@pytest.mark.parametrize(
+    ("change", "is_complete"),
+    [
+        ("nothing", True),
+        ("a website is created", True),
+        ("an older website is deleted", False),
+        ("the newest website is deleted", False),
+        ("the newest website is replaced by another one with its id", False),
+        ("one website is created, and an older one is deleted", False),
+    ],
+)
+def test_second_head_shows_a_list_that_changed_after_its_last_page(change: str, is_complete: bool) -> None:
+    records = websites(250)
+    newest = records[0]
+    is_read = False
+
+    def fetch(query: dict[str, str]) -> Page:
+        nonlocal is_read
+        number = int(query.get("page", 1))
+        if query["sort"] == "asc":
+            is_read = True  # the other end is read after the pages
+            return Page(records[::-1][:10], 250, 1)
+        if not is_read:
+            return Page(list(records[(number - 1) * 100 : number * 100]), 250, number)
+        head, total = records[:100], 250
+        if "created" in change:
+            head, total = [{**newest, "id": newest["id"] + 1, "domain": "new.example"}, *head], total + 1
+        if "older" in change:
+            total -= 1
+        if change == "the newest website is deleted":
+            head, total = head[1:], 249
+        if "replaced" in change:
+            head = [{**newest, "domain": "another.example"}, *head[1:]]
+        return Page(head, total, 1)
+
+    read = Listing(fetch, {}, "page")
+    if is_complete:
+        assert len(list(read)) == 250 + (change == "a website is created")
+    else:
+        with pytest.raises(IncompleteListError, match="Websites were deleted, or a replica is behind") as raised:
+            list(read)
+        assert raised.value.check == "closing head"
+
+
 @pytest.mark.parametrize("parallel", [1, 8])
 def test_error_names_the_page_that_the_service_rejects_although_the_total_is_higher(parallel: int) -> None:
     """A page that is rejected while it is read ahead does not end the reading of earlier pages."""
