@@ -238,7 +238,7 @@ BREAKS = [
 
 @pytest.mark.repository
 @pytest.mark.slow
-@pytest.mark.chosen(6)
+@pytest.mark.chosen(3)
 @pytest.mark.parametrize("broken", BREAKS, ids=lambda item: f"{item.guarantee}: {item.module}")
 def test_break_of_a_guarantee_is_noticed(broken: Break) -> None:
     path, name = broken.test
