@@ -62,9 +62,12 @@ class _TrailFile:
                 while left:
                     left = left[os.write(descriptor, left) :]
             except OSError:
-                # A full disk takes the first part of the lines: readers need whole lines.
+                # A full disk takes the first part of the lines: readers need whole lines. Another process can have
+                # written lines after them, which remain.
+                written = len(lines) - len(left)
                 with suppress(OSError):
-                    os.ftruncate(descriptor, size)
+                    if os.fstat(descriptor).st_size == size + written:
+                        os.ftruncate(descriptor, size)
                 raise
 
     def close(self) -> None:

@@ -113,8 +113,11 @@ def test_full_disk_is_named_and_the_log_has_the_missing_audit_lines(
     assert named >= set(changed(night))
 
 
-def test_full_disk_leaves_whole_lines_in_the_audit_trail(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that becomes full takes the first part of a line."""
+@pytest.mark.parametrize("other_line", [b"", b'\n{"action": "of another process"}\n'])
+def test_full_disk_leaves_whole_lines_in_the_audit_trail(
+    night: Night, monkeypatch: pytest.MonkeyPatch, other_line: bytes
+) -> None:
+    """A disk that becomes full takes the first part of a line, and another process may have written the next one."""
     night.add(30)
     left = 2500
     write = os.write
@@ -122,6 +125,7 @@ def test_full_disk_leaves_whole_lines_in_the_audit_trail(night: Night, monkeypat
     def write_until_full(descriptor: int, content: Any) -> int:
         nonlocal left
         if left == 0:
+            write(descriptor, other_line)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         written = write(descriptor, bytes(content)[:left])
         left -= written
@@ -134,4 +138,7 @@ def test_full_disk_leaves_whole_lines_in_the_audit_trail(night: Night, monkeypat
     [trail] = night.folder.rglob("*.jsonl")
     content = trail.read_text()
     assert content.endswith("}\n")
-    assert {line["action"] for line in night.trail()} == {"update"}
+    if other_line:
+        assert other_line.decode() in content
+    else:
+        assert {line["action"] for line in night.trail()} == {"update"}
