@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -88,6 +89,37 @@ class WorkResult(NamedTuple, Generic[Item, Returned]):
     item: Item
     result: Returned | None
     error: BaseException | None
+
+
+def run_uninterrupted(client: AnalyticsClient, work: Callable[[], None]) -> BaseException | None:
+    """Do the work in another thread; return the exception that ended it or interrupted this thread.
+
+    To end a task, Airflow 2 raises an exception in the main thread, between any two steps. Work that records what it
+    sends must not be interrupted between the two. After an interruption, the client is stopped, and requests under way
+    get :data:`END_SECONDS` to end.
+    """
+    errors: list[BaseException] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            client.stop()
+            errors.append(error)
+        finally:
+            ended.set()
+
+    # A daemon, so that a process that ends does not wait for it.
+    thread = threading.Thread(target=run, name="analytics-work", daemon=True)
+    try:
+        thread.start()
+        thread.join()
+    except BaseException as interruption:
+        client.stop()
+        ended.wait(END_SECONDS)
+        return interruption
+    return next(iter(errors), None)
 
 
 def each(

@@ -15,6 +15,7 @@ from airflow_provider_analytics.reconcile.apply.results import Outcome, State, U
 from airflow_provider_analytics.reconcile.apply.sending import Sender
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 from airflow_provider_analytics.reconcile.service_websites import Websites
+from airflow_provider_analytics.reconcile.workers import run_uninterrupted
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +51,7 @@ class Application:
         the sent changes, the changes that may have been sent, and the interruption. The caller raises the interruption
         after recording the rest.
         """
-        interrupted: BaseException | None = None
-        try:
-            self._run()
-        except BaseException as error:
-            self._client.stop()
-            interrupted = error
+        interrupted = run_uninterrupted(self._client, self._run)
         # Copies, because a request that is still under way may end now.
         updates = [replace(update, sent=list(update.sent)) for update in self._updates]
         outcome = Outcome(updates, stopped=self._experiment.stopped, interrupted=interrupted)

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import itertools
 import re
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -222,3 +224,46 @@ def test_apply_is_not_retried_if_the_key_lacks_the_right_to_delete(night: Night)
     with pytest.raises(AirflowFailException, match="unauthorized"):
         night.apply(config={"websites": {"1.example": {}}}, prune=True, override_guards=["many_deleted"])
     assert len(night.sandbox.websites()) == 3
+
+
+class Interruption(BaseException):
+    """What a signal handler raises in the main thread, as Airflow 2 does to end a task."""
+
+
+def test_interruption_while_a_change_is_handed_to_a_thread_leaves_a_correct_audit_trail(
+    night: Night, distortion: Distortion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night.add(3, exclude_ips="10.0.0.1")
+    main_thread = threading.get_ident()
+    is_sent, is_over = threading.Event(), threading.Event()
+
+    class Pool(ThreadPoolExecutor):
+        def submit(self, *arguments: Any, **named: Any) -> Any:
+            future = super().submit(*arguments, **named)
+            if any(night.folder.rglob("*.jsonl")):  # the first change
+                is_sent.wait(10)
+                signal.pthread_kill(main_thread, signal.SIGUSR1)
+            return future
+
+    monkeypatch.setattr(workers_module, "ThreadPoolExecutor", Pool)
+
+    def before(method: str, path: str) -> None:
+        if method == "PATCH":
+            is_sent.set()
+            is_over.wait(0.5)  # the task has two seconds to wait for this response
+
+    def interrupt(number: int, frame: object) -> None:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        raise Interruption
+
+    distortion.before = before
+    handler = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(Interruption):
+            night.managed(NEW)
+    finally:
+        is_over.set()
+        signal.signal(signal.SIGUSR1, handler)
+    changed = [str(website["id"]) for website in night.sandbox.websites() if NEW in website["exclude_ips"]]
+    assert len(changed) == 1
+    assert [line["website_id"] for line in night.trail() if line["action"] == "update"] == changed
