@@ -8,8 +8,8 @@ NEWEST := 3.3.2
 VENV := $(if $(filter $(NEWEST),$(AIRFLOW)),.venv,.venv-$(AIRFLOW))
 PY := $(VENV)/bin/python
 UV := .tools/bin/uv --quiet
-# A file's tests stay together, as they share what they start.
-PYTEST_FLAGS ?= -q -n 2 --dist loadfile
+# A file's tests stay together, as they share what they start. The files keep the order of tests/conftest.py.
+PYTEST_FLAGS ?= -q -n 2 --dist loadfile --no-loadscope-reorder
 CONSTRAINTS := constraints/airflow-$(AIRFLOW).txt
 
 # uv would otherwise download an interpreter of its own where the one asked for is missing.

@@ -20,7 +20,7 @@ from airflow_provider_analytics.api.verification import Comparison, ExpectedReco
 
 def test_random_scenarios_have_no_violation(analytics_sandbox: FakeService, capsys: pytest.CaptureFixture[str]) -> None:
     with soak.without_waits():
-        tally = soak.soak(analytics_sandbox, 15, seed=0, shrink_seconds=5)
+        tally = soak.soak(analytics_sandbox, 8, seed=0, shrink_seconds=5)
     assert tally["violations"] == 0, capsys.readouterr().out
     assert tally["succeeded"] > 0
     assert tally["failed"] > 0

@@ -201,6 +201,8 @@ def test_repeated_steps_send_writes_only_for_passwords(analytics_sandbox: FakeSe
 # Services that are behind
 
 
+@pytest.mark.slow
+@pytest.mark.chosen(3)
 @pytest.mark.parametrize("seed", range(10))
 def test_run_has_no_findings_if_a_random_half_of_the_reads_is_behind(
     seed: int, analytics_sandbox: FakeService, monkeypatch: pytest.MonkeyPatch

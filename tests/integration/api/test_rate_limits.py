@@ -109,7 +109,7 @@ def test_more_than_half_of_the_rate_is_used(
 
 @pytest.mark.parametrize(("burst", "status"), [(0, 503), (5, 429)])
 def test_all_threads_slow_down_together(burst: int, status: int, caplog: pytest.LogCaptureFixture) -> None:
-    rate, websites = 20, 40
+    rate, websites = 40, 40
     service = Service(rate, burst, status)
     with RawServer(service) as server, waiting_client_of(server.url) as client, ThreadPoolExecutor(THREADS) as pool:
         change = partial(client.change_website, work_out=lambda _: {"email": True})
