@@ -105,7 +105,6 @@ def run_uninterrupted(client: AnalyticsClient, work: Callable[[], None]) -> Base
         try:
             work()
         except BaseException as error:
-            client.stop()
             errors.append(error)
         finally:
             ended.set()
