@@ -400,8 +400,10 @@ class Scenario:
         for website_id in goals.keys() & others.keys():
             record, goal = self.before[website_id], others[website_id]
             for name in goal.fields.keys() - goals[website_id].fields.keys():
-                mine, value = record[name], goal.fields[name]
-                is_changed = goal.mode(name) == "replace" and lines(mine) if name in LISTS else value != mine
+                if name in LISTS:
+                    is_changed = any(self._may_remove(record, name, goal, line) for line in lines(record[name]))
+                else:
+                    is_changed = goal.fields[name] != record[name]
                 if is_changed:
                     return True
         return False
@@ -458,7 +460,8 @@ class Scenario:
         if step.get("force") or step["do"] not in ("sync", "apply"):
             return ""
         compared = [(self.before[element], goal) for element, goal in goals.items() if not goal.delete]
-        deleted, websites = len(goals) - len(compared), len(self.before)
+        # Websites whose domain a file cannot contain are not compared.
+        deleted, websites = len(goals) - len(compared), len(goals)
         counts = [(deleted, websites, f"{deleted} of {websites} websites deleted")]
         # Lists in another form seem to have fewer entries.
         for name in LISTS if self.dialect.get("lists_as", "lines") in ("lines", "CR LF", "array") else ():
