@@ -252,7 +252,10 @@ class AnalyticsApiError(AnalyticsError):
                 "A web page blocked the request", "Check the key and the firewall, see the extra 'headers'."
             )
         if self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in _OTHER_METHODS:
-            remedy = f"Set the extra update_method to {_OTHER_METHODS[self.method]}."
+            other = _OTHER_METHODS[self.method]
+            remedy = (
+                f"If {other} keeps the fields that are not sent (run verify), set the extra update_method to {other}."
+            )
             return _Meaning(f"The service does not accept {self.method}", remedy)
         status = self.status
         if self.is_limited and status != HTTPStatus.SERVICE_UNAVAILABLE:

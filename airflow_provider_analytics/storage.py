@@ -49,7 +49,7 @@ _WRONG_PATHS = (IsADirectoryError, NotADirectoryError, ValueError)
 #: Action on a file that an argument names, to the end of the message if the file cannot be used.
 _UNUSABLE = {
     "read": "cannot be read: {reason}; allowed: a text file in UTF-8",
-    "write": "cannot be written: {reason}; allowed: a file",
+    "write": "cannot be written: {reason}; allowed: a file in a folder",
 }
 
 _TOKEN_FORMAT = "%Y%m%dT%H%M%SZ"  # noqa: S105 - a time format, not a secret
@@ -445,10 +445,7 @@ def read_stored(path: StoragePath) -> FileState:
     if _is_s3(path):
         # Read the version first: if the file changes in between, the version is outdated, which is detected later.
         version = _etag(path)
-    content = read_bytes(path)
-    if is_local(path) and not content:  # a killed process was creating this empty file
-        content = None
-    return FileState(content, version)
+    return FileState(read_bytes(path), version)
 
 
 def _etag(path: StoragePath) -> str | None:
@@ -501,17 +498,50 @@ def _replace_on_s3(path: StoragePath, seen: FileState, content: bytes, token: st
 
 
 def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str, mode: int) -> bool:
-    """Write a file atomically, unless it has changed; return whether it was written."""
-    with os.fdopen(_open_own(target, os.O_RDWR, mode), "r+b") as current:
+    """Write a file atomically, unless it has changed; return whether it was written.
+
+    :param seen: its content before; None if it must not exist.
+    """
+    if seen is None:
+        if target.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(target))
+        try:
+            with _replacement_of(target, token, mode, _move_to_new) as file:
+                file.write(content)
+        except FileExistsError:
+            return False
+        return True
+    try:
+        descriptor = os.open(target, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    with os.fdopen(descriptor, "r+b") as current:
         with suppress(OSError):  # a network disk without locks
             fcntl.flock(current, fcntl.LOCK_EX)
         # Another process that had the lock has put another file in its place.
         is_current = os.path.samestat(os.fstat(current.fileno()), target.stat())
-        if not is_current or (current.read() or None) != seen:
+        if not is_current or current.read() != seen:
             return False
         with _replacement_of(target, token, mode) as file:
             file.write(content)
     return True
+
+
+def _move_to_new(temporary: Path, target: Path) -> None:
+    """Move a file to a name that no file has.
+
+    :raises FileExistsError: if a file has it.
+    """
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a disk without hard links
+        if target.exists():
+            raise FileExistsError(target) from None
+        temporary.replace(target)
+    else:
+        temporary.unlink()
 
 
 def write_text(place: StoragePath, argument: str, text: str, mode: int = SHARED) -> None:
@@ -598,15 +628,17 @@ def _open_own(path: Path, flags: int, mode: int) -> int:
 
 
 @contextmanager
-def _replacement_of(target: Path, token: str, mode: int = SHARED) -> Iterator[IO[bytes]]:
-    """Yield a temporary file that replaces the target at the end."""
+def _replacement_of(
+    target: Path, token: str, mode: int = SHARED, move: Callable[[Path, Path], object] = Path.replace
+) -> Iterator[IO[bytes]]:
+    """Yield a temporary file that gets the name of the target at the end."""
     temporary = target.with_name(f".{target.name}.{token}{TEMPORARY}")
     try:
         with open_own(temporary, os.O_EXCL, mode) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(target)
+        move(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -128,7 +128,7 @@ def many_instances():
             )
         if params["override_guards"] and not params["only"]:
             raise AirflowFailException(
-                "override_guards without only is not allowed; allowed: override_guards with the instances in only"
+                "override_guards without only is not allowed; allowed: both, with the ids of the instances in only"
             )
         folders = {conn_id: f"{FOLDER.rstrip('/')}/{conn_id}" for conn_id in conn_ids if conn_id in only}
         return [

@@ -66,7 +66,9 @@ def plan_websites():
     params={
         "override_guards": OVERRIDE_GUARDS,
         "approved_digest": Param(
-            type="string", pattern="^[0-9a-f]{64}$", description="Digest of the plan, from the log of plan_websites"
+            type="string",
+            pattern="^[0-9a-f]{64}$",
+            description="Digest of the plan, 64 characters, from the log of plan_websites",
         ),
     },
 )

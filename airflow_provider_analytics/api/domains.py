@@ -37,6 +37,8 @@ def check_domain(domain: object) -> str:
     for character in domain:
         if _is_typographic(character):
             raise invalid("domain", domain, f"{_ALLOWED}; it has {character!r}, a typographic quote, dash or bracket")
+    if domain.isdecimal():
+        raise invalid("domain", domain, f"{_ALLOWED}; a number selects a website by its id")
     # UTS 46 maps other forms of a character, such as a full-width colon, to the one that services compare.
     forms = (domain, _mapped(domain))
     labels = domain.removesuffix(".").split(".")

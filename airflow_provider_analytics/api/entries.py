@@ -63,7 +63,7 @@ class UnusableEntriesError(ValueError):
     def __str__(self) -> str:
         listed = [f"{self.place} {number}: {problem}" for number, problem in self.problems]
         text = first_of(listed, _MAX_LISTED, "; ")
-        return f"{self.argument} has {len(self.problems):,} unusable entries: {text}; allowed: {self.allowed}"
+        return f"{self.argument} has unusable entries ({len(self.problems):,}): {text}; allowed: {self.allowed}"
 
 
 class EntryType:
@@ -173,8 +173,8 @@ class Addresses(EntryType):
                 return (str(network),)
             if networks == "reject":
                 raise ValueError(
-                    "is a network; the interface documents addresses only (networks='expand' sends each of its "
-                    "addresses, networks='as_is' sends it unchanged)"
+                    "is a network, but the service documents single addresses only (networks='expand' sends each of "
+                    "its addresses, networks='as_is' sends it unchanged)"
                 )
             left -= network.num_addresses
             if left < 0:

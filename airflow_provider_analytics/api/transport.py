@@ -503,8 +503,12 @@ class Transport:
             missing=missing,
             https=https,
         )
-        why = readable(why, _MAX_REASON)
-        return AnalyticsConnectionError(why, request.method, request.path, sent=sent, transient=is_transient)
+        problem, has_remedy, remedy = readable(why, _MAX_REASON).partition(". ")
+        if has_remedy:
+            problem += "."
+        found = AnalyticsConnectionError(problem, request.method, request.path, sent=sent, transient=is_transient)
+        found.remedy = remedy
+        return found
 
 
 def _connection_problem(error: Exception) -> tuple[str, bool]:

@@ -41,13 +41,19 @@ def run(args: argparse.Namespace) -> int:
     from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites_files
     from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError
 
+    texts = _texts(args.path)
     problems: Sequence[Problem] = ()
-    try:
-        websites = parse_websites_files(_texts(args.path)).websites
-        summary = f"{len(websites):,} websites, no problems"
-    except ProblemsError as error:
-        problems = error.problems
-        summary = counted(len(problems), "problem")
+    # The mode of a list that names none depends on state_path, which a file does not contain.
+    for default_mode in ("managed", "merge"):
+        try:
+            websites = parse_websites_files(texts, default_mode).websites
+        except ProblemsError as error:
+            problems = error.problems
+            summary = counted(len(problems), "problem")
+        else:
+            problems = ()
+            summary = f"{len(websites):,} websites, no problems"
+            break
     text = FORMATS[args.format](problems)
     if args.format == "github":
         write_commands(text)

@@ -157,7 +157,9 @@ def _with_port(host: str, port: int | str | None) -> str:
     if own is None:
         return url._replace(netloc=f"{url.netloc.rstrip(':')}:{port}").geturl()
     if own != int(port):
-        raise ValueError(f"Base URL {host!r} and Port {port} name two different ports; give only one.")
+        raise ValueError(
+            f"Base URL {host!r} and Port {port} name two different ports. Enter the port of the Base URL as Port, too."
+        )
     return host
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 #: :attr:`AnalyticsError.permanent`.
 PERMANENT_ERRORS: Mapping[type[Exception], str] = {
     AirflowNotFoundException: "create the connection first",
-    ValueError: "fix the argument first",
+    ValueError: "correct the input first",
 }
 
 
@@ -208,10 +209,11 @@ def how_to_override(guards: Sequence[str], context: Context) -> str:
             f"If this is intended, set override_guards={list(guards)!r} {where} for one run.\n"
             "This DAG has no Param override_guards."
         )
-    conf = json.dumps({"override_guards": list(guards)})
+    # With the other values of this run, because they may narrow what it changes.
+    conf = {**(getattr(context.get("dag_run"), "conf", None) or {}), "override_guards": list(guards)}
     return (
         f"If this is intended, select {', '.join(guards)} in override_guards of the trigger form, or run:\n"
-        f"airflow dags trigger {context['dag'].dag_id} --conf '{conf}'"
+        f"airflow dags trigger {context['dag'].dag_id} --conf {shlex.quote(json.dumps(conf, default=str))}"
     )
 
 

@@ -12,7 +12,8 @@ from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
 
-#: Scheme of storage to the web page of a folder or a file. For other storage, the link is the URL itself.
+#: Scheme of storage to the web page of a folder or a file. Other storage has no link: Airflow shows only web pages, and
+#: browsers do not open local files from them.
 _CONSOLES = {
     "s3": "https://console.aws.amazon.com/s3/buckets/{bucket}?prefix={path}",
     "gs": "https://console.cloud.google.com/storage/browser/{bucket}/{path}",
@@ -27,7 +28,7 @@ class SnapshotFolderLink(BaseOperatorLink):
     name = "Snapshot folder"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """Return the URL; empty without a result."""
+        """Return the URL; empty without a result, or if the storage has no web page."""
         return _storage_url(_result(ti_key).get("path"), is_folder=True)
 
 
@@ -37,7 +38,7 @@ class SnapshotReportLink(BaseOperatorLink):
     name = "Report"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """Return the URL; empty without a result, or if there is no report."""
+        """Return the URL; empty without a report, or if the storage has no web page."""
         return _storage_url(_result(ti_key).get("report"))
 
 
@@ -65,15 +66,13 @@ def _result(ti_key: Any) -> Mapping[str, Any]:
 
 
 def _storage_url(place: object, *, is_folder: bool = False) -> str:
-    """Return a URL for a browser."""
+    """Return a URL for a browser; empty if the storage has no web page."""
     if not isinstance(place, str) or not place:
         return ""
     if is_folder:
         place = f"{place.rstrip('/')}/"
-    if "://" not in place:
-        return f"file://{quote(place, safe=_SAFE)}"
     scheme, _, rest = place.partition("://")
     bucket, _, path = rest.partition("/")
     if scheme not in _CONSOLES:
-        return place
+        return ""
     return _CONSOLES[scheme].format(bucket=quote(bucket), path=quote(path, safe=_SAFE))

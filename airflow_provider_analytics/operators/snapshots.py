@@ -418,7 +418,7 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
 
         * ``path`` (string, such as ``"s3://my-bucket/analytics/websites"``): folder of the snapshots.
         * ``current`` (date, such as ``"2026-11-21"``): day of the newer snapshot.
-        * ``is_first`` (boolean, such as ``false``): true if there is no earlier snapshot.
+        * ``is_first`` (boolean, such as ``false``): true if no earlier day has a snapshot.
         * ``previous`` (date or null, such as ``"2026-11-20"``): day of the earlier snapshot; null if there is none, or
           if it is damaged.
         * ``removed`` (number, such as ``1``): websites removed since ``previous``.
@@ -483,10 +483,10 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
                 ignored=names("ignore_fields", self.ignore_fields),
             )
         if result["previous"] is None:
-            reason = "cannot be compared, because the snapshot before it is damaged"
+            reason = "the snapshot before %s is damaged"
             if result["is_first"]:
-                reason = "is the first snapshot"
-            self.log.info("Nothing to compare: %s %s. Folder: %s", result["current"], reason, result["path"])
+                reason = "no day before %s has a snapshot"
+            self.log.info(f"Nothing to compare: {reason}.\nFolder: %s", result["current"], result["path"])
             return result
         summary = f"{in_words(result)}, from {result['previous']} to {result['current']}"
         self.log.info("Websites: %s", summary)

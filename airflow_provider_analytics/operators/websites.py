@@ -299,6 +299,12 @@ class CreateWebsiteOperator(_SettingsOperator):
                         "privacy='private'.",
                         self.domain,
                     )
+                if _lacks_password(settings):
+                    self.log.warning(
+                        "The privacy of %s is 'password', and no password was given. Set password_from as well, and "
+                        "check its statistics page.",
+                        self.domain,
+                    )
             elif self.if_exists == "fail":
                 raise permanent_failure(
                     f"Website {self.domain} already exists, with id {website_id}. Set if_exists to 'skip' or 'update' "
@@ -323,6 +329,11 @@ class CreateWebsiteOperator(_SettingsOperator):
             else:
                 self.log.info("Website %s exists, with id %s. No setting differs.", self.domain, website_id)
             return _result(hook, written, created=written.created, differing=differing)
+
+
+def _lacks_password(settings: Mapping[str, Any]) -> bool:
+    """Return whether the privacy becomes *password*, and no password is given."""
+    return settings.get("privacy") == "password" and "password" not in settings
 
 
 class UpdateWebsiteOperator(_SettingsOperator):
@@ -405,7 +416,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
                 names = ", ".join(ARGUMENTS.get(name, name) for name in UPDATE_FIELDS)
                 raise ValueError(f"Nothing to update: give at least one of {names}")
             settings = check_update(**settings)  # before any request is sent
-            if settings.get("privacy") == "password" and "password" not in settings:
+            if _lacks_password(settings):
                 self.log.warning(
                     "privacy becomes 'password', and no password was given. If the website has none yet, set "
                     "password_from as well, and check its statistics page."

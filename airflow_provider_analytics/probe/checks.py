@@ -27,7 +27,7 @@ from airflow_provider_analytics.exceptions import (
     UnexpectedResponseError,
 )
 from airflow_provider_analytics.probe.reading import Attempt, Extras, LimitedReader
-from airflow_provider_analytics.readable import counted
+from airflow_provider_analytics.readable import counted, readable
 
 #: ``FAILS``: lists or lookups fail. ``SET``: works with extras. ``note``: some functions fail, or cost more. ``ok``: as
 #: expected. ``?``: unknown without writes.
@@ -136,7 +136,7 @@ class Probe:
         if proof is None or proof.method != "both directions":
             return None
         if proof.total is None:
-            return "note", "there is no total, so each list is read twice"
+            return "note", "there is no field total, so each list is read twice"
         return "note", "the ids do not descend, so each list is read twice"
 
     def check_per_page(self) -> Result:
@@ -222,8 +222,11 @@ class Probe:
     def check_secrets(self) -> Result:
         """Check whether records contain secrets."""
         records = [self.reader.account, *self._rows]
-        if self.reader.client().for_output(records) != records:
-            return "note", "records contain secrets, which results and snapshots omit"
+        names: set[str] = set()
+        for record, safe in zip(records, self.reader.client().for_output(records), strict=True):
+            names.update(name for name, value in record.items() if name not in safe or safe[name] != value)
+        if names:
+            return "note", f"results and snapshots omit secrets in {readable(', '.join(sorted(names)))}"
         return "ok", "records contain none"
 
     def check_limit(self) -> Result:

@@ -86,7 +86,7 @@ def check_clock(now: datetime, earlier: Manifest) -> None:
         raise guard_error(
             "clock_skew",
             f"The clock says {now:%Y-%m-%d %H:%M} UTC, but the snapshot of {earlier.snapshot_date} was observed at "
-            f"{earlier.observed_at:%Y-%m-%d %H:%M}: one of them is wrong.",
+            f"{earlier.observed_at:%Y-%m-%d %H:%M}: one of them is wrong. If it is the clock, correct it.",
         )
 
 

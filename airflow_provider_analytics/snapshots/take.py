@@ -377,7 +377,7 @@ def what_changed(manifest: Manifest) -> str:
     found = []
     if replaced := manifest.replaced_snapshot:
         found.append(
-            f"replaces the snapshot of {replaced.observed_at:%H:%M} UTC ({replaced.count:,} websites): "
+            f"replaces the snapshot of {replaced.observed_at:%H:%M} UTC ({replaced.count:,} websites):\n"
             f"{in_words(replaced.counts)}"
         )
     if previous := manifest.previous:

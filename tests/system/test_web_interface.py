@@ -116,7 +116,7 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     ways = Screens(screen, interface.url)
     ways.log_in(USER, PASSWORD)
     ways.log("websites_as_code", run_id, "websites.plan")
-    screen.sees("create on 2 websites", "2 to create, 2 to update, 0 to delete")
+    screen.sees("create 2 websites", "2 to create, 2 to update, 0 to delete")
     screen.picture("approve_1_planned")
     screen.open(f"{interface.url}/required_actions?response_received=false")
     screen.shown("//td//a[normalize-space()='Change the websites?']")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from airflow_provider_analytics.api.verification import Record
-from airflow_provider_analytics.readable import first_of
+from airflow_provider_analytics.readable import counted, first_of
 from airflow_provider_analytics.reconcile.apply.experiment import Experiment
 from airflow_provider_analytics.reconcile.apply.reading import ReadBack
 from airflow_provider_analytics.reconcile.apply.results import Outcome, State, Update
@@ -68,7 +68,11 @@ class Application:
             self._change_single(self._updates[0])
             return
         if self._experiment.run():
-            self._sender.send_all([update for update in self._updates if update.state is State.NOT_TRIED])
+            others = [update for update in self._updates if update.state is State.NOT_TRIED]
+            if others:
+                first = counted(len(self._updates) - len(others), "website")
+                log.info("Changed %s first, one at a time, and read them back. Now the others.", first)
+            self._sender.send_all(others)
         sent = [update for update in self._updates if update.may_be_applied]
         if sent and self._experiment.stopped is None:
             self._read_back.settle()

@@ -223,7 +223,8 @@ def read_list(
         line = _parse_line(value)
         if line.source.until and not managed and not is_for_one:
             raise ValueError(
-                "has an expiration date: until needs mode='managed', which records the entries that it adds"
+                "has an expiration date: until needs the mode managed, which records the entries that it adds. Set "
+                "state_path, or the mode (in a file: modes)"
             )
         if line.comment and managed and not is_for_one:
             raise ValueError("has a comment, but in mode managed, lines with a comment belong to people; use reason")

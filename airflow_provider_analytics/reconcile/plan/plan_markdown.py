@@ -100,7 +100,11 @@ def effect_lines(plan: Plan, action: Action, *, is_whole: bool = False) -> list[
     lines = []
     for effect in effects[:limit]:
         names = _names(websites[effect], is_whole=is_whole)
-        lines.append(f"{_text(effect)} on {counted(len(websites[effect]), 'website')}: {names}")
+        number = counted(len(websites[effect]), "website")
+        if effect.field:
+            lines.append(f"{_text(effect)} on {number}: {names}")
+        else:
+            lines.append(f"{_text(effect)} {number}: {names}")
     others: dict[str, list[str]] = {}
     for effect in effects[limit:]:
         others.setdefault(effect.field, []).append(effect.text(code_span))

@@ -65,7 +65,7 @@ def nightly_website_snapshot():
     def announce(written: dict, changes: dict) -> None:
         print(f"{written['count']} websites are in {written['path']}")
         if written["is_first"]:
-            print("This is the first snapshot: there is nothing to compare it with")
+            print("No earlier day has a snapshot: there is nothing to compare this one with")
         elif changes["previous"] is None:
             print("The snapshot before is damaged: there is nothing to compare this one with")
         else:

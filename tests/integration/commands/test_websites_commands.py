@@ -60,6 +60,13 @@ def test_validate_prints_every_problem_with_file_and_line(output: str, tmp_path:
         assert written.startswith(where + problem)
 
 
+@pytest.mark.parametrize("entry", ["{entry: 192.0.2.7, until: 2031-01-31}", "'192.0.2.7 # office'"])
+def test_validate_accepts_entries_of_each_default_mode(entry: str, tmp_path: Path) -> None:
+    """The default mode depends on state_path, which a file does not contain."""
+    (tmp_path / "a.yml").write_text(f"websites: {{a.example: {{exclude_ips: [{entry}]}}}}")
+    assert main(["validate", str(tmp_path)]) == 0
+
+
 def test_validate_rejects_a_path_without_a_file(tmp_path: Path, capsys: Capture) -> None:
     assert main(["validate", str(tmp_path / "nothing")]) == 1
     assert main(["validate", str(tmp_path)]) == 1

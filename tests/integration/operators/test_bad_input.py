@@ -124,7 +124,7 @@ def test_hook_operators_and_syncs_reject_the_same_entries(sandbox: SandboxServer
     with AnalyticsHook() as hook:
         for call in (hook.update_website, hook.create_website):
             with pytest.raises(ValueError, match="exclude_ips"):
-                call("1", exclude_ips=entries)
+                call("1.example", exclude_ips=entries)
     for operator, arguments in (
         (CreateWebsiteOperator, NEW),
         (UpdateWebsiteOperator, ONE),

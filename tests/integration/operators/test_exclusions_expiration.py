@@ -150,7 +150,7 @@ NO_ADDRESS = "is not an IP address"
 def test_unreadable_line_is_named(night: Night, sync: Sync, line: str, told: str) -> None:
     with pytest.raises((AirflowFailException, ValueError)) as raised:
         sync("8.8.8.8", line)
-    assert f"exclude_ips has 1 unusable entries: line 2: {line!r} {told}" in str(raised.value)
+    assert f"exclude_ips has unusable entries (1): line 2: {line!r} {told}" in str(raised.value)
     assert not night.sandbox.requests
 
 
@@ -173,7 +173,7 @@ def test_comment_without_an_expiration_date_is_only_a_reason(night: Night, sync:
     [
         (VPN, {"resolve_names": False}, "a host name needs resolve_names=True and mode='managed'"),
         (VPN, {"mode": "merge"}, "resolve_names is not allowed with mode='merge'; allowed: mode='managed'"),
-        ("8.8.8.8 # until=2027-01-31", {"mode": "replace", "resolve_names": False}, "until needs mode='managed'"),
+        ("8.8.8.8 # until=2027-01-31", {"mode": "replace", "resolve_names": False}, "until needs the mode managed"),
         ("\n".join(f"h{n}.example" for n in range(101)), {}, "exclude_ips has 101 host names; allowed: at most 100"),
         ("8.8.8.8 # until=2026-11-22", {}, "all its entries have expired: 8.8.8.8."),
     ],

@@ -200,7 +200,7 @@ def test_sample_notify_on_drift(run_dag: RunDag, night: Night, inbox: Inbox) -> 
     mail, text = inbox.only_mail()
     assert (mail["To"], mail["From"]) == ("team@example.com", "airflow@example.com")
     assert "2 to create, 1 to update, 0 to delete" in mail["Subject"]
-    assert "create on 2 websites: `blog.example.com`, `shop.example.com`" in text
+    assert "create 2 websites: `blog.example.com`, `shop.example.com`" in text
     assert re.search(r'<a href="http[^"]+check', text)
 
 

@@ -67,7 +67,7 @@ def test_error_is_permanent_or_temporary(error: Exception) -> None:
 def test_message_asks_to_fix_an_argument_only_if_an_argument_is_wrong(error: Exception) -> None:
     with pytest.raises(AirflowFailException) as caught, FailWithoutRetry():
         raise error
-    assert ("Not retried: fix the argument first." in str(caught.value)) == isinstance(error, ValueError)
+    assert ("Not retried: correct the input first." in str(caught.value)) == isinstance(error, ValueError)
 
 
 def test_text_of_an_error_does_not_decide_about_the_retry() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import threading
 import uuid
 from collections import Counter
@@ -148,11 +149,31 @@ def test_shared_file_is_written_only_if_it_is_unchanged_since_the_read(
         assert [path.name for path in (tmp_path / "below").iterdir()] == ["file.json"]
 
 
-def test_file_of_a_process_killed_during_its_creation_does_not_exist(tmp_path: Path) -> None:
-    (tmp_path / "file.json").touch()
-    file = shared_file(str(tmp_path / "file.json"))
-    assert file.text is None
-    assert file.write("after")
+def test_new_file_is_never_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the process is killed before it has written the file, there is none."""
+    place = tmp_path / "file.json"
+    existed: list[bool] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        existed.append(place.exists())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    assert shared_file(str(place)).write("text")
+    assert existed == [False, True]  # of the file, and of its folder
+    assert place.read_text() == "text"
+
+
+def test_new_file_is_created_once_on_a_disk_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, "no hard links")
+
+    monkeypatch.setattr(os, "link", link)
+    first, second = (shared_file(str(tmp_path / "file.json")) for _ in range(2))
+    assert first.write("of the first")
+    assert not second.write("of the second")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["of the first"]
 
 
 @pytest.mark.slow  # the S3 libraries of both sides take seconds to load

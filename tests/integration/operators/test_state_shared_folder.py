@@ -56,6 +56,22 @@ def test_address_in_another_list_remains_and_log_and_explain_name_that_list(
     assert nights.everywhere() == {OTHER, "198.51.100.9"}
 
 
+@pytest.mark.parametrize("emptied", ["office", "vpn"])
+def test_emptied_table_of_any_list_blocks_each_list(
+    nights: Nights, emptied: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A disk that was full can leave an empty file."""
+    nights.sync("office", SHARED, OTHER)
+    nights.sync("vpn", SHARED)
+    (file,) = nights.folder.rglob(f"{emptied}.json")
+    file.write_bytes(b"")
+    with pytest.raises(AirflowFailException, match=f"This is not the table of a list: .*{emptied}.json"):
+        nights.sync("office", OTHER)
+    assert nights.everywhere() == {SHARED, OTHER}
+    assert main(["explain", SHARED, "--state-path", str(nights.folder)]) != 0
+    assert f"{emptied}.json" in capsys.readouterr().err
+
+
 def test_empty_list_needs_accept_and_the_removal_of_half_the_entries_does_not(nights: Nights) -> None:
     nights.sync("office", *OFFICES[:2])
     assert nights.sync("office", OFFICES[0])["guard_message"] is None

@@ -123,6 +123,12 @@ def test_probe_reports_the_actual_behavior_of_the_service(
     assert is_read(analytics_sandbox, probe) == (expected.get("list") != "FAILS")
 
 
+def test_probe_names_the_fields_with_secrets(analytics_sandbox: FakeService) -> None:
+    populate(analytics_sandbox, 5, extra_fields={"api_token": "x", "note": "made with {api_key}"})
+    probe = probed(settings_of(analytics_sandbox))
+    assert "results and snapshots omit secrets in api_token, note" in probe_report.as_text(probe)
+
+
 def populate(sandbox: FakeService, count: int, **options: Any) -> None:
     """Add websites; the newest is a favorite with lists, whose domain is stored by the options."""
     sandbox.configure(**options)

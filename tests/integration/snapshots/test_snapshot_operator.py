@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -134,6 +135,21 @@ def test_asset_event_is_emitted_in_addition_to_the_users_outlets(
     register_assets(dag)
     returned = run_dag(dag).tasks["snapshot"].returned
     assert last_asset_event(snapshot_asset().uri) == returned
+
+
+def test_command_that_overrides_a_guard_has_the_other_values_of_the_run(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, task_log: Callable[[], str]
+) -> None:
+    """Without ``only``, the command could override the guard for all instances."""
+    Shelf(str(tmp_path)).take(3, TODAY - NIGHT, source=ListSource(url=analytics_sandbox.url, account_id="1"))
+    dag = make_dag(base_path=str(tmp_path))
+    dag.params.update(override_guards=[], only=[], note="")
+    run_dag(dag, conf={"only": ["client_a"], "note": "it's late"})
+    told = " ".join(re.findall(r"[^\s\u2502\\]+", task_log().replace("\\n", " ")))
+    command = re.search(r"airflow dags trigger \S+ --conf (.*?) (?:Service|Not retried)", told)
+    assert command
+    [conf] = shlex.split(command[1])
+    assert json.loads(conf) == {"only": ["client_a"], "note": "it's late", "override_guards": ["fewer_websites"]}
 
 
 def test_guard_message_names_the_argument_that_accepts_its_finding(

@@ -68,7 +68,11 @@ def test_every_exception_class_is_tested() -> None:
         (401, "API key rejected", "Correct the API key of the connection."),
         (403, "The API key does not have the permission for this request", "Use the key of an account that has it."),
         (404, "Not found", "Check website id 7 and the Base URL."),
-        (405, "The service does not accept PATCH", "Set the extra update_method to PUT."),
+        (
+            405,
+            "The service does not accept PATCH",
+            "If PUT keeps the fields that are not sent (run verify), set the extra update_method to PUT.",
+        ),
         (422, "The service rejected a value", ""),
         (500, "The service failed", "Check the log of the service."),
     ],

@@ -86,6 +86,15 @@ def test_domain_with_a_full_width_separator_is_rejected(domain: str) -> None:
         check_domain(domain)
 
 
-@pytest.mark.parametrize("domain", ["ドメイン。example", "l·l.example", "a・b.example", "i❤.example", "x-y.example"])
+@pytest.mark.parametrize("domain", ["123", "7", "１２"])
+def test_number_is_rejected_as_domain(domain: str) -> None:
+    with pytest.raises(ValueError, match="a number selects a website by its id"):
+        check_domain(domain)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    ["ドメイン。example", "l·l.example", "a・b.example", "i❤.example", "x-y.example", "192.0.2.7", "1.example"],
+)
 def test_domain_with_an_unusual_character_is_accepted(domain: str) -> None:
     assert check_domain(domain) == domain

@@ -143,6 +143,19 @@ def test_progress_is_logged_every_ten_seconds(night: Night, monkeypatch: pytest.
     assert len(set(lines)) == len(lines)
 
 
+def test_log_says_how_many_websites_were_changed_before_the_others(
+    night: Night, caplog: pytest.LogCaptureFixture
+) -> None:
+    night.add(9)
+    with caplog.at_level("INFO"):
+        night.sync(NEW)
+    first = re.search(r"Changed (\d) websites first, one at a time, and read them back", caplog.text)
+    others = re.search(r"Changing: (\d) of \1 websites done", caplog.text)
+    assert first
+    assert others
+    assert int(first[1]) + int(others[1]) == 9
+
+
 def test_parallel_requests_are_limited(night: Night, distortion: Distortion) -> None:
     night.add(30)
     lock, all_there = threading.Lock(), threading.Event()

@@ -181,7 +181,7 @@ def test_approval_text_starts_with_every_effect_for_any_length_of_the_plan() -> 
     emails = [Change("update", f"e{n}.example", f"8{n}", (FieldChange("email", False, True),)) for n in range(2)]
     text = to_markdown(Plan((*updates, *emails, *deletes, opening(1), opening(2))))
     delete, update_ = text.split("### Delete (120)\n\n")[1].split("\n### Update (304)\n\n")
-    assert delete.startswith("- delete on 120 websites: `gone-0.example (id 90)`, ")
+    assert delete.startswith("- delete 120 websites: `gone-0.example (id 90)`, ")
     effects = update_.splitlines()
     assert effects[0] == "- privacy: `private` → `public` on 2 websites: `1.example (id 1)`, `2.example (id 2)`"
     assert effects[1].startswith("- exclude_ips: add `203.0.113.7` on 300 websites: `0000.example (id 0)`, ")
@@ -220,9 +220,9 @@ def test_markdown_has_every_kind_of_change() -> None:
         "\n"
         f"Digest `{plan.digest}`\n"
         "\n### Delete (1)\n\n"
-        "- delete on 1 website: `gone.example (id 8)`\n"
+        "- delete 1 website: `gone.example (id 8)`\n"
         "\n### Create (1)\n\n"
-        "- create on 1 website: `new.example`\n"
+        "- create 1 website: `new.example`\n"
         "- privacy: `private` on 1 website: `new.example`\n"
         "\n### Update (1)\n\n"
         "- exclude_ips: add `3.3.3.3` on 1 website: `old.example (id 7)`\n"
