@@ -400,8 +400,8 @@ class IncompleteListError(AnalyticsError):
     """
 
     remedy = (
-        "No part of the list was published or used. If this persists, run: airflow-provider-analytics probe. It "
-        "reports which settings to correct."
+        "No part of the list was published or used. If this persists, run airflow-provider-analytics probe. It reports "
+        "how the service returns lists, and which setting helps, if one does."
     )
 
     def __init__(self, check: str, seen: str, moved: bool = False) -> None:

@@ -97,6 +97,7 @@ from airflow_provider_analytics.api.fields import normalise
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.api.transport import BodyTooLargeError
 from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError
+from airflow_provider_analytics.readable import counted
 
 #: Seconds before a list that changed during its reading is read again. Readings without a wait would all
 #: get a total from the cache of the service.
@@ -282,7 +283,9 @@ class PageRequests:
         except AnalyticsApiError as error:
             if error.status not in dialect.NO_SUCH_PAGE:
                 raise
-            return Page([], rejection=f"The service rejected page {number}: {error.text}")
+            # Without the remedy: other pages of the same address were read.
+            reason = f"{error.problem} {error.detail}".rstrip()
+            return Page([], rejection=f"The service rejected page {number}: {reason}")
 
     def page_count(self, websites: int) -> int:
         """Return the number of pages that contain this number of websites."""
@@ -645,7 +648,9 @@ class Reading:
         differing = len(self.ids.keys() - back.ids.keys()) + len(others) - len(created)
         has_grown = self.is_opaque and _websites(back.total) >= _websites(self.last_total)
         if differing or (self.total != back.total and not has_grown):
-            seen = f"{differing} websites were found in one direction only. Totals: {self.total}, {back.total}."
+            seen = f"{counted(differing, 'website')} found in one direction only."
+            if self.total != back.total:
+                seen += f" Totals: {self.total}, {back.total}."
             raise _list_changed("both directions", f"{self.end or back.end} {seen}".lstrip())
         self.total = back.last_total
         return created

@@ -221,7 +221,7 @@ def test_reading_ends_if_a_cursor_is_repeated() -> None:
         return http(200, {"data": rows(3, 4) if is_first else rows(1, 2), "next_cursor": "again"})
 
     with served(respond) as (client, server):
-        with pytest.raises(IncompleteListError, match="2 websites were found in one direction only"):
+        with pytest.raises(IncompleteListError, match="2 websites found in one direction only"):
             list(client.iter_websites())
         assert len(server.requests) == 4
 

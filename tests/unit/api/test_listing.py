@@ -10,7 +10,7 @@ from shelf import listing, websites
 
 from airflow_provider_analytics.api.dialect import Page, Selection
 from airflow_provider_analytics.api.listing import Listing, requests_of_a_list
-from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError
+from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError, NotFoundError
 
 
 @pytest.mark.parametrize("number", [0, 1, 99, 100, 101, 199, 200, 201, 300])
@@ -101,6 +101,22 @@ def test_error_names_the_page_that_the_service_rejects_although_the_total_is_hig
     with pytest.raises(IncompleteListError, match=r"400 websites were found\. The service rejected page 5: ") as raised:
         list(Listing(fetch, {}, "page", parallel=parallel))
     assert raised.value.check == "page number"
+
+
+def test_error_of_a_page_that_does_not_exist_does_not_blame_the_base_url() -> None:
+    """Django REST framework returns 404 after the last page."""
+    records = websites(150)
+
+    def fetch(query: dict[str, str], *_: Event) -> Page:
+        if "page" in query:
+            raise NotFoundError(404, "GET", "/api/v1/websites", "Invalid page.")
+        half = records if query["sort"] == "asc" else records[::-1]
+        return Page(list(half[:100]))
+
+    with pytest.raises(IncompleteListError, match=r"rejected page 2: Not found \(404 Not Found\)\.") as raised:
+        list(Listing(fetch, {}, "page"))
+    assert "Base URL" not in str(raised.value)
+    assert "Totals" not in str(raised.value)
 
 
 @pytest.mark.parametrize("total", [250, None])
