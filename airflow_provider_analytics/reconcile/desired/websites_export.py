@@ -14,6 +14,7 @@ from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import AS_IS, EntryType, entry_of, line_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, normalise, raw_lines
 from airflow_provider_analytics.api.verification import Record, has_value
+from airflow_provider_analytics.exceptions import DomainError
 from airflow_provider_analytics.readable import MASK, is_plain, readable
 from airflow_provider_analytics.reconcile.desired.websites_config import check_key
 from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS, website_of
@@ -30,7 +31,7 @@ def export_websites(records: Iterable[Record], *, origin: str, restore: bool = F
 
     :param origin: source of the records, for the first line.
     :param restore: whether the records are historical, such as the records of a snapshot.
-    :raises ValueError: if several records have the same domain.
+    :raises DomainError: if several records have the same domain.
     """
     websites: dict[str, dict[str, Any]] = {}
     omitted: list[str] = []
@@ -39,9 +40,12 @@ def export_websites(records: Iterable[Record], *, origin: str, restore: bool = F
         domain, website_id = website_of(record)
         key = domain_key(domain)
         if key in ids:
-            raise ValueError(
-                f"several websites have the domain {readable(domain)}: ids {ids[key]}, {website_id}. A file can have a "
-                "domain only once: delete all but one"
+            raise DomainError(
+                f"Several websites have the domain {readable(domain)}: ids {ids[key]}, {website_id}.",
+                [ids[key], website_id],
+                "A file can have a domain only once: delete all but one of them.",
+                permanent=True,
+                before_retry="resolve the duplicates first",
             )
         ids[key] = website_id
         try:

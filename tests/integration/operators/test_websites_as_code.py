@@ -198,6 +198,15 @@ def test_unreadable_website_does_not_count_as_new(night: Night, distortion: Dist
     assert night.operations == {"account": 1, "list": 2, "show": 1}
 
 
+def test_export_of_two_websites_with_a_domain_fails_and_names_what_to_do(night: Night) -> None:
+    night.sandbox.configure(allow_duplicates=True)
+    night.add("a.example a.example b.example")
+    told = r"(?s)Several websites have the domain a\.example: ids \d, \d\..*Not retried: resolve the duplicates first\."
+    with pytest.raises(AirflowFailException, match=told):
+        night.execute(ExportWebsitesOperator, output_path=str(night.folder / "out.yaml"))
+    assert not (night.folder / "out.yaml").exists()
+
+
 def test_plan_of_an_export_in_any_storage_is_empty(night: Night, memory: Any) -> None:
     night.add("a.one.example b.one.example a.two.example")
     folder = f"memory://{night.folder.name}/websites"

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shelf import websites
 
+from airflow_provider_analytics.exceptions import DomainError
 from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.websites_export import export_websites
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites, parse_websites_files
@@ -349,7 +350,7 @@ def test_export_names_the_settings_that_it_omits() -> None:
     assert head[4].startswith("# Passwords of 1: set password_from before they are created again")
     assert head[4].endswith(": www.example.com")
     assert "networks: as_is" in text
-    with pytest.raises(ValueError, match="ids 1, 3"):
+    with pytest.raises(DomainError, match="ids 1, 3"):
         export_websites([RECORD, {**RECORD, "id": 3}], origin="x")
 
 
