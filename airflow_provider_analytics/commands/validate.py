@@ -42,18 +42,19 @@ def run(args: argparse.Namespace) -> int:
     from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError
 
     texts = _texts(args.path)
-    problems: Sequence[Problem] = ()
+    problems_by_mode: list[Sequence[Problem]] = []
     # The mode of a list that names none depends on state_path, which a file does not contain.
     for default_mode in ("managed", "merge"):
         try:
             websites = parse_websites_files(texts, default_mode).websites
         except ProblemsError as error:
-            problems = error.problems
-            summary = counted(len(problems), "problem")
+            problems_by_mode.append(error.problems)
+            summary = counted(min(map(len, problems_by_mode)), "problem")
         else:
-            problems = ()
+            problems_by_mode.append(())
             summary = f"{len(websites):,} websites, no problems"
             break
+    problems = min(problems_by_mode, key=len)
     text = FORMATS[args.format](problems)
     if args.format == "github":
         write_commands(text)

@@ -67,6 +67,16 @@ def test_validate_accepts_entries_of_each_default_mode(entry: str, tmp_path: Pat
     assert main(["validate", str(tmp_path)]) == 0
 
 
+@pytest.mark.parametrize("entry", ["{entry: 192.0.2.7, until: 2031-01-31}", "'192.0.2.7 # office'"])
+def test_validate_prints_only_problems_of_the_mode_that_fits_best(entry: str, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "a.yml").write_text(f"websites: {{a.example: {{privacy: hidden, exclude_ips: [{entry}]}}}}")
+    assert main(["validate", str(tmp_path)]) == 1
+    printed = capsys.readouterr()
+    assert "privacy" in printed.out
+    assert len(printed.out.splitlines()) == 1
+    assert "1 problem" in printed.err
+
+
 def test_validate_rejects_a_path_without_a_file(tmp_path: Path, capsys: Capture) -> None:
     assert main(["validate", str(tmp_path / "nothing")]) == 1
     assert main(["validate", str(tmp_path)]) == 1

@@ -95,6 +95,15 @@ def test_manifest_of_another_day_is_damage(shelf: Shelf) -> None:
     )
 
 
+def test_empty_manifest_is_damage_and_the_next_snapshot_of_the_day_replaces_it(shelf: Shelf) -> None:
+    taken = shelf.take(3)
+    shelf.fs.pipe_file(taken.partition.manifest.path, b"")
+    [problem] = list_snapshots(shelf.base)[0].problems
+    assert "is damaged" in problem
+    shelf.take(3)
+    assert list_snapshots(shelf.base)[0].problems == ()
+
+
 ODD: list[Record] = [
     {"domain": "a\rb.example"},
     {"domain": "a\r\nb.example", "exclude_params": "\r", "exclude_ips": "a\rb"},

@@ -240,7 +240,7 @@ def test_apply_is_not_retried_if_the_key_lacks_the_right_to_delete(night: Night)
 
 
 class Interruption(BaseException):
-    """What a signal handler raises in the main thread, as Airflow 2 does to end a task."""
+    """The exception of a signal handler in the main thread, as Airflow 2 raises one to end a task."""
 
 
 def test_interruption_while_a_change_is_handed_to_a_thread_leaves_a_correct_audit_trail(
