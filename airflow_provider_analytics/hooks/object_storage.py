@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import import_module
 
-from airflow.providers.common.compat.sdk import ObjectStoragePath
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, ObjectStoragePath
 
 from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.exceptions import MissingPackageError
@@ -48,11 +48,19 @@ def storage_path(url: str, argument: str) -> StoragePath:
         raise invalid(argument, url, _PLACES)
     scheme, separator, rest = url.partition("://")
     host, slash, inside = rest.partition("/")
-    host = host.rpartition("@")[2]  # Airflow treats everything before an "@" as a connection id
+    conn_id, _, host = host.rpartition("@")  # Airflow treats everything before an "@" as a connection id
     if (scheme == "file" and host) or not (separator or url.startswith("/")):
         raise invalid(argument, url, _PLACES)
     try:
         path = StoragePath.of(ObjectStoragePath(url))
+    except AirflowNotFoundException as error:
+        if not conn_id:
+            raise
+        raise ValueError(
+            f"{argument}={url!r} cannot be used: Airflow reads the text before the @ as a connection id, and has no "
+            f"connection {conn_id!r}. Write {scheme}://CONN_ID@BUCKET/PATH, or omit the part before the @. For Azure, "
+            "the bucket is the container: the account is part of the connection"
+        ) from error
     except ValueError:
         if _has_file_system(scheme):
             raise

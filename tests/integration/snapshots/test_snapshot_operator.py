@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import DAG, AirflowFailException, Asset
-from airflow_versions import last_asset_event, register_assets
+from airflow.providers.common.compat.sdk import DAG, AirflowFailException, AirflowNotFoundException, Asset
+from airflow_versions import AIRFLOW_2, last_asset_event, register_assets
 from dag_runs import RunDag, TaskOutcome
 from shelf import NIGHT, Shelf, held, own, websites
 
@@ -179,6 +179,19 @@ def test_guard_finding_is_accepted_by_name(run: Callable[..., TaskOutcome], anal
 def test_storage_path_omits_the_connection() -> None:
     path = storage_path("file://my_conn@/data/analytics/", "base_path") / "websites"
     assert (str(path), path.path) == ("file:///data/analytics/websites", "/data/analytics/websites")
+
+
+def test_connection_of_a_storage_url_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Azure writes the container before the @, where Airflow reads a connection id."""
+
+    def file_system(conn_id: str | None, _: object) -> Any:
+        raise AirflowNotFoundException(f"The conn_id `{conn_id}` isn't defined")
+
+    module = "airflow.io" if AIRFLOW_2 else "airflow.sdk.io.fs"
+    monkeypatch.setattr(f"{module}._register_filesystems", lambda: {"abfss": file_system})
+    url = "abfss://cont@acct.dfs.core.windows.net/analytics"
+    with pytest.raises(ValueError, match=f"base_path='{url}'.* has no connection 'cont'"):
+        storage_path(url, "base_path")
 
 
 def test_snapshots_of_two_days_are_compared(run: Callable[..., TaskOutcome], tmp_path: Path) -> None:
