@@ -215,7 +215,8 @@ class AnalyticsApiError(AnalyticsError):
     :param errors: field name to messages, if the response contains fields.
     :param facts: further facts of the response, such as ``Retry-After 42 s``.
     :param is_blocked: whether it is a web page: a proxy, a firewall or a login blocked the request, not the service.
-    :param is_limited: whether a rate limit rejected the request: status 429, or 503 of nginx. It was not applied.
+    :param is_limited: whether a rate limit rejected the request: status 429, 403 with the headers of a limit, or 503 of
+        nginx. It was not applied.
     :param is_invalid: whether the service rejected a value: status 422, or 400 with JSON in response to a write.
     :param follows_success: whether a request of the same client succeeded before.
     """
@@ -240,7 +241,7 @@ class AnalyticsApiError(AnalyticsError):
         self.errors = {name: list(messages) for name, messages in (errors or {}).items()}
         self.facts = tuple(facts)
         self.is_blocked = is_blocked
-        self.is_limited = is_limited
+        self.is_limited = is_limited or status == HTTPStatus.TOO_MANY_REQUESTS
         self.is_invalid = is_invalid
         self.follows_success = follows_success
         happened, self.remedy, self.permanent, self.before_retry = self._meaning()

@@ -29,6 +29,7 @@ from __future__ import annotations
 import functools
 import html
 import json
+import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -93,22 +94,24 @@ LIMIT_HEADERS = (
 RESET_HEADERS = ("RateLimit-Reset", "X-RateLimit-Reset", "X-Rate-Limit-Reset")
 #: The same in the header ``RateLimit`` of the drafts of the IETF: ``limit=60, reset=20``, ``"default";r=0;t=20``.
 _RESET_IN_RATE_LIMIT = re.compile(r"\b(?:reset|t)=([0-9]+)")
+_LEFT_IN_RATE_LIMIT = re.compile(r"\b(?:remaining|r)=([0-9]+)")
 #: Numbers from these on are times, and not durations: the year 2001, in seconds and in milliseconds.
 _FIRST_SECOND = 1_000_000_000
 _FIRST_MILLISECOND = 1000 * _FIRST_SECOND
 #: Headers in which proxies and services return the id of a request.
 _REQUEST_IDS = ("CF-Ray", "X-Request-Id", "X-Amz-Cf-Id")
 
-_FIELD_NAMES = tuple(FIELDS)
+#: Field names as :func:`_field` compares them: without case and underscores.
+_FIELD_NAMES = {name.replace("_", ""): name for name in FIELDS}
 #: Statuses of responses to values that the service rejects.
 _INVALID = frozenset({400, 422})
 #: Keys of lists or objects with further messages of an error response.
-_DETAIL_KEYS = ("errors", "details", "detail", "violations")
+_DETAIL_KEYS = ("errors", "details", "detail", "violations", "message", "error")
 #: Keys of such a message, and of the field that it is about.
 _TEXT_KEYS = ("message", "msg", "detail", "description", "defaultMessage", "error", "issue", "reason", "title")
 _PLACE_KEYS = ("field", "name", "param", "path", "loc", "property", "propertyPath", "attribute")
 _PATH_SEPARATOR = re.compile(r"[./\]]")
-_JSON_TYPE = re.compile(r"^(application|text)/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)
+_JSON_TYPE = re.compile(r"[/+]json\b", re.IGNORECASE)
 #: Query parameters of the page size that links may contain.
 _SIZE_PARAMETERS = frozenset({"limit", "size", "page_size", "pageSize", "page[size]", "page[limit]"})
 _SELECTING_PARAMETERS = frozenset({*NUMBER_PARAMETERS, *OFFSET_PARAMETERS, *CURSOR_PARAMETERS})
@@ -129,8 +132,7 @@ _NOT_DELETED = re.compile(r"(0|false|no|none|null|0000-.*)?", re.IGNORECASE)
 ACCOUNT_NAMES = ("id", "uuid", "email", "username", "name")
 #: Mark at the start of a UTF-8 text.
 _BOM = b"\xef\xbb\xbf"
-#: Escaped surrogate in JSON; and a half of a pair in a text, as pairs are decoded.
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+#: Half of a surrogate pair in a text, as pairs are decoded.
 _HALF = re.compile("[\ud800-\udfff]")
 _TITLE = re.compile(r"<title\b[^>]*>([^<]*)</title", re.IGNORECASE)
 #: Number of bytes at the start of a page that are searched for its title.
@@ -165,7 +167,7 @@ class Answer:
 
     @property
     def damaged(self) -> Iterable[str]:
-        """Ids of the websites in whose records halves of characters were replaced; an empty text for another place."""
+        """Ids of the websites with values that were replaced (:func:`_decode`); an empty text for another place."""
         return self._decoded[1]
 
     def excerpt(self, limit: int = EXCERPT_LENGTH) -> str:
@@ -490,11 +492,11 @@ def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
     listed = found.get("errors")
     if isinstance(listed, dict):
         for name, messages in islice(listed.items(), MAX_MESSAGES):
-            errors[_one_line(name)] = _messages(messages)
+            errors.setdefault(_field(name) or _one_line(name), []).extend(_messages(messages))
     if answer.status in _INVALID:
         # As Django REST framework has it: a key for each field.
-        for name in filter(found.__contains__, _FIELD_NAMES):
-            errors.setdefault(name, _messages(found[name]))
+        for name in filter(_field, found):
+            errors.setdefault(_field(name), _messages(found[name]))
     for detail in _details(found):
         name, text = _detail(detail)
         if name:
@@ -504,8 +506,9 @@ def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
     for key in ("message", "error", "detail", "title"):
         message = found.get(key)
         if isinstance(message, str) and message.strip():
-            return _one_line(" ".join([message, *others])), errors
-    return answer.excerpt(), errors
+            others.insert(0, message)
+            break
+    return (_one_line(" ".join(others)) or answer.excerpt()), errors
 
 
 def error_object(answer: Answer) -> Record | None:
@@ -534,7 +537,7 @@ def _details(found: Record) -> Iterator[object]:
         details = found.get(key)
         if isinstance(details, list):
             yield from details[:MAX_MESSAGES]
-        elif isinstance(details, dict) and key != "errors":
+        elif isinstance(details, dict) and key not in ("errors", "error"):
             for name, message in islice(details.items(), MAX_MESSAGES):
                 yield {"field": name, "message": message}
 
@@ -561,17 +564,25 @@ def _field_of_detail(detail: Record) -> str:
     for place in places:
         if isinstance(place, list) and place:
             place = place[-1]
-        name = _PATH_SEPARATOR.split(str(place))[-1]
-        if name in _FIELD_NAMES:
+        name = _field(str(place))
+        if name:
             return name
     return ""
+
+
+def _field(name: str) -> str:
+    """Return the field of a website that a name in an error means, in any case; empty if it means none."""
+    return _FIELD_NAMES.get(_PATH_SEPARATOR.split(name)[-1].lower().replace("_", ""), "")
 
 
 def _text_of_detail(detail: Record) -> object:
     """Return the message of an error, or else the whole error."""
     for key in _TEXT_KEYS:
-        if detail.get(key):
-            return detail[key]
+        text = detail.get(key)
+        if isinstance(text, list) and text:
+            return " ".join(_messages(text))
+        if text:
+            return text
     return detail
 
 
@@ -587,6 +598,15 @@ def error_facts(answer: Answer) -> list[str]:
     return facts
 
 
+def adds_slash(answer: Answer) -> bool:
+    """Return whether a redirect only adds a slash to the path. A proxy may see another host and prefix."""
+    try:
+        target = urlsplit(urljoin(answer.path, answer.headers.get("Location", "")))
+    except ValueError:
+        return False
+    return target.path.endswith(f"{answer.path}/")
+
+
 def page_title(answer: Answer) -> str:
     """Return the title of an HTML page, readable; empty for any other response."""
     title = _TITLE.search(answer.body[:_TITLE_SEARCH_BYTES].decode("utf-8", "replace"))
@@ -598,10 +618,27 @@ def page_title(answer: Answer) -> str:
 def is_html(answer: Answer) -> bool:
     """Return whether the response is an HTML page, such as a login page or the error page of a proxy."""
     kind = answer.headers.get("Content-Type", "").strip().lower()
-    return kind.startswith("text/html") or answer.body[:200].lstrip().lower().startswith((b"<!doctype html", b"<html"))
+    start = answer.body[:200].lstrip().lower()
+    if kind.startswith("text/html"):
+        return not start.startswith((b"{", b"["))  # frameworks declare JSON as text/html by mistake
+    return start.startswith((b"<!doctype html", b"<html"))
 
 
-def is_rejected_by_nginx(answer: Answer) -> bool:
+def is_limited(answer: Answer) -> bool:
+    """Return whether a rate limit rejected the request, which was not applied.
+
+    That is a 429, a 403 with the headers of a rate limit, as GitHub has it, or the page of nginx.
+    """
+    if answer.status == 429 or _is_rejected_by_nginx(answer):
+        return True
+    if answer.status != 403:
+        return False
+    left = [answer.headers.get(name, "").strip() for name in LIMIT_HEADERS if name.endswith("Remaining")]
+    left += _LEFT_IN_RATE_LIMIT.findall(answer.headers.get("RateLimit", ""))
+    return "0" in left or retry_after(answer.headers) is not None
+
+
+def _is_rejected_by_nginx(answer: Answer) -> bool:
     """Return whether nginx rejected the request with its own page (``limit_req``), instead of passing it on."""
     return answer.status == 503 and b"<hr><center>nginx" in answer.body
 
@@ -650,25 +687,26 @@ def document(answer: Answer) -> Any:
     """
     if not answer.body.strip():
         raise answer.unexpected("The response is empty.", is_garbled=True)
-    kind = answer.headers.get("Content-Type", "").strip()
-    if kind and not _JSON_TYPE.match(kind):
-        why = f"The response is not JSON. Its type is '{_one_line(kind, 60)}'."
-        if is_html(answer):
-            why = "The response is a web page: maintenance, login, or a wrong Base URL. Open the Base URL in a browser."
-        raise answer.unexpected(why, is_garbled=True)
     try:
         found = answer.content
     except ValueError as error:
-        raise answer.unexpected(str(error), is_garbled=True) from None
+        why = str(error)
+        kind = answer.headers.get("Content-Type", "").strip()
+        if kind and not _JSON_TYPE.search(kind):
+            why = f"The response is not JSON. Its type is '{_one_line(kind, 60)}'."
+        if is_html(answer):
+            why = "The response is a web page: maintenance, login, or a wrong Base URL. Open the Base URL in a browser."
+        raise answer.unexpected(why, is_garbled=True) from None
     if isinstance(found, dict) and _reports_failure(found):
         raise answer.unexpected("The response reports a failure, although its status means success.")
     return found
 
 
 def _decode(body: bytes) -> tuple[Any, Iterable[str]]:
-    """Return the JSON of a body, and the ids of the websites with halves of characters, which are replaced.
+    """Return the JSON of a body, and the ids of the websites with values that JSON does not allow, which are replaced.
 
-    A service that cuts a text in the middle of an emoji writes half of a surrogate pair.
+    A service that cuts a text in the middle of an emoji writes half of a surrogate pair, which becomes U+FFFD. NaN and
+    infinite numbers become null.
 
     :raises ValueError: if it is not JSON, or would take too much memory; the message is a sentence.
     """
@@ -679,32 +717,28 @@ def _decode(body: bytes) -> tuple[Any, Iterable[str]]:
         return msgspec.json.decode(text), ()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         why = f"The response is not JSON ({error})."
-    if not _SURROGATE.search(text):
-        raise ValueError(why)
     damaged: dict[str, None] = {}
     try:
-        found = json.loads(text, parse_constant=_reject_constant)
-        return _with_whole_characters(found, "", damaged), damaged
+        return _repaired(json.loads(text.decode()), "", damaged), damaged
     except (ValueError, RecursionError):
         raise ValueError(why) from None
 
 
-def _reject_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _with_whole_characters(value: Any, website_id: str, damaged: dict[str, None]) -> Any:
-    """Return JSON data in which U+FFFD replaces halves of characters; add the ids of the websites to ``damaged``."""
+def _repaired(value: Any, website_id: str, damaged: dict[str, None]) -> Any:
+    """Return JSON data without values that JSON does not allow; add the ids of their websites to ``damaged``."""
     if isinstance(value, str) and _HALF.search(value):
         damaged[website_id] = None
         return _HALF.sub("\ufffd", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        damaged[website_id] = None
+        return None
     if isinstance(value, list):
-        return [_with_whole_characters(inner, website_id, damaged) for inner in value]
+        return [_repaired(inner, website_id, damaged) for inner in value]
     if isinstance(value, dict):
         website_id = str(value.get("id", website_id))
         whole = {}
         for name, inner in value.items():
-            whole[_HALF.sub("\ufffd", name)] = _with_whole_characters(inner, website_id, damaged)
+            whole[_HALF.sub("\ufffd", name)] = _repaired(inner, website_id, damaged)
         return whole
     return value
 

@@ -69,8 +69,6 @@ ANNOUNCED_SECONDS = 1800.0
 #: Seconds for which a request is repeated at most, whatever else is accepted.
 MAX_REJECTED_SECONDS = 3600.0
 
-#: Statuses of rate limits; nginx uses 503.
-_RATE_LIMITS = frozenset({429, 503})
 #: CDNs use 520 to 530 in addition to the standard 5xx.
 _RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504, *range(520, 531)})
 _ERRORS: dict[int, type[AnalyticsApiError]] = {401: AuthenticationError, 404: NotFoundError, 410: NotFoundError}
@@ -89,6 +87,12 @@ _TIMED_OUT = "{host} did not {missing} within {seconds:g} s."
 _BAD_ADDRESS = "{host} is not a valid address: {cause}."
 _TLS_FAILED = "TLS to {host} failed: {cause}."
 _OTHER_HOST = "The certificate of {host} is for another host: check the Base URL. ({cause})"
+#: Checks of certificates that Python 3.13 enables (VERIFY_X509_STRICT); earlier versions accept such certificates.
+_STRICT = "Missing (Authority|Subject) Key|Basic Constraints of CA|key usage extension|Empty Subject|X509v3"
+_NOT_STRICT = (
+    "The certificate of {host}, or its CA, does not fulfill RFC 5280, which Python requires from 3.13 on: {cause}. "
+    "Renew this certificate. Other CA files in the extra verify do not help."
+)
 _CLIENT_CERT = f"{_TLS_FAILED} It may require a client certificate, or another one: see the extra client_cert."
 #: Errors before a response: an exception of requests or urllib3, a pattern of its innermost cause, its description, and
 #: whether a retry may help. The first match counts.
@@ -104,6 +108,7 @@ _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
     (exceptions.TimeoutError, "", _TIMED_OUT, True),
     (exceptions.SSLError, "has expired", "The certificate of {host} has expired: the service has to renew it.", True),
     (exceptions.SSLError, "mismatch", _OTHER_HOST, False),
+    (exceptions.SSLError, _STRICT, _NOT_STRICT, False),
     (
         exceptions.SSLError,
         "VERIFY_FAILED",
@@ -173,7 +178,7 @@ class Transport:
         self.redact = Redactor()
         self.stats = Stats(listener=listener)
         self._stopping = Stopping(sleep)
-        #: Ids of websites with characters that were replaced.
+        #: Ids of websites with values that were replaced.
         self._damaged: set[str] = set()
         self._clock = clock
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
@@ -285,7 +290,7 @@ class Transport:
             self._accepted_at[_kind(method)] = self._clock()
             if method == "GET":
                 dialect.document(answer)  # a web page or a garbled body may be repeated, as a 502
-                self._warn_of_replaced_characters(answer)
+                self._warn_of_replaced_values(answer)
             return answer
         error = _status_error(answer, follows_success=max(self._accepted_at.values()) > -math.inf)
         pause = error.retry_after or 0.0
@@ -297,14 +302,14 @@ class Transport:
     def before_request(self, method: str, path: str, form: Texts) -> None:
         """Check a request before it is sent; a subclass may raise an error. See :meth:`request` for the parameters."""
 
-    def _warn_of_replaced_characters(self, answer: Answer) -> None:
-        """Log the websites whose records contained half of a character, once for each website."""
+    def _warn_of_replaced_values(self, answer: Answer) -> None:
+        """Log the websites whose records contained a value that JSON does not allow, once for each website."""
         found = [website_id for website_id in answer.damaged if website_id not in self._damaged]
         if found:
             self._damaged.update(found)
             log.warning(
-                "The service returned half of a character (a single surrogate), which was replaced by U+FFFD. Correct "
-                "the texts of: %s.",
+                "The service returned values that JSON does not allow. Halves of characters (single surrogates) were "
+                "replaced by U+FFFD, NaN and infinite numbers by null. Correct the fields of: %s.",
                 readable(", ".join(map(_place, found)), 500),
             )
 
@@ -486,6 +491,12 @@ class Transport:
 
     def _connection_error(self, error: Exception, request: _Request, *, sent: bool) -> AnalyticsConnectionError:
         """Return the typed error for an exception of requests or urllib3, with ``sent`` and ``transient`` set."""
+        proxy = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
+        is_unconnected = isinstance(error, (exceptions.NewConnectionError, exceptions.ConnectTimeoutError))
+        if is_unconnected and proxy.startswith("socks"):
+            # With PySocks, urllib3 raises the errors of a connection without a proxy, and omits the cause.
+            cause: Any = error.__context__ or error
+            error = exceptions.ProxyError("", getattr(cause, "socket_err", None) or cause)
         text, is_transient = _connection_problem(error)
         missing = "accept the connection"
         if sent:
@@ -494,7 +505,6 @@ class Transport:
         has_succeeded = max(self._accepted_at.values()) > -math.inf
         if self.settings.base_url.startswith("http://") and not has_succeeded:
             https = " If it speaks https on this port, write https:// in the Base URL."
-        proxy = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
         why = text.format(
             host=self.settings.host,
             cause=_describe(error),
@@ -530,6 +540,11 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
         target = readable(answer.headers.get("Location", ""), is_part=True)
         if not target:
             return answer.unexpected("The status means neither success nor an error.")
+        if dialect.adds_slash(answer):
+            return answer.unexpected(
+                f"The service redirects to '{target}', which only adds a slash to the path. Change the service, or the "
+                "proxy in front of it, so that it does not redirect: no Base URL helps."
+            )
         return answer.unexpected(
             f"The service redirects to '{target}', which is not followed: to a login, or because it has moved. If it "
             "has moved, change the Base URL."
@@ -537,11 +552,12 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
     message, errors = dialect.error_details(answer)
     facts = dialect.error_facts(answer)
     kind = _ERRORS.get(status, AnalyticsApiError)
-    is_blocked = status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) and dialect.is_html(answer)
+    is_limited = dialect.is_limited(answer)
+    is_denied = status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+    is_blocked = is_denied and not is_limited and dialect.is_html(answer)
     if is_blocked:
         kind, message = AnalyticsApiError, ""
         facts.insert(0, f"page '{dialect.page_title(answer) or answer.excerpt(60)}'")
-    is_limited = status == HTTPStatus.TOO_MANY_REQUESTS or dialect.is_rejected_by_nginx(answer)
     is_invalid = status == HTTPStatus.UNPROCESSABLE_ENTITY
     if status == HTTPStatus.BAD_REQUEST and answer.method != "GET":
         is_invalid = dialect.error_object(answer) is not None
@@ -557,9 +573,9 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
         is_invalid,
         follows_success,
     )
-    if status in _RATE_LIMITS or status >= 500:
+    if is_limited or status >= 500:
         error.retry_after = dialect.retry_after(answer.headers)
-    if status == HTTPStatus.TOO_MANY_REQUESTS and error.retry_after is None:
+    if is_limited and status < 500 and error.retry_after is None:
         reset = dialect.reset_after(answer.headers)
         if reset is not None:
             # It may be the end of a long window, in which a request may be accepted earlier.
@@ -568,7 +584,7 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
 
 
 def _place(website_id: str) -> str:
-    """Return the place of a replaced character, for a message."""
+    """Return the place of a replaced value, for a message."""
     if not website_id:
         return "a response"
     return f"website {website_id}"
@@ -590,12 +606,14 @@ def may_have_been_applied(error: BaseException) -> bool:
 
 def _is_rate_limit(error: AnalyticsError) -> bool:
     """Return whether the service asks to slow down, with or without ``Retry-After``."""
-    return error.retry_after is not None or (isinstance(error, AnalyticsApiError) and error.status in _RATE_LIMITS)
+    if error.retry_after is not None:
+        return True
+    return isinstance(error, AnalyticsApiError) and (error.is_limited or error.status == 503)
 
 
 def _patience(error: AnalyticsError) -> float:
     """Return for how many seconds to repeat a request that the service rejects."""
-    is_limit = isinstance(error, AnalyticsApiError) and error.status == HTTPStatus.TOO_MANY_REQUESTS
+    is_limit = isinstance(error, AnalyticsApiError) and error.status < 500
     if is_limit and error.retry_after is not None:
         return ANNOUNCED_SECONDS
     return REJECTED_SECONDS
@@ -612,7 +630,8 @@ def _may_be_repeated(error: AnalyticsError, method: str) -> bool:
     if method == "POST" and may_have_been_applied(error):
         return False
     if isinstance(error, AnalyticsApiError):
-        return error.status in _RETRIED_STATUSES and (error.retry_after or 0.0) <= MAX_WAIT
+        is_passing = error.is_limited or error.status in _RETRIED_STATUSES
+        return is_passing and (error.retry_after or 0.0) <= MAX_WAIT
     if isinstance(error, UnexpectedResponseError):
         return error.is_garbled and error.method == "GET"
     return isinstance(error, AnalyticsConnectionError) and error.transient

@@ -73,7 +73,7 @@ class Breaker:
 
 def _is_down(error: BaseException | None) -> bool:
     if isinstance(error, AnalyticsApiError):
-        return error.status == 429 or error.status >= 500
+        return error.is_limited or error.status >= 500
     # A web page instead of JSON is that of a maintenance, of a login or of a proxy.
     return isinstance(error, (AnalyticsConnectionError, UnexpectedResponseError))
 

@@ -50,19 +50,22 @@ class Authority:
         """Return the files of a client's certificate and of its key."""
         return self.server_files("client.example")
 
-    def server_files(self, host: str, *, expired: bool = False) -> tuple[Path, Path]:
-        """Return the files of a certificate for ``host``, an address or a name, and of its key."""
+    def server_files(self, host: str, *, expired: bool = False, is_strict: bool = True) -> tuple[Path, Path]:
+        """Return the files of a certificate for ``host``, an address or a name, and of its key.
+
+        :param is_strict: whether the certificate names the key of its issuer, as Python 3.13 requires.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         try:
             name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
         except ValueError:
             name = x509.DNSName(host)
-        certificate = (
-            self._builder(x509.Name([]), key, expired=expired)
-            .add_extension(x509.SubjectAlternativeName([name]), critical=True)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
+        builder = self._builder(x509.Name([]), key, expired=expired)
+        builder = builder.add_extension(x509.SubjectAlternativeName([name]), critical=True)
+        if is_strict:
+            issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+            builder = builder.add_extension(issuer, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
         files = self._folder / f"{host}.pem", self._folder / f"{host}.key"
         files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from certificates import Authority
+from local_airflow import free_port
 from raw_server import RawServer, http
 from wire_client import KEY, client_of, served
 
@@ -96,6 +99,40 @@ def test_certificate_for_another_host_or_expired_certificate_is_rejected(
         with pytest.raises(AnalyticsConnectionError, match=message) as caught:
             client.get_website(7)
         assert (client.stats.requests, caught.value.transient, server.requests) == (requests, expired, [])
+
+
+def test_certificate_that_only_python_3_13_rejects_is_named(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def strict_context(*arguments: Any, **options: Any) -> ssl.SSLContext:
+        context = urllib3.util.ssl_.create_urllib3_context(*arguments, **options)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 sets it
+        return context
+
+    monkeypatch.setattr("urllib3.connection.create_urllib3_context", strict_context)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.server_files("127.0.0.1", is_strict=False))
+    with (
+        served(RECORD, tls=context, verify=str(authority.path)) as (client, _),
+        pytest.raises(AnalyticsConnectionError) as caught,
+    ):
+        client.get_website(7)
+    assert "which Python requires from 3.13 on: Missing Authority Key Identifier" in str(caught.value)
+    assert (caught.value.transient, client.stats.requests) == (False, 1)
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "socks4"])
+def test_socks_proxy_that_is_down_is_named(scheme: str) -> None:
+    proxy = f"127.0.0.1:{free_port()}"
+    options: dict[str, Any] = {
+        "allow_insecure_http": True,
+        "max_retries": 0,
+        "proxies": {"http": f"{scheme}://{proxy}"},
+    }
+    with client_of("http://127.0.0.2:9", **options) as client, pytest.raises(AnalyticsConnectionError) as caught:
+        client.create_website("a.example")
+    assert f"The proxy {proxy} did not pass the request on to 127.0.0.2:9: Connection refused" in str(caught.value)
+    assert (caught.value.sent, caught.value.transient) == (False, True)
 
 
 @pytest.mark.parametrize("files", ["one", "two"])

@@ -214,7 +214,7 @@ def test_account_is_identified_by_its_best_field() -> None:
             dialect.account(answer(body))
 
 
-@pytest.mark.parametrize("kind", ["application/json", "text/json; charset=utf-8", "application/vnd.api+json", ""])
+@pytest.mark.parametrize("kind", ["application/json", "application/vnd.api+json", "text/html", "text/plain", ""])
 def test_json_of_any_usual_type_is_read(kind: str) -> None:
     assert dialect.document(answer({"a": 1}, {"Content-Type": kind})) == {"a": 1}
 
@@ -223,12 +223,12 @@ def test_json_of_any_usual_type_is_read(kind: str) -> None:
     ("content", "kind", "problem"),
     [
         (b" \n", "application/json", "The response is empty"),
-        (b"{}", "application/jsonp", "not JSON. Its type is 'application/jsonp'"),
+        (b"f({})", "application/jsonp", "not JSON. Its type is 'application/jsonp'"),
+        (b"{", "text/html", "not JSON. Its type is 'text/html'"),
         (b"<!DOCTYPE html><p>Login", "text/html", "a web page"),
         (b"<html>", "text/plain", "a web page"),
         (b"{", "application/json", "not JSON"),
-        (b"NaN", "", "not JSON"),
-        (b'{"a": "\\ud83d", "b": NaN}', "", "not JSON"),
+        (b'{"a": "\\ud83d", "b": nan}', "", "not JSON"),
     ],
 )
 def test_response_that_is_not_json_is_garbled(content: bytes, kind: str, problem: str) -> None:
@@ -244,6 +244,12 @@ def test_half_of_a_character_is_replaced_and_its_website_named() -> None:
     assert list(found.damaged) == ["7", ""]
     whole = answer(content=b'\xef\xbb\xbf{"note": "\\ud83d\\ude00"}')
     assert (whole.content, list(whole.damaged)) == ({"note": "\U0001f600"}, [])
+
+
+def test_number_that_json_does_not_allow_is_null_and_its_website_named() -> None:
+    found = answer(content=b'[{"id": 7, "hits": NaN}, {"id": 8, "rate": {"a": -Infinity}}, {"id": 9}]')
+    assert found.content == [{"id": 7, "hits": None}, {"id": 8, "rate": {"a": None}}, {"id": 9}]
+    assert list(found.damaged) == ["7", "8"]
 
 
 @pytest.mark.parametrize(
@@ -308,6 +314,14 @@ def test_time_until_the_reset_of_a_rate_limit_is_read(headers: dict[str, str], s
         ({"message": "No.", "detail": [{"loc": ["body", "privacy"], "msg": "Bad."}]}, "No.", {"privacy": ["Bad."]}),
         ({"message": "No.", "details": {"privacy": "Bad."}}, "No.", {"privacy": ["Bad."]}),
         ({"message": "No.", "domain": ["Taken."]}, "No.", {"domain": ["Taken."]}),
+        ({"errors": ["Taken.", "Old."]}, "Taken. Old.", {}),
+        ({"statusCode": 422, "message": ["Taken.", "Old."], "error": "Invalid"}, "Invalid Taken. Old.", {}),
+        ({"error": ["Taken."]}, "Taken.", {}),
+        ({"message": {"domain": ["Taken.", "Old."]}, "error": "No."}, "No.", {"domain": ["Taken. Old."]}),
+        ({"message": "No.", "errors": {"Domain": ["Taken."]}}, "No.", {"domain": ["Taken."]}),
+        ({"message": "No.", "ExcludeIps": ["Bad."]}, "No.", {"exclude_ips": ["Bad."]}),
+        ({"message": "No.", "errors": [{"field": "excludeBots", "message": "Bad."}]}, "No.",
+         {"exclude_bots": ["Bad."]}),
     ],
 )  # fmt: skip
 def test_messages_of_an_error_are_found(body: Any, message: str, errors: dict[str, list[str]]) -> None:
@@ -339,8 +353,8 @@ def test_page_of_nginx_or_a_login_is_recognized() -> None:
     page = b"<html><head><title>503 Service &amp; more</title></head><hr><center>nginx</center>"
     limited = answer(content=page, status=503, headers={"Content-Type": "text/html"})
     assert dialect.is_html(limited)
-    assert dialect.is_rejected_by_nginx(limited)
+    assert dialect.is_limited(limited)
     assert dialect.page_title(limited) == "503 Service & more"
-    assert not dialect.is_rejected_by_nginx(answer(content=page, status=502))
-    assert not dialect.is_html(answer({"a": "<html>"}))
+    assert not dialect.is_limited(answer(content=page, status=502))
+    assert not dialect.is_html(answer({"a": "<html>"}, {"Content-Type": "text/html"}))
     assert dialect.page_title(answer(content=b" " * 5000 + page)) == ""
