@@ -425,7 +425,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         * ``unverified`` (list of strings, such as ``[]``): sent fields that the service does not return.
         * ``unexpected_changes`` (list of strings, such as ``[]``): values that other users or tasks changed during the
           run, at most 20.
-        * ``markdown`` (string or null, such as ``null``): the plan of a dry run, with at most 100 changes.
+        * ``markdown`` (string or null, such as ``null``): the plan of a dry run, with at most 60,000 characters.
 
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, a guard
         trips, or the connection cannot be used.

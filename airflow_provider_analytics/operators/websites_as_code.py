@@ -155,7 +155,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         * ``unexpected_changes`` (list of strings, such as ``[]``): values that other users or tasks changed during the
           run, at most 20.
         * ``markdown`` (string or null, such as ``null``): the plan for a reviewer, such as the body of an
-          ``ApprovalOperator``, with at most 100 changes; null after an apply.
+          ``ApprovalOperator``, with at most 60,000 characters; null after an apply.
 
     :raises AirflowFailException: without a retry, if an argument is not allowed, the file has problems, or the
         connection cannot be used. All problems of the file are listed. Problems that depend on the websites, such as a

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plan as Markdown, for logs, approvals, and files.
 
-A plan is displayed by its effects: each effect, the number of its websites, and their names. Every effect is listed,
-even in a long plan, and the facts that an approver must not miss come first. For example::
+A plan is displayed by its effects: each effect, the number of its websites, and their names. The facts that an approver
+must not miss come first. The text has at most :data:`MAX_CHARACTERS`; the effects that do not fit are counted. For
+example::
 
     **0 to create, 2 to update, 0 to delete**, 60 websites compared.
 
@@ -15,6 +16,7 @@ even in a long plan, and the facts that an approver must not miss come first. Fo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from airflow_provider_analytics.api.domains import domain_key
@@ -22,18 +24,35 @@ from airflow_provider_analytics.api.fields import Privacy
 from airflow_provider_analytics.readable import code_span, counted, first_of
 from airflow_provider_analytics.reconcile.plan.plan import Action, Change, Effect, Plan, short
 
-#: Maximum number of effects of an action that name their websites, and of websites in one line.
-_MAX_EFFECTS, _MAX_NAMES = 50, 20
+#: Maximum length of a plan that is not whole. Comments of GitHub have at most 65,536 characters, and MySQL stores the
+#: body of an approval in 65,535 bytes.
+MAX_CHARACTERS = 60_000
+#: Maximum number of effects of an action that name their websites, of names in one line, and of warnings.
+_MAX_EFFECTS, _MAX_NAMES, _MAX_WARNINGS = 50, 20, 20
+#: Maximum length of a warning in a plan that is not whole.
+_MAX_WARNING = 1000
+#: Characters that a title, the counts of the effects that do not fit, and the path of the whole plan take at most.
+_RESERVE = 2000
 _TITLES: dict[Action, str] = {"delete": "Delete", "create": "Create", "update": "Update"}
 
 
 def to_markdown(plan: Plan, *, is_whole: bool = False, whole: str | None = None) -> str:
     """Return the plan as Markdown.
 
-    :param is_whole: name all websites of all effects.
+    :param is_whole: name all websites of all effects, whatever the length.
     :param whole: path of the plan with all of them, mentioned if something is left out.
     """
-    text = "\n\n".join(_paragraphs(plan, is_whole=is_whole)) + "\n"
+    paragraphs = list(_paragraphs(plan, is_whole=is_whole))
+    left = MAX_CHARACTERS - sum(map(len, paragraphs))
+    for place, (action, title) in enumerate(_TITLES.items()):
+        limit = None
+        if not is_whole:
+            limit = left // (len(_TITLES) - place) - _RESERVE
+        effects = effect_lines(plan, action, limit=limit)
+        if effects:
+            paragraphs.append(f"### {title} ({plan.count(action):,})\n\n{_bullets(effects)}")
+            left -= len(paragraphs[-1])
+    text = "\n\n".join(paragraphs) + "\n"
     if whole and text != to_markdown(plan, is_whole=True):
         text += f"\nThe whole plan: {code_span(whole, None)}\n"
     return text
@@ -46,13 +65,9 @@ def _paragraphs(plan: Plan, *, is_whole: bool) -> Iterator[str]:
     yield f"Digest `{plan.digest}`"
     renames = list(_renames(plan))
     if renames:
-        yield _bullets(renames)
+        yield _bullets(_first(renames, "lines of this kind", is_whole=is_whole))
     if not plan.changes:
         yield "Nothing to change."
-    for action, title in _TITLES.items():
-        effects = effect_lines(plan, action, is_whole=is_whole)
-        if effects:
-            yield f"### {title} ({plan.count(action):,})\n\n{_bullets(effects)}"
 
 
 def _head(plan: Plan, *, is_whole: bool) -> Iterator[str]:
@@ -72,18 +87,21 @@ def _head(plan: Plan, *, is_whole: bool) -> Iterator[str]:
         pages = "statistics page becomes" if len(plan.made_public) == 1 else "statistics pages become"
         names = _names([change.website for change in plan.made_public], is_whole=is_whole)
         yield f"**{len(plan.made_public):,} {pages} public:** {names}"
-    for warning in plan.warnings:
-        yield f"**Warning:** {code_span(warning, None)}"
+    for warning in _first(plan.warnings, "warnings", is_whole=is_whole):
+        yield f"**Warning:** {code_span(warning, None if is_whole else _MAX_WARNING)}"
     if plan.protected:
         yield f"Not in the file, but protected ({len(plan.protected):,}): {_names(plan.protected, is_whole=is_whole)}"
     if worst_cases:
         yield f"The most on:\n\n{_bullets(code_span(line, None) for line in worst_cases)}"
 
 
-def effect_lines(plan: Plan, action: Action, *, is_whole: bool = False) -> list[str]:
+def effect_lines(plan: Plan, action: Action, *, limit: int | None = MAX_CHARACTERS) -> list[str]:
     """Return one line per effect of the changes with this action; pages that become public come first.
 
     For example: ``["exclude_ips: add `192.0.2.1` on 2 websites: `shop.example (id 7)`, `www.example (id 9)`"]``.
+
+    :param limit: maximum number of characters; the effects that do not fit are counted by field and verb. None for all
+        effects with all websites.
     """
     websites: dict[Effect, list[str]] = {}
     for change in plan.changes:
@@ -95,21 +113,20 @@ def effect_lines(plan: Plan, action: Action, *, is_whole: bool = False) -> list[
         return _rank(effect), -len(websites[effect]), _text(effect)
 
     effects = sorted(websites, key=order)
-    # If each website has its own list, there are as many effects as websites.
-    limit = len(effects) if is_whole else _MAX_EFFECTS
-    lines = []
-    for effect in effects[:limit]:
-        names = _names(websites[effect], is_whole=is_whole)
-        number = counted(len(websites[effect]), "website")
-        if effect.field:
-            lines.append(f"{_text(effect)} on {number}: {names}")
-        else:
-            lines.append(f"{_text(effect)} {number}: {names}")
-    others: dict[str, list[str]] = {}
-    for effect in effects[limit:]:
-        others.setdefault(effect.field, []).append(effect.text(code_span))
-    for field, texts in others.items():
-        lines.append(f"{field}, {len(texts):,} more effects: {'; '.join(texts)}")
+    lines: list[str] = []
+    length = 0
+    for effect in effects:
+        line = f"{_text(effect)} {'on ' if effect.field else ''}{counted(len(websites[effect]), 'website')}"
+        # If each website has its own list, there are as many effects as websites.
+        if limit is None or len(lines) < _MAX_EFFECTS:
+            line += f": {_names(websites[effect], is_whole=limit is None)}"
+        length += len(_bullets([line])) + 1
+        if limit is not None and length > limit:
+            break
+        lines.append(line)
+    omitted = Counter((effect.field, effect.verb or "set") for effect in effects[len(lines) :])
+    for (field, verb), number in omitted.items():
+        lines.append(f"{field}: {verb} {number:,} more")
     return lines
 
 
@@ -126,6 +143,13 @@ def _text(effect: Effect) -> str:
     # Domains and entries come from the service, so they are code.
     words = effect.text(code_span)
     return f"{effect.field}: {words}" if effect.field else words
+
+
+def _first(lines: Sequence[str], noun: str, *, is_whole: bool) -> list[str]:
+    """Return the first lines, and the number of the others."""
+    if is_whole or len(lines) <= _MAX_WARNINGS:
+        return list(lines)
+    return [*lines[:_MAX_WARNINGS], f"And {len(lines) - _MAX_WARNINGS:,} more {noun}."]
 
 
 def _bullets(lines: Iterable[str]) -> str:

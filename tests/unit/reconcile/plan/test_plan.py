@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -190,8 +191,30 @@ def test_approval_text_starts_with_every_effect_for_any_length_of_the_plan() -> 
     # If all values differ, every effect is named nevertheless.
     own = [update(number, (), (f"10.0.{number // 200}.{number % 200}",)) for number in range(500)]
     text = to_markdown(Plan((*own, *deletes, opening(1))))
-    assert "\n- exclude_ips, 451 more effects: add `10.0." in text
     assert all(f"`10.0.{number // 200}.{number % 200}`" in text for number in range(500))
+
+
+@pytest.mark.parametrize(
+    ("websites", "entries"),
+    [(1, 13_000), (200, 50), (300, 25)],
+    ids=["one long list", "lists of 50 entries", "lists of 25 entries"],
+)
+def test_markdown_of_a_long_plan_is_limited_and_counts_the_rest(websites: int, entries: int) -> None:
+    def update_of(number: int) -> Change:
+        return update(number, (), tuple(f"2001:db8::{number:x}:{entry:x}" for entry in range(entries)))
+
+    deletes = [Change("delete", f"gone-{n}.example", f"9{n}", ()) for n in range(40)]
+    opened = [opening(number) for number in range(500, 530)]
+    warnings = tuple(f"{number}: {'long ' * 400}" for number in range(60))
+    plan = Plan((*map(update_of, range(websites)), *deletes, *opened), warnings=warnings)
+    text = to_markdown(plan, whole=f"s3://{'x' * 200}/plan.md")
+    assert 50_000 < len(text) <= 60_000
+    assert "And 40 more warnings." in text
+    assert "- delete 40 websites: " in text
+    assert "- privacy: `private` → `public` on 30 websites: " in text
+    [omitted] = re.findall("^- exclude_ips: add ([0-9,]+) more$", text, re.MULTILINE)
+    assert text.count("- exclude_ips: add `") + int(omitted.replace(",", "")) == websites * entries
+    assert len(to_markdown(plan, is_whole=True)) > 60_000
 
 
 def test_delete_and_create_that_look_like_a_rename_are_reported() -> None:
