@@ -43,6 +43,10 @@ MAX_TEXT_BYTES = 4_000_000
 ABANDONED_AFTER_HOURS = 48
 _TEMPORARY_PREFIX = "analytics-snapshot-"
 
+#: Maximum length of a name in bytes on a local disk, without a suffix such as ``.jsonl``.
+MAX_STEM_BYTES = 240
+#: Errors of a disk that cannot sync a folder, such as a network disk. Its files are written.
+_CANNOT_SYNC = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS})
 #: Errors of a path that the user has to correct.
 _WRONG_PATHS = (IsADirectoryError, NotADirectoryError, ValueError)
 
@@ -195,6 +199,15 @@ def _make_private_folder(folder: Path) -> None:
     if not folder.exists():
         _make_private_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def fitting(name: str, folder: StoragePath) -> str:
+    """Return a name without suffix that fits into a folder: on a local disk, a hash replaces the end of a long one."""
+    encoded = name.encode()
+    if not is_local(folder) or len(encoded) <= MAX_STEM_BYTES:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:16]
+    return f"{encoded[: MAX_STEM_BYTES - 17].decode(errors='ignore')}-{digest}"
 
 
 def names(directory: StoragePath) -> list[str]:
@@ -632,7 +645,7 @@ def _replacement_of(
     target: Path, token: str, mode: int = SHARED, move: Callable[[Path, Path], object] = Path.replace
 ) -> Iterator[IO[bytes]]:
     """Yield a temporary file that gets the name of the target at the end."""
-    temporary = target.with_name(f".{target.name}.{token}{TEMPORARY}")
+    temporary = target.with_name(f".{token}{TEMPORARY}")  # without the name of the target, which can be long
     try:
         with open_own(temporary, os.O_EXCL, mode) as file:
             yield file
@@ -646,6 +659,9 @@ def _replacement_of(
     directory = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(directory)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
     finally:
         os.close(directory)
 

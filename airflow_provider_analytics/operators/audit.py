@@ -22,6 +22,7 @@ from airflow_provider_analytics.storage import (
     PRIVATE,
     StoragePath,
     file_errors,
+    fitting,
     is_local,
     make_directory,
     names,
@@ -207,7 +208,7 @@ def audit_trail(
     who = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": ti.try_number}
     folder = state / "audit" / f"{datetime.now(UTC):%Y-%m-%d}"
     parts = (ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.try_number)
-    stem = _NOT_IN_A_NAME.sub("_", "-".join(map(str, parts)))
+    stem = fitting(_NOT_IN_A_NAME.sub("_", "-".join(map(str, parts))), folder)
     file: _TrailFile | _Parts
     with file_errors("write", folder, "state_path"):
         make_directory(folder, PRIVATE)

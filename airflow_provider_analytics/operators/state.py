@@ -25,6 +25,7 @@ from airflow_provider_analytics.storage import (
     PRIVATE,
     SharedFile,
     file_errors,
+    fitting,
     has_conditional_writes,
     names,
     write_text,
@@ -61,8 +62,9 @@ def folder_of(state_path: str, service: str, account: str | None) -> StoragePath
 
     :raises ValueError: if the state folder is not a URL or an absolute path.
     """
-    name = f"{service.partition('://')[2]}-{account or 'account'}"
-    return storage_path(state_path, "state_path") / _NOT_IN_A_NAME.sub("_", name)
+    name = _NOT_IN_A_NAME.sub("_", f"{service.partition('://')[2]}-{account or 'account'}")
+    state = storage_path(state_path, "state_path")
+    return state / fitting(name, state)
 
 
 class ListFile:
@@ -78,7 +80,7 @@ class ListFile:
         name = quote(identity.list, safe="")
         if name.startswith("."):  # hidden files are not tables
             name = f"%2E{name[1:]}"
-        self._file = SharedFile(folder / "lists" / f"{name}.json", "state_path")
+        self._file = SharedFile(folder / "lists" / f"{fitting(name, folder)}.json", "state_path")
         #: The table as it was read.
         self.table = self._parse()
         self._others = self._read_others()

@@ -130,6 +130,18 @@ def test_storage_without_conditional_writes_logs_the_consequence(
     assert "conditional" not in caplog.text
 
 
+@pytest.mark.parametrize("name", ["a" * 250, "ä" * 120])
+def test_long_names_of_lists_and_tasks_are_shortened_in_file_names(nights: Nights, name: str) -> None:
+    ids = {"task_id": "t" * 250, "run_id": f"asset_triggered__{'r' * 230}"}
+    for end, office in zip("xy", OFFICES, strict=False):
+        nights.sync(name + end, office, **{**ids, "run_id": ids["run_id"] + end})
+    assert nights.sync(f"{name}x", **ids, override_guards=["empty_list"])["entries_removed"] == 3
+    assert nights.everywhere() == {OFFICES[1]}
+    assert len([*nights.folder.rglob("audit/*/*.jsonl")]) == 3
+    nights.sync("a" * 230, *OFFICES[:2])
+    assert nights.table("a" * 230).is_file(), "a name that fits is kept"
+
+
 def test_forty_mapped_chunks_share_one_list(nights: Nights) -> None:
     for number in range(4, 41):
         nights.sandbox.add_website(f"{number}.example")
