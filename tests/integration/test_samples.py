@@ -41,7 +41,8 @@ def test_sample_has_a_description_of_a_single_line(samples: dict[str, Any]) -> N
 def test_sample_can_be_triggered_with_its_defaults(samples: dict[str, Any]) -> None:
     """The form of Airflow 3 does not submit a required text that is empty."""
     for dag_id, dag in samples.items():
-        if dag_id != "apply_websites":  # only the log of the plan has the digest
+        # Only the log of the plan has the digest, and nobody creates a website by a click.
+        if dag_id not in ("apply_websites", "try_your_service"):
             assert not {name for name, value in dag.params.items() if value is None or value == ""}, dag_id
             dag.params.validate()
 

@@ -89,6 +89,52 @@ def test_sample_onboard_website(run_dag: RunDag, night: Night) -> None:
     assert (website["domain"], website["privacy"], website["favorite"]) == ("new.example", 1, True)
 
 
+def trial_of(night: Night, run_dag: RunDag, before_snapshot: Callable[[], None] = lambda: None) -> tuple[str, Any]:
+    """Run the sample; return its state, and the states of its tasks."""
+    dag = sample_dag("try_your_service", night.folder)
+    for task in dag.tasks:
+        task.retry_delay = timedelta(0)
+    dag.get_task("snapshot")._pre_execute_hook = lambda _: before_snapshot()
+    run = run_dag(dag, conf={"domain": "trial.example"})
+    return run.state, {name: task.state for name, task in run.tasks.items()}
+
+
+@pytest.mark.sample("try_your_service")
+def test_sample_try_your_service_deletes_the_website_that_it_created(run_dag: RunDag, night: Night) -> None:
+    night.add(2)
+    others = night.sandbox.websites()
+    state, tasks = trial_of(night, run_dag)
+    assert (state, set(tasks.values())) == ("success", {"success"})
+    # Each setting and each list is sent once: the second sync of a list sends nothing.
+    counted = {name: night.operations[name] for name in ("create", "update", "delete")}
+    assert counted == {"create": 1, "update": 6, "delete": 1}
+    # A failed step does not leave the website behind.
+    night.sandbox.fault("update", status=422, times=None)
+    state, tasks = trial_of(night, run_dag)
+    assert (state, tasks["sync_ips"], tasks["delete"]) == ("failed", "failed", "success")
+    assert night.sandbox.websites() == others
+
+
+@pytest.mark.sample("try_your_service")
+@pytest.mark.parametrize("case", ["exists", "lost response", "replaced"])
+def test_sample_try_your_service_keeps_a_website_that_it_did_not_create(
+    case: str, run_dag: RunDag, night: Night
+) -> None:
+    def replace() -> None:
+        night.sandbox.remove_website(1)
+        night.add("trial.example")
+
+    if case == "exists":
+        night.add("trial.example")
+    if case == "lost response":
+        # A retry cannot know whether its first try, or somebody else, created the website.
+        night.sandbox.fault("create", commit=True, drop=True)
+    state, _ = trial_of(night, run_dag, before_snapshot=replace)
+    assert (state, night.operations["delete"]) == ("failed", 0)
+    [website] = night.sandbox.websites()
+    assert (website["id"], website["privacy"]) == ((2 if case == "replaced" else 1), 0)
+
+
 @pytest.mark.slow  # imports the whole of Airflow's public API
 @pytest.mark.sample("websites_as_code")
 @needs_answers_in_dag_test

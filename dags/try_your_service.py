@@ -1,0 +1,114 @@
+"""Try your service with one new website: create it, change it, take a snapshot, and delete it.
+
+Trigger it manually with a domain that no website has. It writes to no other website. The log of ``report`` has a line
+for each step, and the task fails if a step did not do what was expected. At the end, the website is deleted, even if a
+step failed, but only if the task ``create`` created it: if the website exists, that task fails, and nothing is changed.
+If ``create`` fails for another reason, such as a lost response, look for the website and delete it yourself.
+
+Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pendulum
+from airflow.providers.common.compat.sdk import AirflowFailException, Param, chain, dag, task
+
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
+
+#: Folder of the snapshot: shared by all workers and durable, such as s3://bucket/path.
+FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
+)
+DOMAIN = "{{ params.domain }}"
+IPS, PARAMS = ["192.0.2.1", "2001:db8::1"], ["trial_a", "trial_b"]
+#: Values that a new website does not have.
+UPDATES = {"privacy": "private", "email_reports": True, "exclude_bots": False, "favorite": True}
+#: Task to a key of its result, and the expected value: each step works, and nothing is done twice.
+EXPECTED = {
+    "create": ("created", True),
+    "create_again": ("created", False),
+    "sync_ips": ("applied", 1),
+    "sync_params": ("applied", 1),
+    **{f"update_{name}": ("verified", True) for name in UPDATES},
+    "sync_ips_again": ("applied", 0),
+    "sync_params_again": ("applied", 0),
+}
+
+
+@dag(
+    description="Try your service with one new website: create, change, and delete it",
+    schedule=None,
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
+    params={
+        # Without a default, so that nobody creates a website by a click.
+        "domain": Param(
+            type="string",
+            minLength=1,
+            description="A domain that no website has, such as analytics-trial.example.invalid",
+        ),
+    },
+    tags=["analytics", "example"],
+    doc_md=__doc__,
+)
+def try_your_service():
+    def sync(suffix=""):
+        chosen = {"websites": [DOMAIN], "mode": "merge"}
+        return [
+            SyncExcludedIpsOperator(task_id=f"sync_ips{suffix}", exclude_ips=IPS, **chosen),
+            SyncExcludedParamsOperator(task_id=f"sync_params{suffix}", exclude_params=PARAMS, **chosen),
+        ]
+
+    create = CreateWebsiteOperator(task_id="create", domain=DOMAIN, if_exists="fail").as_setup()
+    create_again = CreateWebsiteOperator(task_id="create_again", domain=DOMAIN)
+    updates = [
+        UpdateWebsiteOperator(task_id=f"update_{name}", domain=DOMAIN, **{name: value})
+        for name, value in UPDATES.items()
+    ]
+    snapshot = SnapshotWebsitesOperator(
+        task_id="snapshot",
+        base_path=FOLDER,
+        snapshot_name="trial",
+        # The last trial might be long ago, on another service.
+        override_guards=["fewer_websites", "other_source", "missing_fields"],
+    )
+
+    @task(retries=0)
+    def report(ti=None):
+        problems = []
+        for step, (key, expected) in EXPECTED.items():
+            found = ti.xcom_pull(task_ids=step)[key]
+            print(f"{step}: {key} is {found}")
+            if found != expected:
+                problems.append(f"{step}: {key} is {found}, but {expected} was expected. Read the log of {step}.")
+        if problems:
+            raise AirflowFailException("\n".join(problems))
+
+    @task
+    def delete(params=None, ti=None):
+        from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+
+        created = ti.xcom_pull(task_ids="create")
+        with AnalyticsHook() as hook:
+            website = hook.find_website(params["domain"])
+            if website is None:
+                print(f"The website {params['domain']} does not exist any more.")
+                return
+            # The result is missing if somebody marked the task as success.
+            if created is None or not created["created"] or website["id"] != created["website_id"]:
+                raise AirflowFailException(f"This run did not create website {website['id']}, so it was not deleted.")
+            hook.delete_website(website["id"])
+        print(f"Deleted website {params['domain']} (id {website['id']}).")
+
+    steps = [create_again, *sync(), *updates, *sync("_again"), snapshot]
+    # Side by side, so that each of the two can fail the run.
+    chain(create, *steps, [report(), delete().as_teardown(setups=create, on_failure_fail_dagrun=True)])
+
+
+try_your_service()
