@@ -93,9 +93,9 @@ test-distributed:  ## Run tasks by Celery while workers are killed and hang; nee
 	@cat build/distributed.md
 
 # The connection is passed in the environment: a command line is visible to other users.
-acceptance: install  ## Verify the statements of the interface on a real server: CONN is its connection, as URI or JSON
+acceptance: install  ## Run the contract tests of writes on a real server: CONN is its connection, as URI or JSON
 	@ACCEPTANCE_CONN="$${CONN:?is the connection of the server, as URI or JSON}" $(PY) -m pytest -q -rs -p no:xdist \
-		tests/contract/test_contract_acceptance.py
+		tests/contract/test_contract_servers.py
 
 lint: install  ## Check style, format and types
 	@$(PY) -m ruff check

@@ -254,9 +254,7 @@ class AnalyticsApiError(AnalyticsError):
             )
         if self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in _OTHER_METHODS:
             other = _OTHER_METHODS[self.method]
-            remedy = (
-                f"If {other} keeps the fields that are not sent (run verify), set the extra update_method to {other}."
-            )
+            remedy = f"If {other} keeps unsent fields (run try_your_service), set the extra update_method to {other}."
             return _Meaning(f"The service does not accept {self.method}", remedy)
         status = self.status
         if self.is_limited and status != HTTPStatus.SERVICE_UNAVAILABLE:

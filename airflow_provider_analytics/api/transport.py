@@ -281,7 +281,6 @@ class Transport:
         is_alone: bool = False,
     ) -> Answer:
         """Send a request without retries, as within :meth:`retried`; it waits only for the pace of the service."""
-        self.before_request(method, path, form or {})
         self._limiter.take_turn(is_write=method != "GET")
         start = self._clock()
         answer = self._answer(_Request(method, dialect.API_PREFIX + path, query, form, is_alone))
@@ -298,9 +297,6 @@ class Transport:
             reason = f"{error.text} It is repeated for {_patience(error):.0f} s."
             self._limiter.slow_down(start, pause, reason)
         raise error
-
-    def before_request(self, method: str, path: str, form: Texts) -> None:
-        """Check a request before it is sent; a subclass may raise an error. See :meth:`request` for the parameters."""
 
     def _warn_of_replaced_values(self, answer: Answer) -> None:
         """Log the websites whose records contained a value that JSON does not allow, once for each website."""

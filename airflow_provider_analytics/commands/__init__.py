@@ -18,7 +18,6 @@ from typing import NoReturn
 #: Help of each command, by the name of the command and its module.
 COMMANDS = {
     "probe": "Check how a server behaves, with at most 50 reads.",
-    "verify": "Verify on a disposable website that a service does what its interface says.",
     "validate": "Check files of websites, without a connection.",
     "plan": "Plan the changes that make the websites match files; send nothing.",
     "explain": "Explain why an entry is on the websites: its list, owner, dates and host name.",

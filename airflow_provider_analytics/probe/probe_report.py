@@ -19,7 +19,7 @@ OK, FAILED, SET_EXTRAS = 0, 1, 2
 _ORDER: tuple[Mark, ...] = get_args(Mark)
 _UNKNOWN = (
     "Reads do not show how the service writes: whether an update stores values as sent, and keeps the other fields. "
-    "The command verify tests it on a disposable website."
+    "The sample DAG try_your_service tests it on a new website."
 )
 
 

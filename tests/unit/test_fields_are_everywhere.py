@@ -29,8 +29,6 @@ import shelf
 import soak
 from samples import sample
 
-from airflow_provider_analytics.acceptance.statements import STATEMENTS as ACCEPTANCE_STATEMENTS
-from airflow_provider_analytics.acceptance.updates import FIRST_ROUND, SECOND_ROUND
 from airflow_provider_analytics.api.client import WriteResult
 from airflow_provider_analytics.api.fields import (
     LINE_FIELDS,
@@ -210,12 +208,6 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
         ON_UPDATE - set(LINE_FIELDS),
         lambda: {name for name in ON_UPDATE if rejects_blank_text(ARGUMENTS.get(name, name))},
     ),
-    "acceptance/statements.py, STATEMENTS, with the text of contract_table.py": (
-        ON_UPDATE,
-        lambda: {name.removesuffix("-values") for name in ACCEPTANCE_STATEMENTS},
-    ),
-    "acceptance/updates.py, FIRST_ROUND, before favorite": (ON_UPDATE, lambda: FIRST_ROUND),
-    "acceptance/updates.py, SECOND_ROUND": (ON_UPDATE, lambda: SECOND_ROUND),
     "operators/exclusions.py, a class per list": (
         set(LINE_FIELDS),
         lambda: {getattr(var, "field", "") for var in vars(exclusions).values()},
@@ -263,6 +255,10 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
     "tests/integration/docs/test_recovery.py, fields": (
         set(SETTABLE_FIELDS) - {"favorite"},
         lambda: fields_in("tests/integration/docs/test_recovery.py", r"fields = \(([^)]*)\)"),
+    ),
+    "tests/contract/test_contract_servers.py, UPDATES": (
+        ON_UPDATE - {"password"},
+        lambda: keys_of("tests/contract/test_contract_servers.py", "UPDATES"),
     ),
     "tests/contract/test_contract_fields.py, SENT": (
         ALL - {"domain"},
@@ -312,11 +308,6 @@ def test_every_place_has_every_field(place: str) -> None:
     missing, extra = wanted - found, (found & ALL) - wanted
     assert not missing, f"{place}: add {', '.join(sorted(missing))}"
     assert not extra or place.startswith(MAY_HAVE_MORE), f"{place}: remove {', '.join(sorted(extra))}"
-
-
-def test_first_round_of_an_acceptance_run_ends_with_the_favorite() -> None:
-    message = "acceptance/updates.py, FIRST_ROUND: move favorite to the end, because the filter by it is tested next"
-    assert list(FIRST_ROUND)[-1] == "favorite", message
 
 
 def test_text_in_the_sandbox_is_null_by_default() -> None:

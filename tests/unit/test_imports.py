@@ -33,10 +33,9 @@ MAY_IMPORT = {
     "reconcile": {"api", "guards"},
     "snapshots": {"__version__", "api", "storage", "guards"},
     "probe": {"__version__", "api"},
-    "acceptance": {"__version__", "api"},
     "hooks": {"api", "get_provider_info", "probe", "storage"},
     "operators": {"api", "assets", "hooks", "reconcile", "snapshots", "storage", "guards"},
-    "commands": {"acceptance", "api", "hooks", "operators", "probe", "reconcile", "snapshots", "storage", "guards"},
+    "commands": {"api", "hooks", "operators", "probe", "reconcile", "snapshots", "storage", "guards"},
     "__main__": {"commands"},
     "sandbox": {"__version__"},
 }
@@ -123,7 +122,7 @@ def packages(modules: set[str]) -> set[str]:
 
 
 def test_modules_without_airflow_never_load_it_and_the_package_loads_nothing() -> None:
-    parts = ("acceptance", "api", "probe", "reconcile", "snapshots", "sandbox")
+    parts = ("api", "probe", "reconcile", "snapshots", "sandbox")
     modules = [module for part in parts for module in modules_in(f"{PACKAGE}.{part}")]
     assert "airflow" not in packages(brought_along(modules))
     assert brought_along([PACKAGE], before="import __future__") == {PACKAGE}

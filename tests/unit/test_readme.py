@@ -32,7 +32,6 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/connection.md": {
         "unit/hooks/test_connection": "console",
         "integration/probe/test_probe": "text",
-        "integration/acceptance/test_acceptance_run": "text sh",
     },
     "docs/operators.md": {"integration/operators/test_single_operators": "python", "system/test_quickstart": "console"},
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},

@@ -88,11 +88,11 @@ def test_project_is_beta_until_a_real_server_was_verified() -> None:
     assert "no real server has been verified yet" in " ".join((ROOT / "README.md").read_text().split())
 
 
-def test_server_template_asks_for_the_report_of_verify() -> None:
+def test_server_template_asks_for_the_report_of_the_probe() -> None:
     fields = {
         field["id"]: field for field in loaded(".github", "ISSUE_TEMPLATE", "server.yml")["body"] if "id" in field
     }
-    assert "airflow-provider-analytics verify --json" in fields["report"]["attributes"]["description"]
+    assert "airflow-provider-analytics probe --json" in fields["report"]["attributes"]["description"]
     assert fields["report"]["validations"]["required"]
 
 

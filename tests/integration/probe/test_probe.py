@@ -256,7 +256,7 @@ def test_extras_are_printed_ready_to_paste(analytics_sandbox: FakeService, run: 
     status, out, err = run(**extras)
     assert (status, out.splitlines()[-1]) == (0, "No extras to set.")
     assert len(out.splitlines()) < 25, "a person reads it in half a minute"
-    assert "The command verify tests it on a disposable website." in out
+    assert "The sample DAG try_your_service tests it on a new website." in out
     told = [line for line in err.splitlines() if not line.startswith("[")]  # Airflow 2 logs there, too
     assert (told[0], len(told)) == (" 1 of at most 50: the account", len(analytics_sandbox.requests))
 

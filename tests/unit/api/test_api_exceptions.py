@@ -71,7 +71,7 @@ def test_every_exception_class_is_tested() -> None:
         (
             405,
             "The service does not accept PATCH",
-            "If PUT keeps the fields that are not sent (run verify), set the extra update_method to PUT.",
+            "If PUT keeps unsent fields (run try_your_service), set the extra update_method to PUT.",
         ),
         (422, "The service rejected a value", ""),
         (500, "The service failed", "Check the log of the service."),
