@@ -383,10 +383,11 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         this list are removed there, and nothing is added. (templated)
     :param override_guards: names of guards whose finding is expected in this run, as a list or separated by commas:
         ``empty_list`` (the list is empty), ``no_match`` (a selector matches no website), ``entries_lost`` (too many
-        entries would be lost). (templated)
+        entries would be lost), ``fewer_websites`` (many websites of the last run are missing). (templated)
     :param max_loss_fraction: largest fraction of the list that may leave it, or in mode ``"replace"`` of the entries on
         the selected websites that may be lost; default 0.3; checked if there are 10 entries or more. (templated)
-    :param dry_run: plan only: send nothing, and write only the plan to ``state_path``. (templated, as ``is_dry_run``)
+    :param dry_run: plan only: send nothing; ``state_path`` gets the plan and the websites. (templated, as
+        ``is_dry_run``)
     :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
         (docs/websites_as_code.md). Exactly the approved plan is applied, or nothing. Default ``"any"``: any plan
         within the guards is applied. (templated)
@@ -528,10 +529,11 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         this list are removed there, and nothing is added. (templated)
     :param override_guards: names of guards whose finding is expected in this run, as a list or separated by commas:
         ``empty_list`` (the list is empty), ``no_match`` (a selector matches no website), ``entries_lost`` (too many
-        entries would be lost). (templated)
+        entries would be lost), ``fewer_websites`` (many websites of the last run are missing). (templated)
     :param max_loss_fraction: largest fraction of the list that may leave it, or in mode ``"replace"`` of the entries on
         the selected websites that may be lost; default 0.3; checked if there are 10 entries or more. (templated)
-    :param dry_run: plan only: send nothing, and write only the plan to ``state_path``. (templated, as ``is_dry_run``)
+    :param dry_run: plan only: send nothing; ``state_path`` gets the plan and the websites. (templated, as
+        ``is_dry_run``)
     :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
         (docs/websites_as_code.md). Exactly the approved plan is applied, or nothing. Default ``"any"``: any plan
         within the guards is applied. (templated)

@@ -120,10 +120,17 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             )
         return ListFile(folder, Identity(scope["service"], scope["account"], self.list_name or name))
 
-    def plan(self, hook: AnalyticsHook, prepared: PlanInput, *, log_warnings: bool = True) -> PlanRun:
-        """Read the websites, and plan the changes."""
+    def plan(self, hook: AnalyticsHook, prepared: PlanInput, *, is_again: bool = False) -> PlanRun:
+        """Read the websites, and plan the changes.
+
+        :param is_again: whether this run has changed websites already. Warnings would be about its own changes.
+        """
+        from airflow_provider_analytics.operators.state import read_last_websites
         from airflow_provider_analytics.reconcile.engine import plan
 
+        last = None
+        if not is_again:
+            last = read_last_websites(prepared.folder, prepared.scope)
         limit = self._limit
         planned = plan(
             hook.client,
@@ -132,8 +139,9 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             max_loss_fraction=limit,
             override_guards=parse_guards(self.override_guards),
             lists=prepared.lists,
+            last=last,
         )
-        if log_warnings:
+        if not is_again:
             for warning in planned.plan.warnings:
                 self.log.warning("%s", warning)
         return planned
@@ -143,7 +151,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
 
         :param more: further values of the result.
         """
-        from airflow_provider_analytics.operators.state import write_plan
+        from airflow_provider_analytics.operators.state import write_last_websites, write_plan
 
         prepared = self.prepare(hook, context)
         planned = self.plan(hook, prepared)
@@ -151,6 +159,8 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         whole = None
         if prepared.folder:
             whole = write_plan(prepared.folder, planned.plan, hook.client.redact)
+            if "ti" in context and not planned.plan.findings:
+                write_last_websites(prepared.folder, prepared.scope, planned)
         return planned, result_of(planned, None, whole, **more)
 
     def applied(
@@ -166,7 +176,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         """
         from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.operators.passwords import passwords_of
-        from airflow_provider_analytics.operators.state import read_plan
+        from airflow_provider_analytics.operators.state import read_plan, write_last_websites
         from airflow_provider_analytics.reconcile.plan.approval import parse_digest
         from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, managed_lists_lose_entries
 
@@ -183,8 +193,8 @@ class ReconcilingOperator(AnalyticsBaseOperator):
                 raise GuardError("\n".join(left), "No changes were sent.", "entries_lost")
             file.write(lists, only_announced=True)
 
-        def plan(*, log_warnings: bool = True) -> PlanRun:
-            planned = self.plan(hook, prepared, log_warnings=log_warnings)
+        def plan(*, is_again: bool = False) -> PlanRun:
+            planned = self.plan(hook, prepared, is_again=is_again)
             return planned.check_approval(digest, lambda digest: read_plan(folder, digest))
 
         planned = plan()
@@ -212,7 +222,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
                 # The other list may have fetched a website before it could see the update of this one.
                 self.log.info("Another list ran in the hour before, or at the same time: reading all websites again.")
                 hook.client.wait(sum(hook.client.confirm_waits))
-                again = plan(log_warnings=False)  # they would be about the changes of this run
+                again = plan(is_again=True)
                 if again.plan.changes:
                     outcome = outcome.followed_by(apply(again))
             try:
@@ -221,6 +231,8 @@ class ReconcilingOperator(AnalyticsBaseOperator):
                 outcome.raise_interruption()
         if file and lists:
             file.raise_if_overtaken(lists)
+        if folder and not outcome.failures:
+            write_last_websites(folder, prepared.scope, planned)
         return planned, outcome
 
 

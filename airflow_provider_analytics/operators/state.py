@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state folder: the tables of lists, the plans and the audit trails, by service and account."""
+"""The state folder: tables of lists, plans, audit trails, and the last seen websites, by service and account."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import msgspec
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
+from airflow_provider_analytics.guards import website_keys
 from airflow_provider_analytics.hooks.object_storage import storage_path
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.reconcile.desired.list_lines import now
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.readable import Redactor
     from airflow_provider_analytics.reconcile.desired.list_lines import Resolution
     from airflow_provider_analytics.reconcile.desired.tables import Rows
+    from airflow_provider_analytics.reconcile.engine import PlanRun
     from airflow_provider_analytics.storage import StoragePath
 
 #: Seconds to wait, at most, before a table that another task has just written is written again.
@@ -267,6 +269,54 @@ def read_all_tables(state_path: str) -> list[Table]:
 def _names(folder: StoragePath) -> list[str]:
     with file_errors("read", folder, "state_path"):
         return names(folder)
+
+
+class _LastWebsites(msgspec.Struct, frozen=True):
+    """The websites of the last successful run, for the guards ``fewer_websites`` and ``many_created``.
+
+    :param service: base URL of the service.
+    :param account: id of the account; None if the account record has none.
+    :param websites: id and domain of each website (:func:`guards.website_keys`).
+    """
+
+    service: str
+    account: str | None
+    websites: frozenset[tuple[str, str]]
+
+
+_LAST_WEBSITES = "last_websites.json"
+
+
+def read_last_websites(folder: StoragePath | None, scope: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
+    """Return the websites of the last successful run; None if they are unknown.
+
+    :param folder: folder of the service and the account (:func:`folder_of`).
+    :param scope: the service and the account.
+    """
+    if folder is None:
+        return None
+    file = SharedFile(folder / _LAST_WEBSITES, "state_path")
+    if file.text is None:
+        return None
+    try:
+        stored = msgspec.json.decode(file.text, type=_LastWebsites)
+    except (ValueError, RecursionError) as error:
+        log.warning("Not compared with the last run: %s is damaged (%s). This run replaces it.", file.place, error)
+        return None
+    if (stored.service, stored.account) != (scope["service"], scope["account"]):
+        return None
+    return stored.websites
+
+
+def write_last_websites(folder: StoragePath, scope: Mapping[str, Any], planned: PlanRun) -> None:
+    """Write the websites of a successful run, without those that it deleted, if it read the complete list."""
+    if not planned.websites.complete:
+        return
+    deleted = {change.website_id for change in planned.plan.changes if change.action == "delete"}
+    remaining = [record for record in planned.websites.records if str(record["id"]) not in deleted]
+    stored = _LastWebsites(scope["service"], scope["account"], website_keys(remaining))
+    text = msgspec.json.encode(stored, order="deterministic").decode()
+    write_text(folder / _LAST_WEBSITES, "state_path", text, PRIVATE)
 
 
 def write_plan(folder: StoragePath, plan: Plan, secrets: Redactor) -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_analytics.api.checks import flag, invalid, invalid_together
-from airflow_provider_analytics.exceptions import BulkError, MissingSnapshotError
-from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
+from airflow_provider_analytics.api.checks import flag, fraction, invalid, invalid_together
+from airflow_provider_analytics.exceptions import BulkError, GuardError, MissingSnapshotError
+from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, are_websites_lost, parse_guards
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
 from airflow_provider_analytics.operators.reconciling import (
     SHOWN_CHANGES,
@@ -21,13 +21,14 @@ from airflow_provider_analytics.operators.reconciling import (
     account_of,
     result_of,
 )
-from airflow_provider_analytics.readable import counted
+from airflow_provider_analytics.readable import counted, first_of, readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
+    from airflow_provider_analytics.storage import StoragePath
 
 #: Content of a file: see ``parse_websites``.
 Config = Mapping[str, Any] | Iterable[Mapping[str, Any]] | str
@@ -116,8 +117,10 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         lists are ``managed`` unless the file says otherwise. (templated)
     :param list_name: name of the lists of this file in this folder; default: the id of the DAG. (templated)
     :param override_guards: names of guards whose finding is expected in this run, as a list or separated by commas:
-        ``empty_list`` (all websites would be deleted), ``many_deleted`` (many would be deleted), ``made_public`` (many
-        statistics pages would become public), ``entries_lost`` (lists would lose many entries). (templated)
+        ``fewer_websites`` (with ``state_path``: many websites of the last run are missing in the list),
+        ``many_created`` (many of them would be created again), ``empty_list`` (all websites would be deleted),
+        ``many_deleted`` (many would be deleted), ``made_public`` (many statistics pages would become public),
+        ``entries_lost`` (lists would lose many entries). (templated)
     :param max_loss_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
         be lost, and of the statistics pages that may become public; default 0.3; checked from 10 on. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
@@ -330,8 +333,9 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     :param create_only: see :class:`PlanWebsitesOperator`. (templated)
     :param state_path: see :class:`PlanWebsitesOperator`. (templated)
     :param list_name: see :class:`PlanWebsitesOperator`. (templated)
-    :param override_guards: see :class:`PlanWebsitesOperator`; only reported, in ``guard_message``. (templated)
-    :param max_loss_fraction: see :class:`PlanWebsitesOperator`; only reported, in ``guard_message``. (templated)
+    :param override_guards: see :class:`PlanWebsitesOperator`; ``fewer_websites`` fails the task, the findings of others
+        are only reported, in ``guard_message``. (templated)
+    :param max_loss_fraction: see :class:`PlanWebsitesOperator`. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as the result of :class:`PlanWebsitesOperator`.
     :raises AirflowFailException: without a retry, if there is drift and ``on_drift="fail"``, an argument is not
@@ -389,8 +393,11 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
         with self.connected(context) as hook:
             planned, result = self.planned(hook, context)
+            plan = planned.plan
+            guard = "fewer_websites"
+            if guard in plan.findings:  # the drift of an incomplete list means nothing
+                raise GuardError(plan.findings[guard], "The websites were not compared with the file.", guard)
         self._log_plan("Compared the websites with", result)
-        plan = planned.plan
         if plan.changes and self.on_drift != "log":
             effects = [*effect_lines(plan, "delete"), *effect_lines(plan, "create"), *effect_lines(plan, "update")]
             different = f"Different from {self.config_path or 'config'}: {counted(len(plan.changes), 'website')}"
@@ -418,6 +425,10 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
     :param snapshot_name: ``snapshot_name`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)
     :param websites: domains, patterns such as ``*.example.com``, or ids of the websites; default: all. (templated)
+    :param override_guards: names of guards whose finding is expected in this run: ``fewer_websites`` (the file lacks
+        many websites of the file that it replaces). (templated)
+    :param max_loss_fraction: largest fraction of the websites of the replaced file that may be missing; default 0.3;
+        checked from 10 on. Not checked for a snapshot. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with these keys:
 
@@ -428,7 +439,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
           lists them.
 
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the same domain,
-        or the connection cannot be used.
+        the guard trips, or the connection cannot be used.
     :raises StorageError: if the snapshot does not exist or cannot be read.
     :raises BulkError: if websites could not be read.
     """
@@ -439,6 +450,8 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         "snapshot_date",
         "snapshot_name",
         "websites",
+        "override_guards",
+        "max_loss_fraction",
         "analytics_conn_id",
     )
 
@@ -450,6 +463,8 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         snapshot_date: str | None = None,
         snapshot_name: str = "websites",
         websites: Iterable[str | int] | str | int | None = None,
+        override_guards: Iterable[str] | str = (),
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
         analytics_conn_id: str = "analytics_default",
         **kwargs: Any,
     ) -> None:
@@ -459,6 +474,8 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         self.snapshot_date = snapshot_date
         self.snapshot_name = snapshot_name
         self.websites = websites
+        self.override_guards = override_guards
+        self.max_loss_fraction = max_loss_fraction
         self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -486,7 +503,10 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
                 raise_unmatched([f"websites: {selector!r}" for selector in unmatched])
                 records = [record for record in records if str(record["id"]) in chosen]
             text, omitted = export_websites(records, origin=origin, restore=bool(self.base_path))
-            write_text(storage_path(self.output_path, "output_path"), "output_path", text, PRIVATE)
+            file = storage_path(self.output_path, "output_path")
+            if not self.base_path:
+                self._check_replaced(file, selectors, records)
+            write_text(file, "output_path", text, PRIVATE)
         self.log.info("Exported %d websites of %s to %s", len(records), origin, self.output_path)
         if omitted:
             listed = "\n".join(omitted[:SHOWN_CHANGES])
@@ -497,6 +517,35 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
             "origin": origin,
             "omitted": len(omitted),
         }
+
+    def _check_replaced(
+        self, file: StoragePath, selectors: Sequence[str] | None, records: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Raise :class:`GuardError` if the new file would lack many websites of the file that it replaces."""
+        from airflow_provider_analytics.api.domains import domain_key, matches
+        from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites_files
+        from airflow_provider_analytics.storage import read_text
+
+        limit = fraction("max_loss_fraction", self.max_loss_fraction)
+        guard = "fewer_websites"
+        if guard in parse_guards(self.override_guards):
+            return
+        try:
+            text = read_text(file, "output_path")
+            before = {} if text is None else parse_websites_files({file.name: text}).by_domain
+        except ValueError as error:
+            self.log.warning("Not compared with the file that this export replaces: %s", error)
+            return
+        if selectors is not None:
+            before = {name: site for name, site in before.items() if any(matches(one, name) for one in selectors)}
+        missing = before.keys() - {domain_key(str(record.get("domain") or "")) for record in records}
+        if are_websites_lost(len(missing), len(before), len(records), limit):
+            raise GuardError(
+                f"{len(missing):,} of {counted(len(before), 'website')} of {self.output_path} are missing in the list: "
+                f"{first_of(sorted(missing), SHOWN_CHANGES, show=readable)}.",
+                "The file was not replaced.",
+                guard,
+            )
 
     def _read_current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
         from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS

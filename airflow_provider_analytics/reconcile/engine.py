@@ -25,6 +25,7 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import BulkError, GuardError
+from airflow_provider_analytics.guards import website_keys
 from airflow_provider_analytics.reconcile.apply.application import Application
 from airflow_provider_analytics.reconcile.apply.results import Outcome
 from airflow_provider_analytics.reconcile.apply.sending import Sender
@@ -49,6 +50,7 @@ def plan(
     max_loss_fraction: float,
     override_guards: Collection[str] = (),
     lists: ListTables | None = None,
+    last: Collection[tuple[str, str]] | None = None,
 ) -> PlanRun:
     """Read the websites, and plan the changes that bring them to the desired state.
 
@@ -57,13 +59,22 @@ def plan(
     :param max_loss_fraction: largest fraction that may be lost, see :mod:`plan_guards`.
     :param override_guards: names of the guards to override.
     :param lists: the tables, if the source has managed lists.
+    :param last: the websites of the last successful run, see :class:`GuardInput`.
     :raises ValueError: if the source cannot be resolved.
     """
     websites = source.read(client)
     desired = replace(source.resolve(websites.records), tables=lists)
     compared, unread = _compared_records(client, desired, websites.records)
     changes = plan_changes(desired, compared, scope)
-    given = GuardInput(max_loss_fraction, override_guards, source.managed, lists, compared=compared)
+    given = GuardInput(
+        max_loss_fraction,
+        override_guards,
+        source.managed,
+        lists,
+        compared=compared,
+        listed=website_keys(websites.records),
+        last=last if websites.complete else None,
+    )
     checked = check_guards(changes, given)
     if lists is not None:
         warnings = list_warnings(lists, desired, compared)

@@ -13,29 +13,32 @@ from urllib.parse import urlsplit
 
 from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.guards import loses_too_much
+from airflow_provider_analytics.guards import are_websites_lost, loses_too_much
 from airflow_provider_analytics.readable import counted, readable
 from airflow_provider_analytics.snapshots.manifest import Fields, ListSource, Manifest
 from airflow_provider_analytics.snapshots.run_day import CLOCK_SKEW
 
 
-def check_count(count: int, last_good: Manifest, max_loss_fraction: float) -> None:
-    """Raise :class:`GuardError` if there are fewer websites than expected.
+def check_websites(count: int, lost: int, last_good: Manifest, max_loss_fraction: float) -> None:
+    """Raise :class:`GuardError` if too many websites of an earlier snapshot are missing.
 
-    :param last_good: the snapshot to compare the number with.
+    :param count: number of websites now.
+    :param lost: number of websites of the earlier snapshot that are missing, by id and domain.
+    :param last_good: the earlier snapshot.
     :param max_loss_fraction: largest loss allowed, as a fraction of its number. Unless it is 1, an empty list after a
         non-empty one always trips the guard.
     """
     before = last_good.count
-    lost = before - count
-    lost_all = count == 0 and before > 0 and max_loss_fraction < 1
-    if lost_all or loses_too_much(lost, before, max_loss_fraction):
-        raise guard_error(
-            "fewer_websites",
-            f"The list has {counted(count, 'website')}, {lost / before:.1%} fewer than {before:,} on "
-            f"{last_good.observed_at:%Y-%m-%d %H:%M} UTC.\n"
-            f"This is more than max_loss_fraction={max_loss_fraction} allows.",
-        )
+    if not are_websites_lost(lost, before, count, max_loss_fraction):
+        return
+    found = f"{lost / before:.1%} fewer than {before:,}"
+    if lost != before - count:
+        found = f"and lacks {lost:,} of the {before:,} websites ({lost / before:.1%}), by id and domain,"
+    raise guard_error(
+        "fewer_websites",
+        f"The list has {counted(count, 'website')}, {found} on {last_good.observed_at:%Y-%m-%d %H:%M} UTC.\n"
+        f"This is more than max_loss_fraction={max_loss_fraction} allows.",
+    )
 
 
 def check_source(source: ListSource, filters: dict[str, Any], last_good: Manifest) -> None:

@@ -26,6 +26,7 @@ from airflow_provider_analytics.readable import Redactor, first_of, readable
 from airflow_provider_analytics.snapshots import formats, rows, snapshot_guards
 from airflow_provider_analytics.snapshots.catalog import Partition, Snapshot, SnapshotSeries
 from airflow_provider_analytics.snapshots.diff import (
+    count_missing,
     diff,
     ignored_between,
     in_words,
@@ -269,8 +270,9 @@ def check(reading: LocalList, earlier: EarlierSnapshots, options: SnapshotOption
     """
     limit = options.max_loss_fraction
 
-    def check_count(count: int, before: Manifest) -> None:
-        snapshot_guards.check_count(count, before, limit)
+    def check_websites(now: LocalList | Snapshot, before: Snapshot) -> None:
+        count = now.count if isinstance(now, LocalList) else now.manifest.count
+        snapshot_guards.check_websites(count, _lost(before, now, count), before.manifest, limit)
 
     def check_fields(count: int, fields: Fields, before: Manifest) -> None:
         snapshot_guards.check_fields(count, fields, before, limit)
@@ -280,20 +282,32 @@ def check(reading: LocalList, earlier: EarlierSnapshots, options: SnapshotOption
     if earlier.replaced:
         replaced = earlier.replaced.manifest
         if not is_count_known:
-            check_count(reading.count, replaced)
+            check_websites(reading, earlier.replaced)
         if not are_fields_known:
             check_fields(reading.count, reading.fields, replaced)
         if earlier.other_day:
             # A loss since the other day that the replaced snapshot already had was accepted by a person.
             other_day = earlier.other_day.manifest
-            is_count_known = is_count_known or _trips(check_count, replaced.count, other_day)
+            is_count_known = is_count_known or _trips(check_websites, earlier.replaced, earlier.other_day)
             are_fields_known = are_fields_known or _trips(check_fields, replaced.count, replaced.fields, other_day)
     if earlier.other_day:
         other_day = earlier.other_day.manifest
         if not is_count_known:
-            check_count(reading.count, other_day)
+            check_websites(reading, earlier.other_day)
         if not are_fields_known:
             check_fields(reading.count, reading.fields, other_day)
+
+
+def _lost(before: Snapshot, now: LocalList | Snapshot, count: int) -> int:
+    """Return the number of websites of an earlier snapshot that a later list lacks, by id and domain.
+
+    If the rows of one of them cannot be read, the numbers are compared.
+    """
+    try:
+        return count_missing(before.rows(), _stored_rows(now.data) if isinstance(now, LocalList) else now.rows())
+    except (StorageError, MissingPackageError) as error:
+        log.info("Only the numbers of websites are compared, because rows cannot be read: %s", error)
+        return max(0, before.manifest.count - count)
 
 
 def _trips(check: Callable[..., None], *arguments: Any) -> bool:

@@ -13,12 +13,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS, Privacy, count_entries, normalise, raw_lines
 from airflow_provider_analytics.api.verification import Record
-from airflow_provider_analytics.guards import MIN_COUNTED, loses_too_much
+from airflow_provider_analytics.guards import MIN_COUNTED, are_websites_lost, loses_too_much
 from airflow_provider_analytics.readable import first_of
 from airflow_provider_analytics.reconcile.desired.tables import ListTables
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan, short
+from airflow_provider_analytics.reconcile.records import website_name
 
 #: Maximum number of websites, and of entries per website, in the message of a guard.
 _MAX_WORST = 5
@@ -35,6 +37,8 @@ class GuardInput:
     :param lists: their tables.
     :param plan: the plan; empty while the websites are not read yet.
     :param compared: the records that the plan compares.
+    :param listed: id and domain of each website in the complete list (:func:`guards.website_keys`).
+    :param last: the same of the last successful run; None if it is unknown, or the list is not complete.
     """
 
     limit: float
@@ -43,6 +47,8 @@ class GuardInput:
     lists: ListTables | None = None
     plan: Plan = field(default_factory=lambda: Plan(()))
     compared: Sequence[Record] = ()
+    listed: Collection[tuple[str, str]] = ()
+    last: Collection[tuple[str, str]] | None = None
 
     @functools.cached_property
     def deleted(self) -> dict[str | None, str]:
@@ -88,6 +94,27 @@ def check_guards(plan: Plan, given: GuardInput) -> Plan:
             findings[guard] = text
     overridden = tuple(sorted(given.override_guards))
     return replace(plan, findings=findings, override_guards=overridden, warnings=tuple(warnings))
+
+
+def websites_of_the_last_run_are_missing(given: GuardInput) -> list[str]:
+    """Guard ``fewer_websites``: websites of the last run that the list does not have, by id and domain."""
+    if given.last is None:
+        return []
+    missing = sorted(set(given.last) - set(given.listed))
+    if not are_websites_lost(len(missing), len(given.last), len(given.listed), given.limit):
+        return []
+    problem = "websites of the last run are missing in the list, by id and domain"
+    return _lines(given, len(missing), len(given.last), problem, [website_name(*key[::-1]) for key in missing])
+
+
+def websites_of_the_last_run_are_created(given: GuardInput) -> list[str]:
+    """Guard ``many_created``: websites that the last run saw, and that would be created again, by domain."""
+    domains = {domain for _, domain in given.last or ()}
+    created = []
+    for change in given.plan.changes:
+        if change.action == "create" and domain_key(change.domain) in domains:
+            created.append(change.website)
+    return _finding(given, len(created), len(domains), "websites of the last run would be created again", created)
 
 
 def all_websites_are_deleted(given: GuardInput) -> list[str]:
@@ -186,6 +213,8 @@ def websites_lose_other_entries(given: GuardInput) -> list[str]:
 #: Name of a guard to a function that returns the lines of its finding: the problem, then the worst cases, which start
 #: with ``- ``. No lines if the plan passes.
 CHECKS: Sequence[tuple[str, Callable[[GuardInput], list[str]]]] = (
+    ("fewer_websites", websites_of_the_last_run_are_missing),
+    ("many_created", websites_of_the_last_run_are_created),
     ("many_deleted", many_websites_are_deleted),
     ("empty_list", all_websites_are_deleted),
     ("made_public", many_pages_become_public),
@@ -221,6 +250,10 @@ def _finding(given: GuardInput, lost: int, total: int, problem: str, worst: Sequ
     """Return the lines of a finding, with the worst cases; none if it is within the limit."""
     if not loses_too_much(lost, total, given.limit):
         return []
+    return _lines(given, lost, total, problem, worst)
+
+
+def _lines(given: GuardInput, lost: int, total: int, problem: str, worst: Sequence[str]) -> list[str]:
     return [f"{lost:,} of {total:,} {problem} ({lost / total:.0%}, allowed {given.limit:.0%}).", *_cases(worst)]
 
 

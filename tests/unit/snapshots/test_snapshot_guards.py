@@ -42,6 +42,27 @@ def test_large_loss_is_rejected(shelf: Shelf, before: int, after: int, fraction:
     assert shelf.take(after, NIGHT, max_loss_fraction=fraction, override_guards=override_guards).manifest.count == after
 
 
+@pytest.mark.parametrize("file_format", ["jsonl", "csv"])
+@pytest.mark.parametrize("other", [{"id": 1000}, {"domain": "other"}], ids=["other ids", "other domains"])
+def test_websites_that_others_replaced_count_as_lost(shelf: Shelf, file_format: str, other: Record) -> None:
+    before = websites(180)
+    shelf.take(before, format=file_format)
+
+    def with_others(number: int) -> list[Record]:
+        new = []
+        for record in before[:number]:
+            domain = f"{other.get('domain', '')}{record['domain']}"
+            new.append({**record, "id": record["id"] + other.get("id", 0), "domain": domain})
+        return [*new, *before[number:]]
+
+    with pytest.raises(GuardError, match=r"180 websites, and lacks 100 of the 180 websites \(55.6%\)") as rejected:
+        shelf.take(with_others(100), NIGHT, format=file_format)
+    assert rejected.value.guard == "fewer_websites"
+    assert shelf.take(with_others(54), NIGHT, format=file_format).manifest.count == 180
+    spelled = [{**record, "domain": record["domain"].upper()} for record in with_others(54)]
+    assert shelf.take(spelled, 2 * NIGHT, format=file_format).manifest.count == 180
+
+
 def source(url: str = SOURCE.url, account_id: str = "1") -> dict[str, Any]:
     return {"source": ListSource(url=url, account_id=account_id)}
 
