@@ -202,7 +202,8 @@ _MEANINGS: Mapping[int, _Meaning] = {
 #: Messages of services about a boolean that they cannot read. Messages about other rules, such as a limit of favorites,
 #: have other words. Compiled when it is used: each file with a DAG imports this module.
 _IS_ABOUT_A_FLAG = r"(?i)\b(true|false|bool\w*)\b|\b0\b.*\b1\b|\b1\b.*\b0\b"
-_OTHER_METHODS = {"PATCH": "PUT", "PUT": "PATCH"}
+#: Update method to the other one.
+OTHER_METHODS = {"PATCH": "PUT", "PUT": "PATCH"}
 
 
 class AnalyticsApiError(AnalyticsError):
@@ -252,8 +253,8 @@ class AnalyticsApiError(AnalyticsError):
             return _Meaning(
                 "A web page blocked the request", "Check the key and the firewall, see the extra 'headers'."
             )
-        if self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in _OTHER_METHODS:
-            other = _OTHER_METHODS[self.method]
+        if self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in OTHER_METHODS:
+            other = OTHER_METHODS[self.method]
             remedy = f"If {other} keeps unsent fields (run try_your_service), set the extra update_method to {other}."
             return _Meaning(f"The service does not accept {self.method}", remedy)
         status = self.status

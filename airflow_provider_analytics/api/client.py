@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from airflow_provider_analytics.api import dialect, fields
 from airflow_provider_analytics.api.dialect import Answer, Page, Record
-from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, may_become, spellings
+from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, may_become, same_domain, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, Privacy, UpdateSettings
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, ids_descend, read_again, requests_of_a_list
 from airflow_provider_analytics.api.redaction import RESERVED, names_in, without_reserved, without_secrets
@@ -355,16 +355,19 @@ class AnalyticsClient:
                 return None
             return self.read_website(website_id)
 
-    def is_gone(self, website_id: str) -> bool:
-        """Return whether a website no longer exists. If the request fails otherwise, the complete list is checked."""
+    def is_gone(self, website_id: str, domain: object = None) -> bool:
+        """Return whether a website no longer exists. If the request fails otherwise, the complete list is checked.
+
+        :param domain: domain of the website. If the record has another domain, the service has given the id to a new
+            website.
+        """
         try:
-            self.get_website(website_id)
+            return not _may_be_of(self.get_website(website_id), domain)
         except NotFoundError:
             return True
         except (AnalyticsApiError, UnexpectedResponseError) as error:
             log.info("Website %s could not be read, so the complete list is read instead: %s", website_id, error.text)
             return website_id not in {str(record["id"]) for record in self.list_websites()}
-        return False
 
     # Creating
 
@@ -592,34 +595,68 @@ class AnalyticsClient:
 
     @_with_location
     @_counted
-    def delete_website(self, website_id: int | str) -> None:
+    def delete_website(self, website_id: int | str, *, expected_domain: str | None = None) -> None:
         """Delete a website, and verify that it is gone.
 
+        :param expected_domain: the domain that the website must have; None: any.
         :raises NotFoundError: if the website does not exist, unless a previous attempt of this call may have deleted
             it.
+        :raises DomainError: if the website has another domain.
         :raises NotAppliedError: if the service still returns it.
         """
         checked_id = fields.check_website_id(website_id)
-        self.send_delete(checked_id)
-        if not self._becomes_gone(checked_id):
+
+        def check(record: Record) -> None:
+            if expected_domain and not _may_be_of(record, expected_domain):
+                raise other_domain(expected_domain, record)
+
+        domain = self.send_delete(checked_id, check).get("domain")
+        if not self._becomes_gone(checked_id, domain):
             raise NotAppliedError(checked_id, {"website": "still exists after it was deleted"}, waited=self._waited)
 
-    def send_delete(self, website_id: str) -> None:
-        """Delete a website, without verifying the outcome.
+    def send_delete(
+        self, website_id: str, check: Callable[[Record], None], lost: Callable[[], None] = lambda: None
+    ) -> Record:
+        """Delete a website, without verifying the outcome, and return its record from before.
 
+        The website is fetched immediately before each attempt: the service may have given the id of a deleted website
+        to a new one.
+
+        :param check: raises an error if the record is not that of the website to delete.
+        :param lost: called after a delete that may or may not have been applied.
         :raises NotFoundError: as :meth:`delete_website`.
         :raises NotAppliedError: if the service responds with "not found", but still returns the website.
         """
-        try:
-            self._written(self.transport.request("DELETE", website_path(website_id)))
-        except NotFoundError as error:
-            if any(map(may_have_been_applied, error.earlier)):
-                log.info("Website %s no longer exists after a delete whose response was lost.", website_id)
-            elif self._becomes_gone(website_id):
+        path = website_path(website_id)
+        deleted: Record | None = None  # by an attempt whose response was lost
+
+        def attempt() -> Record:
+            nonlocal deleted
+            try:
+                record = self._show(website_id, self.transport.once)
+            except NotFoundError:
+                if deleted is None:
+                    raise
+                return deleted
+            if deleted is not None and not _may_be_of(record, deleted.get("domain")):
+                return deleted
+            check(record)
+            try:
+                self._written(self.transport.once("DELETE", path))
+            except AnalyticsError as error:
+                if may_have_been_applied(error):
+                    deleted = record
+                    lost()
                 raise
-            else:
-                still = {"website": "still exists, although the service responded to the delete with 'not found'"}
-                raise NotAppliedError(website_id, still) from error
+            return record
+
+        try:
+            return self.transport.retried(attempt, "DELETE", number=2)
+        except NotFoundError as error:
+            if error.method != "DELETE" or self._becomes_gone(website_id, None):
+                raise
+            still = {"website": "still exists, although the service responded to the delete with 'not found'"}
+            raise NotAppliedError(website_id, still) from error
 
     # Verification
 
@@ -697,8 +734,8 @@ class AnalyticsClient:
             return None
         return sum(self.confirm_waits)
 
-    def _becomes_gone(self, website_id: str) -> bool:
-        return self._until(lambda: self.is_gone(website_id), bool)
+    def _becomes_gone(self, website_id: str, domain: object) -> bool:
+        return self._until(lambda: self.is_gone(website_id, domain), bool)
 
     def until_found(self, read: Callable[[], Returned]) -> Returned:
         """Return the result of ``read`` for a new website; wait while the service does not return the website yet."""
@@ -767,6 +804,12 @@ def duplicates(domain: str, website_ids: Iterable[str]) -> DomainError:
 def _has_domain(record: Mapping[str, Any], key: str) -> bool:
     domain = record.get("domain")
     return isinstance(domain, str) and domain_key(domain) == key
+
+
+def _may_be_of(record: Mapping[str, Any], domain: object) -> bool:
+    """Return whether a record can be that of a domain: it has the domain, or one of the two is unknown."""
+    found = record.get("domain")
+    return not isinstance(found, str) or not isinstance(domain, str) or same_domain(found, domain)
 
 
 def may_mean_taken(error: AnalyticsApiError) -> bool:

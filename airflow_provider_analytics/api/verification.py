@@ -6,7 +6,7 @@ request. So the compared record comes from a later read.
 
 A sent value that the service does not return was not applied. An *unsent change* is a value that was not sent and
 differs from the fetch directly before the write. The service or another process can be its cause; the record does not
-say which. :mod:`~airflow_provider_analytics.reconcile.apply.application` finds out with a control group.
+say which.
 """
 
 from __future__ import annotations

@@ -497,7 +497,7 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
                 raise
             return False
         try:
-            hook.delete_website(website_id)
+            hook.client.delete_website(website_id, expected_domain=self.domain)
         except NotFoundError:
             if not ignore_if_missing:
                 raise

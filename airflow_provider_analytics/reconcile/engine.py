@@ -206,7 +206,7 @@ class PlanRun:
         if self.approved is not None:
             change_now = only_approved(change_now, self.approved)
         sender = Sender(
-            self.websites.client,
+            self.websites,
             change_now,
             record,
             self.desired.shared,
@@ -215,5 +215,5 @@ class PlanRun:
             passwords or {},
             ignore_gone=ignore_gone,
         )
-        outcome = Application(self.websites, self.plan, self.compared, sender).run()
+        outcome = Application(self.plan, self.compared, sender).run()
         return replace(outcome, unread=self.unread)

@@ -33,8 +33,8 @@ from airflow_provider_analytics.snapshots.catalog import read_snapshot
 LISTS = ("exclude_ips", "exclude_params")
 DEFAULTS: dict[str, Any] = {"privacy": 0, "email": 0, "exclude_bots": 1, "favorite": False, **dict.fromkeys(LISTS)}
 FIELDS = tuple(DEFAULTS)
-#: Websites that a service might damage by storing other values: both canaries, of which the second one decides whether
-#: the service is the cause.
+#: Websites that a service might damage by storing other values: two, because the second one with the same problem stops
+#: the run.
 MAX_DAMAGED = 2
 #: Number of items from which on guards compare the loss, and the largest allowed loss.
 GUARDED_FROM, MAX_LOSS = 10, 0.3

@@ -88,7 +88,7 @@ def test_scenario_that_failed_once_succeeds(scenario: dict[str, Any], analytics_
 
 @pytest.mark.slow
 def test_scenario_has_the_same_outcome_in_every_replay(analytics_sandbox: FakeService) -> None:
-    """The order of canaries and all pauses come from the same seeded random generator."""
+    """The order of websites and all pauses come from the same seeded random generator."""
     with soak.without_waits():
         for seed in range(20):
             script = soak.ScenarioGenerator(seed).script()

@@ -39,7 +39,7 @@ def shorter_waits(sandbox: FakeService) -> Iterator[None]:
     """Scale the waits of the package, and connect it to the sandbox."""
     values: dict[str, Any] = {
         "api.client.CONFIRM_WAITS": tuple(SCALE * seconds for seconds in (0.5, 1.0, 2.0, 4.0)),
-        "reconcile.apply.reading.SETTLE_SECONDS": SCALE,
+        "reconcile.apply.sending.SETTLE_SECONDS": SCALE,
     }
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, sandbox.connection_env))

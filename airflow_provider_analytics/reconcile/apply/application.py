@@ -1,47 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Apply a plan: change two canaries first, then the other websites, and read all of them back."""
+"""Apply a plan: change some websites alone, then the others, and read all of them back.
+
+The service does not say whether an update keeps the other fields, or stores each value as it was sent. So a few
+websites are changed alone first, one after the other. A website that is not as expected proves nothing, because another
+process might have changed it. The same problem on a second website stops the run.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from airflow_provider_analytics.api.verification import Record
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, normalise, raw_lines
+from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record, has_value
+from airflow_provider_analytics.exceptions import OTHER_METHODS, AnalyticsError, NotAppliedError
+from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import counted, first_of
-from airflow_provider_analytics.reconcile.apply.experiment import Experiment
-from airflow_provider_analytics.reconcile.apply.reading import ReadBack
-from airflow_provider_analytics.reconcile.apply.results import Outcome, State, Update
+from airflow_provider_analytics.reconcile.apply.results import Outcome, State, Update, describe
 from airflow_provider_analytics.reconcile.apply.sending import Sender
-from airflow_provider_analytics.reconcile.plan.plan import Plan
-from airflow_provider_analytics.reconcile.service_websites import Websites
-from airflow_provider_analytics.reconcile.workers import run_uninterrupted
+from airflow_provider_analytics.reconcile.plan.plan import Change, Plan
+from airflow_provider_analytics.reconcile.records import by_id, website_of
+from airflow_provider_analytics.reconcile.workers import Breaker, run_uninterrupted
+
+#: Maximum number of websites that are changed alone, and how many of them come before the first create, and before the
+#: first delete. The last ones are for a second website with the values of the first one that is not as expected.
+MAX_ALONE = 10
+LIMITS = {"update": 7, "create": 8, "delete": 9}
+#: Consecutive failures after which the service counts as down, while websites are changed alone.
+FAILURES_ALONE = 3
+#: Maximum number of websites in a log line, and of domains in an error.
+_MAX_NAMED = 10
+
+#: Action, field, kind of its value, and whether it is sent: values with the same pair are likely to be stored alike.
+Pair = tuple[str, str, str, bool]
 
 log = logging.getLogger(__name__)
-
-#: Maximum number of websites in a log line.
-_MAX_NAMED = 10
 
 
 class Application:
     """Applies the changes of a plan, and verifies them.
 
-    Each website is fetched immediately before its update, and its change is recomputed. Changes that others made since
-    the plan are therefore kept. A website is changed or deleted only if its id still belongs to the domain in the plan.
-    A website that fails does not stop the others. Each changed website is read back and must return the sent values. If
-    it does not, another process may have overwritten it: the change is sent again.
+    Each website is fetched immediately before its update, and its change is computed again. Changes that others made
+    since the plan are therefore kept. A website is changed or deleted only if its id still belongs to the domain in the
+    plan. A website that fails does not stop the others.
 
     :param records: the records that the plan was made from.
     """
 
-    def __init__(self, websites: Websites, plan: Plan, records: Iterable[Record], sender: Sender) -> None:
-        self._client = websites.client
+    def __init__(self, plan: Plan, records: Iterable[Record], sender: Sender) -> None:
+        self._client = sender.client
         self._sender = sender
         #: One for each website, correct at any time.
         self._updates = [Update(change) for change in plan.changes]
-        self._read_back = ReadBack(websites, sender)
-        known = {str(record["id"]): record for record in (*websites.records, *records)}
-        self._experiment = Experiment(self._updates, known, websites, sender, self._read_back)
+        known = by_id([*sender.websites.records, *records])
+        self._records = {update: known.get(str(update.website_id), {}) for update in self._updates}
+        self._pairs = {update: pairs_of(update.planned, record) for update, record in self._records.items()}
+        #: Pairs that a website had that was changed alone, and is as expected.
+        self._proven: set[Pair] = set()
+        #: Websites that were changed alone and are not as expected, with the pairs that are not proven since.
+        self._suspected: dict[Update, set[Pair]] = {}
+        self._stopped: NotAppliedError | None = None
 
     def run(self) -> Outcome:
         """Send the changes, and return the outcome.
@@ -54,33 +76,331 @@ class Application:
         interrupted = run_uninterrupted(self._client, self._run)
         # Copies, because a request that is still under way may end now.
         updates = [replace(update, sent=list(update.sent)) for update in self._updates]
-        outcome = Outcome(updates, stopped=self._experiment.stopped, interrupted=interrupted)
-        changed = outcome.unexpected_changes
-        if changed:
-            named = first_of(changed, _MAX_NAMED, "; ")
-            log.warning("Another process changed websites at the same time, at least these: %s", named)
+        outcome = Outcome(updates, stopped=self._stopped, interrupted=interrupted)
+        if outcome.unexpected_changes:
+            number = counted(outcome.number_of_unexpected_changes, "website")
+            named = first_of(outcome.unexpected_changes, _MAX_NAMED, "; ")
+            log.warning("Values that this task did not send changed on %s: %s", number, named)
         self._client.stats.count("changes_applied", outcome.applied)
         self._client.stats.count("changes_failed", len([update for update in updates if not update.is_good]))
         return outcome
 
     def _run(self) -> None:
-        if len(self._updates) == 1:
-            self._change_single(self._updates[0])
-            return
-        if self._experiment.run():
-            others = [update for update in self._updates if update.state is State.NOT_TRIED]
-            if others:
-                first = counted(len(self._updates) - len(others), "website")
+        is_single = len(self._updates) == 1
+        if is_single or self._try_alone():
+            left = [update for update in self._updates if update.state is State.NOT_TRIED]
+            if left and not is_single:
+                first = counted(len(self._updates) - len(left), "website")
                 log.info("Changed %s first, one at a time, and read them back. Now the others.", first)
-            self._sender.send_all(others)
+            self._sender.send_all(left)
         sent = [update for update in self._updates if update.may_be_applied]
-        if sent and self._experiment.stopped is None:
-            self._read_back.settle()
-            self._read_back.verify(sent)
+        if sent and self._stopped is None:
+            self._sender.settle()
+            self._sender.verify(sent, is_alone=is_single)
+        for update in self._updates:
+            self._note_changes_since_the_plan(update)
 
-    def _change_single(self, update: Update) -> None:
-        """Change the only website of a plan. No second website shows the cause of an unsent change, so it fails."""
-        self._sender.send_all([update])
-        if update.may_be_applied:
-            self._read_back.settle()
-            self._read_back.verify([update], is_canary=True)
+    def _note_changes_since_the_plan(self, update: Update) -> None:
+        """Add the unsent values to an update that changed between the plan and the fetch before the update."""
+        if update.comparison is None or update.expected is None or update.planned.action != "update":
+            return
+        since_plan = replace(update.expected, before=self._records[update]).compare(update.comparison.record)
+        update.comparison.unsent = {**since_plan.unsent, **update.comparison.unsent}
+
+    # Changing websites alone
+
+    def _try_alone(self) -> bool:
+        """Change websites one at a time until each pair is proven; return whether the others may be changed."""
+        breaker = Breaker(FAILURES_ALONE)
+        for number in range(MAX_ALONE):
+            update = self._next_alone(number)
+            if update is None:
+                break
+            self._sender.send_all([update], breaker=breaker)
+            if update.may_be_applied:
+                self._sender.verify([update], is_alone=True)
+            for earlier in self._suspected:
+                fields = same_problem(earlier, update)
+                if fields:
+                    self._stop(earlier, update, sorted(fields))
+                    return False
+            if breaker.is_open or self._is_list_outdated(update):
+                return False
+            self._note(update)
+        for update in self._updates:
+            if update.state is State.FAILED and update.lost:
+                update.set(State.APPLIED)  # it is read again with the others
+        return True
+
+    def _next_alone(self, number: int) -> Update | None:
+        """Return the website to change alone; None if each pair is proven.
+
+        The website with the longest list comes first, because a service might cut long lists. Then comes a website with
+        the pairs of a website that is not as expected, or with most pairs that are not proven. Among equals, the order
+        is random, so that two tasks that start at the same time do not change the same websites.
+
+        :param number: number of websites that were changed alone before.
+        """
+        open_pairs = set().union(*self._suspected.values())
+        for action, limit in LIMITS.items():
+            left = [update for update in self._updates if update.state is State.NOT_TRIED]
+            candidates = [update for update in left if update.planned.action == action]
+            if not candidates:
+                continue
+            RANDOM.shuffle(candidates)
+            if number == 0:
+                return max(candidates, key=self._longest_list)
+            deciding = max(candidates, key=lambda update: len(self._pairs[update] & open_pairs))
+            if self._pairs[deciding] & open_pairs:
+                return deciding
+            newest = max(candidates, key=lambda update: len(self._pairs[update] - self._proven))
+            if number < limit and self._pairs[newest] - self._proven:
+                return newest
+        return None
+
+    def _longest_list(self, update: Update) -> int:
+        """Return the number of characters of the longest list of a website after its change."""
+        lists = [value_after(name, update.planned, self._records[update]) or () for name in LINE_FIELDS]
+        return max(len("\n".join(lines)) for lines in lists)
+
+    def _note(self, update: Update) -> None:
+        """Note which pairs a website has proven, or that it is not as expected.
+
+        Because reads might be old, or another task might work at the same moment, the next website waits then.
+        """
+        pairs = self._pairs[update]
+        wrong = update.wrong
+        if update.is_rejected_method:
+            wrong = frozenset(pair[1] for pair in pairs)
+        open_pairs = {pair for pair in pairs if pair[1] in wrong}
+        if wrong and not open_pairs:
+            open_pairs = set(pairs)  # such as a default of a new website
+        if update.comparison is not None:
+            self._proven |= pairs - open_pairs
+        if wrong:
+            self._suspected[update] = open_pairs
+            log.warning("Not as expected, so another website decides: %s: %s", update.website, update.differences)
+            if not update.is_rejected_method and wrong != {"domain"}:
+                self._client.wait(sum(self._client.confirm_waits))
+        for suspected, open_pairs in list(self._suspected.items()):
+            open_pairs -= self._proven
+            if not open_pairs:
+                del self._suspected[suspected]
+
+    def _is_list_outdated(self, update: Update) -> bool:
+        """Return whether a create shows that the list was not right, although it was complete.
+
+        The new website is still missing after all waits, or the list contains domains now that the plan creates.
+        """
+        if update.planned.action != "create" or not (update.sent or update.unconfirmed):
+            return False
+        if update.is_missing and not update.is_good:
+            return True
+        left = [other.planned for other in self._updates if other.state is State.NOT_TRIED]
+        created = {domain_key(change.domain) for change in left if change.action == "create"}
+        listed = [website_of(row)[0] for row in self._sender.newest or ()]
+        wrong = [domain for domain in listed if domain_key(domain) in created]
+        if wrong:
+            update.set(
+                State.FAILED,
+                f"Created, but the list contains {counted(len(wrong), 'domain')} now that the plan would create as "
+                f"well: {first_of(wrong, _MAX_NAMED)}. It did not contain them before, so no other change was sent.",
+            )
+        return bool(wrong)
+
+    # Stopping
+
+    def _stop(self, first: Update, second: Update, fields: Sequence[str]) -> None:
+        """Restore the websites that were changed alone, and note that no other change is sent.
+
+        The websites that are not as expected come first. If the service does not store one of them exactly as it was,
+        it would not store the others either, so websites with the new values keep them.
+        """
+        unchanged = len([update for update in self._updates if update.state is State.NOT_TRIED])
+        problem, remedy = self._problem(first, second, fields)
+        is_permanent = not (first.lost and second.lost) or _is_sent(second, fields)
+        changed = [update for update in self._updates if update.sent or update.unconfirmed]
+        ends = []
+        failure = ""
+        for update in sorted(changed, key=lambda update: update.is_good):
+            if update.is_good and (failure or update.planned.action != "update"):
+                ends.append(f"{update.website}: It keeps its new values.")
+                continue
+            differences = update.differences or "It was as expected"
+            failure = "It was not undone, because it is a create or a delete"
+            if update.planned.action == "update":
+                failure = _restore(update, self._client)
+            end = "Its values were restored and verified."
+            if failure:
+                is_permanent = True
+                end = f"{failure}. Values before: {update.values_before}."
+            update.set(State.FAILED, f"{differences}. {end}")
+            ends.append(f"{update.website}: {end}")
+        self._stopped = NotAppliedError(
+            str(first.website_id),
+            {**first.not_applied, **first.unsent},
+            "\n".join([f"No other change was sent. Unchanged: {counted(unchanged, 'website')}.", *ends, remedy]),
+            permanent=is_permanent,
+            problem=problem,
+        )
+
+    def _problem(self, first: Update, second: Update, fields: Sequence[str]) -> tuple[str, str]:
+        """Return the problem of two websites, and a remedy that fits."""
+        method = self._client.settings.update_method
+        named = ", ".join(fields)
+        changes = "; ".join(f"{update.website}: {update.differences}" for update in (first, second))
+        other_method = f"Set the extra update_method to {OTHER_METHODS[method]}; it is {method} now."
+        if first.is_rejected_method:
+            problem = f"The service rejected {method} for two websites. {first.website}: {first.reason}"
+            return problem, f"{other_method} Or use a key that can change websites."
+        if first.lost and second.lost:
+            problem = f"Values that were not sent changed on two websites ({named}): {changes}."
+            if not _is_sent(second, fields):
+                return problem, f"The service might reset values that are not sent. {other_method}"
+            return problem, _remedy_for_values(first, fields)
+        problem = f"The service accepted the changes of two websites but did not store {named}: {changes}."
+        if first.planned.action != "update":
+            return problem, ""
+        if "favorite" in fields:
+            format_now = self._client.settings.boolean_format
+            return problem, f"Set the extra boolean_format to the other value; it is {format_now} now."
+        if _is_unchanged(first) and _is_unchanged(second):
+            return problem, other_method
+        return problem, _remedy_for_values(first, fields)
+
+
+def pairs_of(change: Change, record: Record) -> frozenset[Pair]:
+    """Return the pairs of a change: of the sent values and, for an update, of the values that it must keep.
+
+    :param record: record of the website before the change.
+    """
+    action = change.action
+    if action == "delete":
+        return frozenset({(action, "website", "", True)})
+    sent = {field_change.field for field_change in change.fields}
+    pairs: set[Pair] = set()
+    if action == "create":
+        pairs.add((action, "domain", "", True))
+    if PASSWORD_FROM in sent:
+        pairs.add((action, "password", "set", True))
+    for name in COMPARED:
+        if name in sent or action == "update":
+            value = value_after(name, change, record)
+            pairs.update((action, name, kind, name in sent) for kind in kinds_of(name, value))
+    return frozenset(pairs)
+
+
+def value_after(name: str, change: Change, record: Record) -> Any:
+    """Return the value of a field after a change; None if it is not known."""
+    for field_change in change.fields:
+        if field_change.field == name:
+            return field_change.after
+    if has_value(name, record):
+        return normalise(name, record[name])
+    return None
+
+
+def kinds_of(name: str, value: Any) -> set[str]:
+    """Return the kinds of a value: of a list, those of its lines, by which services damage them; else the value."""
+    if value is None:
+        return set()
+    if name not in LINE_FIELDS:
+        return {str(value)}
+    kinds = set()
+    if len(value) > 1:
+        kinds.add("several lines")
+    for line in value:
+        entry, mark, _ = line.partition("#")
+        if mark:
+            kinds.add("comment")
+        if "/" in entry:
+            kinds.add("network")
+        if ":" in entry:
+            kinds.add("IPv6")
+        elif any(character.isalpha() for character in entry):
+            kinds.add("word")
+        if any(not character.isalnum() and character not in "./: " for character in entry):
+            kinds.add("other special character")
+    return kinds
+
+
+def same_problem(first: Update, second: Update) -> set[str]:
+    """Return the fields with the same problem on both websites.
+
+    Two changes of unsent values are the same problem, even in different fields: one website might have a value to lose
+    that the other one lacks. So are two lists that are not stored, because each website has another list.
+    """
+    if first.is_rejected_method and second.is_rejected_method:
+        return {"update_method"}
+    if first.lost and second.lost:
+        return {*first.lost, *second.lost}
+    if first.planned.action != second.planned.action:
+        return set()
+    lists = LINE_FIELDS.keys() & first.wrong, LINE_FIELDS.keys() & second.wrong
+    common = first.wrong & second.wrong
+    if all(lists):
+        common = common.union(*lists)
+    return set(common)
+
+
+def _is_sent(update: Update, fields: Sequence[str]) -> bool:
+    """Return whether one of these fields was sent: a retry would do the same to two other websites."""
+    return any(field_change.field in fields for field_change in update.last.fields)
+
+
+def _restore(update: Update, client: AnalyticsClient) -> str:
+    """Write back the record from before the first update; return why it is not in effect, or nothing."""
+    settings = {}
+    unknown = []
+    for name in COMPARED:
+        if FIELDS[name].on_update and has_value(name, update.before):
+            settings[name] = normalise(name, update.before[name])
+        elif name in update.before:
+            unknown.append(name)
+    expected = ExpectedRecord({}, settings, update.planned.domain)
+
+    def restored(record: Record) -> Record | None:
+        if expected.compare(record).is_applied:
+            return None
+        return settings
+
+    try:
+        client.change_website(str(update.website_id), restored)
+        comparison = client.read_until(str(update.website_id), expected)
+    except AnalyticsError as error:
+        return f"It could not be restored ({error.text})"
+    if comparison.not_applied:
+        return f"It could not be restored ({describe(comparison.not_applied)})"
+    unknown += comparison.unverified
+    if unknown or not comparison.is_applied:
+        return f"It could not be restored (the service returns {' and '.join(unknown)} in an unknown form)"
+    update.sent.clear()
+    return ""
+
+
+def _remedy_for_values(update: Update, fields: Sequence[str]) -> str:
+    """Return the remedy for values that the service does not store as they were sent."""
+    for name in LINE_FIELDS.keys() & fields:
+        kept = _kept_bytes(name, update)
+        if kept:
+            return f"The service kept the first {kept} bytes of {name}: shorten the list."
+    return "Write the values as the service returns them."
+
+
+def _is_unchanged(update: Update) -> bool:
+    """Return whether nothing of an update arrived."""
+    if update.comparison is None:
+        return False
+    before = {name: update.before[name] for name in COMPARED if name in update.before}
+    return ExpectedRecord({}, before).compare(update.comparison.record).is_applied
+
+
+def _kept_bytes(name: str, update: Update) -> str:
+    """Return how many bytes of a sent list the service kept, such as ``40 of 62``; empty if it did not cut the list."""
+    if update.expected is None or update.comparison is None:
+        return ""
+    sent = "\n".join(update.expected.sent.get(name, ())).encode()
+    stored = "\n".join(raw_lines(name, update.comparison.record.get(name)) or ()).encode()
+    if not stored or stored == sent or not sent.startswith(stored):
+        return ""
+    return f"{len(stored):,} of {len(sent):,}"

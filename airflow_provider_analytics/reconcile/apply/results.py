@@ -7,7 +7,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
 
 from airflow_provider_analytics.api.fields import normalise
 from airflow_provider_analytics.api.verification import Comparison, Differences, ExpectedRecord, Record, has_value
@@ -18,7 +17,7 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     StorageError,
 )
-from airflow_provider_analytics.readable import first_of, readable
+from airflow_provider_analytics.readable import counted, first_of, readable
 from airflow_provider_analytics.reconcile.plan.plan import Change
 from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS
 
@@ -47,28 +46,6 @@ class State(StrEnum):
     NOT_TRIED = "not_tried"
 
 
-class FindingKind(StrEnum):
-    """Kind of a difference."""
-
-    #: A sent value is not in effect.
-    NOT_APPLIED = "not applied"
-    #: A value that was not sent changed.
-    UNSENT = "unsent"
-
-
-class Finding(NamedTuple):
-    """A difference that can have its cause in the service; equal for websites with the same difference.
-
-    :param action: ``create``, ``update`` or ``delete``.
-    :param kind: whether a sent value is not in effect, or an unsent value changed.
-    :param field: name of the field; ``website`` for the whole website.
-    """
-
-    action: str
-    kind: FindingKind
-    field: str
-
-
 @dataclass(eq=False)
 class Update:
     """The change of one website. Its state is correct at any time: it is *unclear* while a write is under way.
@@ -80,6 +57,7 @@ class Update:
     :param unconfirmed: a change that failed, but may have been applied.
     :param expected: the expected record; None if nothing was sent.
     :param comparison: the record that was read last, compared with the expected one; None if it was not read back.
+    :param is_rejected_method: whether the service rejected the method of the update, or does not permit it.
     """
 
     planned: Change
@@ -89,6 +67,7 @@ class Update:
     unconfirmed: Change | None = None
     expected: ExpectedRecord | None = None
     comparison: Comparison | None = None
+    is_rejected_method: bool = False
 
     def set(self, state: State, reason: str = "") -> None:
         """Set state and reason together."""
@@ -164,18 +143,37 @@ class Update:
         return list(entries)
 
     @property
-    def findings(self) -> frozenset[Finding]:
-        """The differences that can have their cause in the service."""
-        action = self.planned.action
-        found: set[Finding] = set()
-        if self.has_update:
-            found.update(Finding(action, FindingKind.UNSENT, name) for name in self.unsent)
-        if self.unconfirmed is None:
-            not_stored = self.not_applied.keys() - self.unsent.keys()
-            found.update(Finding(action, FindingKind.NOT_APPLIED, name) for name in not_stored)
-        if action == "create" and self.comparison and self.comparison.other_domain is not None:
-            found.add(Finding(action, FindingKind.NOT_APPLIED, "domain"))
-        return frozenset(found)
+    def not_stored(self) -> frozenset[str]:
+        """Sent fields that the service did not store, although it accepted the change; ``website`` after a delete."""
+        if self.comparison is None or self.unconfirmed is not None:
+            return frozenset()
+        fields = self.not_applied.keys() - self.unsent.keys()
+        if self.comparison.other_domain is not None:
+            fields |= {"domain"}
+        return frozenset(fields)
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Fields whose values changed with an update, although they were not sent."""
+        if not self.has_update:
+            return frozenset()
+        return frozenset(self.unsent)
+
+    @property
+    def wrong(self) -> frozenset[str]:
+        """Fields that are not as expected, whether they were sent or not."""
+        return self.not_stored | self.lost
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the last read returned a value of the last update, so that it was not too early."""
+        if self.comparison is None or self.expected is None:
+            return False
+        for name, value in self.expected.sent.items():
+            is_stored = name in self.comparison.record and name not in self.not_applied
+            if is_stored and has_value(name, self.before) and normalise(name, self.before[name]) != value:
+                return True
+        return False
 
     @property
     def differences(self) -> str:
@@ -273,9 +271,18 @@ class Outcome:
 
     @property
     def unexpected_changes(self) -> list[str]:
-        """Changed websites with unsent changes, with a phrase each; at most twenty."""
+        """Changed websites with unsent changes, with a phrase each; after twenty, the number of the others."""
         changed = [update for update in self.updates if update.unsent and update.is_good]
-        return [f"{update.website}: {describe(update.unsent)}" for update in changed[:_MAX_NAMED]]
+        phrases = [f"{update.website}: {describe(update.unsent)}" for update in changed[:_MAX_NAMED]]
+        others = len(changed) - len(phrases)
+        if others:
+            phrases.append(f"and {counted(others, 'other website')}")
+        return phrases
+
+    @property
+    def number_of_unexpected_changes(self) -> int:
+        """Number of changed websites with unsent changes."""
+        return len([update for update in self.updates if update.unsent and update.is_good])
 
     @property
     def is_verified(self) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Send single changes of a plan, each computed from a record that is fetched immediately before."""
+"""Send the changes of a plan, read the changed websites back, and compare them with the sent values."""
 
 from __future__ import annotations
 
@@ -8,33 +8,52 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_provider_analytics.api import client as api_client
 from airflow_provider_analytics.api.client import AnalyticsClient, may_mean_taken, other_domain
-from airflow_provider_analytics.api.domains import same_domain
+from airflow_provider_analytics.api.domains import domain_key, same_domain
 from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM
-from airflow_provider_analytics.api.transport import may_have_been_applied
-from airflow_provider_analytics.api.verification import Comparison, ExpectedRecord, Record
+from airflow_provider_analytics.api.verification import COMPARED, Comparison, ExpectedRecord, Record
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
     AnalyticsError,
+    AuthenticationError,
     NotFoundError,
     StoppedError,
     StorageError,
 )
-from airflow_provider_analytics.reconcile.apply.results import NOT_SENT, State, Update
+from airflow_provider_analytics.randomness import RANDOM
+from airflow_provider_analytics.readable import counted
+from airflow_provider_analytics.reconcile.apply.results import NOT_SENT, State, Update, describe
 from airflow_provider_analytics.reconcile.plan.changes import ChangeOf, deletion
 from airflow_provider_analytics.reconcile.plan.plan import Change
-from airflow_provider_analytics.reconcile.workers import Breaker, each, reason_of
+from airflow_provider_analytics.reconcile.records import website_of
+from airflow_provider_analytics.reconcile.service_websites import ReadResult, Websites
+from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER, Breaker, each, reason_of
+
+#: Seconds to wait before all changed websites are read back: an update that another process computed earlier might
+#: still arrive.
+SETTLE_SECONDS = 1.0
+#: How often a change that is not in effect is sent again.
+RESENDS = 2
+#: Number of equal reads in a row after which a value that is not in effect is not waited for any longer.
+EQUAL_READS = 3
+#: Statuses with which services and firewalls reject an update method.
+METHOD_REJECTED = frozenset({403, 405, 501})
 
 log = logging.getLogger(__name__)
 
 _UNDER_WAY = "Stopped while its change was under way: it may have been applied."
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sender:
-    """Sends single changes, each computed from a record that is fetched immediately before.
+    """Sends changes, each computed from a record that is fetched immediately before, and reads the websites back.
 
+    A website that was changed must return the sent values. If it does not, another process might have overwritten it:
+    the change is sent again.
+
+    :param websites: the websites as they were listed.
     :param change_of: computes the change of a website.
     :param record: records a change that was sent and not rejected, a create with the id of the new website; called from
         several threads.
@@ -45,7 +64,7 @@ class Sender:
     :param ignore_gone: do not count a website that no longer exists as a failure.
     """
 
-    client: AnalyticsClient
+    websites: Websites
     change_of: ChangeOf
     record: Callable[[Change], None]
     shared: frozenset[str] = frozenset()
@@ -53,13 +72,22 @@ class Sender:
     read_tables: Callable[[], None] = lambda: None
     passwords: Mapping[str, str] = field(default_factory=dict)
     ignore_gone: bool = False
+    #: The newest websites, as they were read after the last create; None if they were not read.
+    newest: Sequence[Record] | None = field(default=None, init=False)
+    #: Number of websites that could not be read the last time.
+    _failed_reads: int = field(default=0, init=False)
 
-    def send_all(
-        self, updates: Sequence[Update], verb: str = "Changing", breaker: Breaker | None = None
-    ) -> list[BaseException]:
-        """Send the changes of these websites in parallel, set their states, and return the errors."""
-        results = each(self.client, updates, self.send, verb, breaker or Breaker())
-        return [result.error for result in results if result.error]
+    @property
+    def client(self) -> AnalyticsClient:
+        """The client that sends all requests."""
+        return self.websites.client
+
+    # Sending
+
+    def send_all(self, updates: Sequence[Update], verb: str = "Changing", breaker: Breaker | None = None) -> None:
+        """Send the changes of these websites in parallel, and set their states."""
+        for _ in each(self.client, updates, self.send, verb, breaker or Breaker()):
+            pass
 
     def note(self, update: Update, change: Change) -> None:
         """Note a change that was sent and not rejected; it is not read again yet."""
@@ -110,6 +138,8 @@ class Sender:
         except StorageError:  # the change was sent, and cannot be recorded
             raise
         except (AnalyticsError, ValueError) as error:
+            if update.planned.action == "update" and isinstance(error, AnalyticsApiError):
+                update.is_rejected_method = error.status in METHOD_REJECTED
             state = State.FAILED
             if update.unconfirmed:
                 state = State.UNCLEAR
@@ -202,24 +232,24 @@ class Sender:
         return self.client.is_gone(website_id)
 
     def _delete(self, update: Update) -> None:
-        website_id = str(update.website_id)
-        try:
-            record = self.client.get_website(website_id)
+        def check(record: Record) -> None:
             _check_domain(update.planned, record, "not deleted")
             update.set(State.UNCLEAR, _UNDER_WAY)
-            try:
-                self.client.send_delete(website_id)
-            except AnalyticsError as error:
-                update.unconfirmed = None
-                if may_have_been_applied(error):
-                    update.unconfirmed = update.planned
-                raise
+
+        def may_be_applied() -> None:
+            update.unconfirmed = update.planned
+
+        website_id = str(update.website_id)
+        update.unconfirmed = None
+        try:
+            record = self.client.send_delete(website_id, check, may_be_applied)
         except NotFoundError:
             if not self._is_gone(website_id):
                 raise
             update.set(State.UNCHANGED)
             return
-        # Record the website as it is now, not as it was when the plan was made.
+        update.unconfirmed = None
+        # Record the website as it was now, not as it was when the plan was made.
         self.note(update, replace(update.planned, fields=deletion(record).fields))
 
     def _settings(self, change: Change) -> dict[str, Any]:
@@ -228,6 +258,197 @@ class Sender:
         if reference:
             settings["password"] = self.passwords[reference]
         return settings
+
+    # Reading back
+
+    def settle(self) -> None:
+        """Wait until the updates that other processes have computed have probably arrived."""
+        self.client.wait(SETTLE_SECONDS)
+
+    def verify(self, updates: Sequence[Update], *, is_alone: bool = False) -> None:
+        """Read changed websites until they are as sent, and send the changes again that are not in effect.
+
+        :param is_alone: keep the evidence: if a value changed that was not sent, the website counts as failed, is read
+            until the end of all waits, and does not get its change again.
+        """
+        if is_alone:
+            for update in updates:
+                if update.state is State.APPLIED:
+                    update.set(State.FAILED, "Changed, and not read back before the work ended.")
+        waiting = self._wait_for(updates, is_alone)
+        for _ in range(RESENDS):
+            again = [update for update in waiting if update.not_applied and update.unconfirmed is None]
+            if is_alone:
+                again = [update for update in again if not update.unsent]
+            if not again:
+                break
+            log.info("Sending the change of %s again: it is not in effect.", counted(len(again), "website"))
+            # Several tasks that overwrite each other's lines must not do it again at the same time.
+            self.client.wait(RANDOM.uniform(0, SETTLE_SECONDS))
+            self.send_all(again, "Changing once more")
+            sent = [update for update in again if update.state is State.APPLIED]
+            waiting = [update for update in waiting if update not in again]
+            waiting += self._wait_for(sent, is_alone)
+
+    def _wait_for(self, updates: Sequence[Update], is_alone: bool) -> list[Update]:
+        """Read these websites until they are as sent; return the websites that are not."""
+        waiting = self.read(updates, is_alone=is_alone)
+        equal_reads = 1
+        # Rows of the list may have fewer fields or be stale. Then the record of the single website decides.
+        for seconds in (0, *self.client.confirm_waits):
+            is_down = self._failed_reads >= GIVE_UP_AFTER
+            if not waiting or is_down or (equal_reads >= EQUAL_READS and all(update.is_current for update in waiting)):
+                break
+            earlier = [update.differences for update in waiting]
+            self.client.wait(seconds)
+            waiting = self.read(waiting, is_alone=is_alone, one_by_one=True)
+            equal_reads += 1
+            if [update.differences for update in waiting] != earlier:
+                equal_reads = 1
+        return waiting
+
+    def read(self, updates: Sequence[Update], *, is_alone: bool = False, one_by_one: bool = False) -> list[Update]:
+        """Read these websites, set their states, and return the websites that a later read may return otherwise.
+
+        :param one_by_one: read each website, never the list.
+        """
+        if not updates:
+            return []
+        fields: set[str] = set()
+        for update in updates:
+            if update.expected:
+                fields.update(update.expected.sent, update.expected.before)
+        ids = [update.website_id for update in updates if update.website_id]
+        try:
+            read = self.websites.read_again(ids, fields.intersection(COMPARED), one_by_one=one_by_one)
+            rows = read.listed
+            if rows is None and any(update.is_missing for update in updates):
+                rows = self.client.newest_websites(self.websites.newest)
+        except (AuthenticationError, StoppedError):
+            raise
+        except AnalyticsError as error:  # the sent changes must still be reported
+            read, rows = ReadResult({}, dict.fromkeys(ids, error.text)), None
+        self._failed_reads = len(read.failures)
+        if rows is not None:
+            self.newest = rows
+        # After the websites: a list that is written later reads them after the last request that was sent here.
+        self.read_tables()
+        waiting = []
+        for update in updates:
+            if update.planned.action == "create":
+                may_change = self._settle_new(update, rows, read)
+            else:
+                may_change = self._settle_read(update, read)
+            if is_alone and update.has_update and update.unsent:
+                update.set(State.FAILED, f"{update.differences}. Values before: {update.values_before}")
+                may_change = True
+            if may_change:
+                waiting.append(update)
+        return waiting
+
+    def _settle_new(self, update: Update, rows: Sequence[Record] | None, read: ReadResult) -> bool:
+        """Set the state of a new website from the rows of the list; None if the list could not be read."""
+        own_id, domain = update.website_id, update.planned.domain
+        if rows is None:
+            return own_id is None or self._settle_read(update, read)
+        found: dict[str, Record] = {}
+        for row in rows:
+            row_domain, row_id = website_of(row)
+            if domain_key(row_domain) == domain_key(domain) or row_id == own_id:
+                found[row_id] = row
+        ids = set(found)
+        if own_id:
+            ids.add(own_id)
+        if len(ids) > 1:
+            reason = api_client.duplicates(domain, ids).text
+            if own_id:
+                reason = f"Created, but: {reason}"
+            update.set(State.FAILED, reason)
+            update.comparison = Comparison()
+            return False
+        if not found:
+            if own_id:
+                update.set(State.FAILED, f"Created with the id {own_id}, but it is missing in the list.")
+            return True
+        if update.unconfirmed is None:
+            return self._settle_read(update, read)
+        [website_id] = found
+        update.unconfirmed = replace(update.unconfirmed, website_id=website_id)
+        self._accept(update)
+        # A row of the list can lack fields, and not all of them were sent yet: the record of the website decides.
+        update.set(State.FAILED, "Created, and not read back before the waits ended.")
+        return True
+
+    def _settle_read(self, update: Update, read: ReadResult) -> bool:
+        """Set the state of a website that was read, or could not be read."""
+        website_id, action = str(update.website_id), update.planned.action
+        record, failure = read.found.get(website_id), read.failures.get(website_id)
+        if failure and not (action == "delete" and self.client.is_gone(website_id)):
+            if update.unconfirmed is None:
+                update.set(State.UNCLEAR, f"Changed, but not verified: {failure}")
+            return True
+        if record is None and action == "update" and not self.client.is_gone(website_id):
+            update.set(State.UNCLEAR, "Changed, but not verified: it was not found once.")
+            return True
+        return self._settle(update, record)
+
+    def _settle(self, update: Update, record: Record | None) -> bool:
+        """Set the state of a website from its record; None if it does not exist."""
+        change = update.last
+        is_other = False
+        if record:
+            domain = website_of(record)[0]
+            is_other = bool(domain and change.domain) and not same_domain(domain, change.domain)
+        if update.planned.action == "delete":
+            return self._settle_deleted(update, is_gone=record is None or is_other)
+        if record is None:
+            return self._settle_missing(update)
+        if is_other:
+            self._settle_other(update, record, domain)
+            return False
+        comparison = self.compare(update, record)
+        if not comparison.not_applied:
+            self._accept(update)
+        elif update.unconfirmed is None:
+            update.set(
+                State.FAILED,
+                f"Sent, but not in effect: {describe(comparison.not_applied)}. The service ignores the values, or "
+                "another process overwrites them.",
+            )
+        update.comparison = comparison
+        return bool(comparison.not_applied)
+
+    def _settle_deleted(self, update: Update, *, is_gone: bool) -> bool:
+        if is_gone:
+            self._accept(update)
+            update.comparison = Comparison()
+        elif update.unconfirmed is None:
+            update.comparison = Comparison(not_applied={"website": "still exists after it was deleted"})
+            update.set(State.FAILED, "It still exists after it was deleted.")
+        return not is_gone
+
+    def _settle_missing(self, update: Update) -> bool:
+        if update.planned.action == "update" and self.ignore_gone:
+            update.set(State.APPLIED)
+            return False
+        update.set(State.FAILED, "It does not exist: another process deleted it.")
+        return update.planned.action == "create"
+
+    def _settle_other(self, update: Update, record: Record, domain: str) -> None:
+        """Set the state of a website whose id belongs to another domain."""
+        if update.planned.action == "create":
+            update.comparison = Comparison(record, other_domain=domain)
+            reason = api_client.other_domain(update.last.domain, record).text
+        else:
+            reason = f"The id {update.website_id} belongs to {domain!r} now, which may have got its change."
+        update.set(State.FAILED, reason)
+
+    def _accept(self, update: Update) -> None:
+        """Note that a change is in effect. If its response was lost, it is recorded now."""
+        if update.unconfirmed is not None:
+            self.note(update, update.unconfirmed)
+            update.unconfirmed = None
+        update.set(State.APPLIED)
 
 
 def _is_rejected(error: AnalyticsError | ValueError, *, is_create: bool) -> bool:

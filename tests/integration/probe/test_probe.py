@@ -139,7 +139,7 @@ def populate(sandbox: FakeService, count: int, **options: Any) -> None:
             client.send_create(domain, {"exclude_ips": ("192.0.2.1", "198.51.100.7", "2001:db8::1")})
             update(client, sandbox.websites()[-1]["id"], favorite="1")
         if sandbox.options.deletes == "mark":
-            client.send_delete(str(sandbox.websites()[0]["id"]))
+            client.send_delete(str(sandbox.websites()[0]["id"]), lambda record: None)
     sandbox.clear_requests()
 
 

@@ -22,10 +22,11 @@ from reconciling import Night
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile import workers as workers_module
-from airflow_provider_analytics.reconcile.apply.experiment import ATTEMPTS_ALONE
+from airflow_provider_analytics.reconcile.apply.application import FAILURES_ALONE
 from airflow_provider_analytics.reconcile.apply.results import State, Update
 from airflow_provider_analytics.reconcile.apply.sending import Sender
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange
+from airflow_provider_analytics.reconcile.service_websites import Websites
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
@@ -66,7 +67,7 @@ def test_unavailable_service_gets_no_request_per_website(night: Night, distortio
         night.sync(NEW)
     assert (len(caught.value.failures), night.updated) == (500, set())
     text = str(caught.value)
-    assert text.startswith(f"{ATTEMPTS_ALONE} websites failed, 497 were not tried, 0 succeeded. The service ")
+    assert text.startswith(f"{FAILURES_ALONE} websites failed, 497 were not tried, 0 succeeded. The service ")
     assert "\nNot tried: the work ended before its turn: " in text
     assert text.count(" and 492 more.") == 1
     assert len(text) < 4096
@@ -87,7 +88,7 @@ def test_service_that_becomes_unavailable_gets_no_request_per_website(night: Nig
     distortion.before = lambda method, path: 502 if path != "/websites" and next(requests) > 10 else None
     with pytest.raises(BulkError) as caught:
         night.sync(NEW, parallel_requests=1)
-    # Besides the counted websites: the canaries, with two requests each.
+    # Besides the counted websites: the websites that are changed alone, with two requests each.
     assert GIVE_UP_AFTER < 100 - len(caught.value.not_tried) <= GIVE_UP_AFTER + 5
 
 
@@ -123,7 +124,7 @@ def test_change_is_unclear_while_its_request_is_running(night: Night, action: An
 
     night.sandbox.meanwhile(look)
     with AnalyticsHook() as hook:
-        Sender(hook.client, lambda *_: change, lambda change: None).send(result)
+        Sender(Websites(hook.client, [], complete=False), lambda *_: change, lambda change: None).send(result)
     assert (seen, result.state) == ([State.UNCLEAR], State.APPLIED)
 
 
@@ -133,7 +134,7 @@ def test_progress_is_logged_every_ten_seconds(night: Night, monkeypatch: pytest.
     monkeypatch.setattr(workers_module.log, "info", lambda message, *values: lines.append(message % values))
     monkeypatch.setattr(workers_module, "time", SimpleNamespace(monotonic=lambda: float(len(night.sandbox.requests))))
     night.add(40)
-    night.sandbox.fault("update", skip=20, status=422)  # later than the canaries, which are chosen at random
+    night.sandbox.fault("update", skip=20, status=422)  # later than the websites that are changed alone
     with pytest.raises(AirflowFailException):
         night.sync(NEW, parallel_requests=1)
     changing = [line for line in lines if line.startswith("Changing: ")]
@@ -149,7 +150,7 @@ def test_log_says_how_many_websites_were_changed_before_the_others(
     night.add(9)
     with caplog.at_level("INFO"):
         night.sync(NEW)
-    first = re.search(r"Changed (\d) websites first, one at a time, and read them back", caplog.text)
+    first = re.search(r"Changed (\d) websites? first, one at a time, and read them back", caplog.text)
     others = re.search(r"Changing: (\d) of \1 websites done", caplog.text)
     assert first
     assert others
@@ -163,7 +164,7 @@ def test_parallel_requests_are_limited(night: Night, distortion: Distortion) -> 
     most = [0]
 
     def before(method: str, path: str) -> None:
-        if len(night.updated) < 3:  # the canaries
+        if len(night.updated) < 3:  # the websites that are changed alone
             return
         with lock:
             under_way.append(1)

@@ -13,7 +13,7 @@ from reconciling import Night
 
 from airflow_provider_analytics.exceptions import AnalyticsError, NotAppliedError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.reconcile.apply.reading import RESENDS
+from airflow_provider_analytics.reconcile.apply.sending import RESENDS
 
 NEW = "192.0.2.1"
 
