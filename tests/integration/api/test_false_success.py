@@ -166,10 +166,10 @@ def test_truncated_body_without_a_length_is_not_a_success(operation: str, is_zip
 def test_delete_with_status_202_is_verified(status: int) -> None:
     gone, there = http(404), http(200, GOOD["show"])
     accepted = http(status, {"message": "queued"} if status != 205 else b"")
-    with served([accepted, there, gone], max_retries=0) as (client, server):
+    with served([there, accepted, there, gone], max_retries=0) as (client, server):
         client.delete_website(7)
-        assert [request.method for request in server.requests] == ["DELETE", "GET", "GET"]
-    error_of([accepted, there], lambda client: client.delete_website(7), NotAppliedError, "still exists")
+        assert [request.method for request in server.requests] == ["GET", "DELETE", "GET", "GET"]
+    error_of([there, accepted, there], lambda client: client.delete_website(7), NotAppliedError, "still exists")
 
 
 @pytest.mark.parametrize("status", [202, 203, 206])

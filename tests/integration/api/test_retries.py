@@ -22,6 +22,7 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
     AnalyticsError,
+    DomainError,
     NotAppliedError,
     NotFoundError,
     UnexpectedResponseError,
@@ -264,14 +265,25 @@ def test_create_is_unsent_if_the_proxy_rejects_the_tunnel() -> None:
 )
 def test_delete_succeeds_if_its_retry_finds_nothing(first: str, succeeds: bool) -> None:
     """404 is a success only if an earlier attempt might have deleted the website."""
-    replies = [FAULTS[first][0], http(404, {"message": "no such website"})]
+    replies = [RECORD, FAULTS[first][0], http(404, {"message": "no such website"})]
     with served(replies, timeout=timeout_for(first)) as (client, server):
         if succeeds:
             client.delete_website(7)
         else:
             with pytest.raises(NotFoundError):
                 client.delete_website(7)
-        assert [request.method for request in server.requests] == ["DELETE", "DELETE", "GET"]
+        assert [request.method for request in server.requests][:3] == ["GET", "DELETE", "GET"]
+        assert len(server.requests) == 3 + succeeds
+
+
+def test_retried_delete_keeps_a_new_website_with_the_same_id() -> None:
+    """The response to the delete is lost, and the service gives the id to a colleague's website."""
+    other = http(200, {"data": {**WEBSITE, "domain": "colleague.example"}})
+    with served([RECORD, FAULTS["500"][0], other]) as (client, server):
+        client.delete_website(7)
+        assert [request.method for request in server.requests].count("DELETE") == 1
+    with served([other]) as (client, server), pytest.raises(DomainError, match=r"has the domain 'colleague\.example'"):
+        client.delete_website(7, expected_domain="new.example")
 
 
 def test_closed_idle_connection_does_not_count_as_a_fault() -> None:
