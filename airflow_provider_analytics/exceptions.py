@@ -204,6 +204,8 @@ _MEANINGS: Mapping[int, _Meaning] = {
 _IS_ABOUT_A_FLAG = r"(?i)\b(true|false|bool\w*)\b|\b0\b.*\b1\b|\b1\b.*\b0\b"
 #: Update method to the other one.
 OTHER_METHODS = {"PATCH": "PUT", "PUT": "PATCH"}
+#: Statuses with which services and firewalls reject an update method.
+_METHOD_REJECTED = frozenset({403, 405, 501})
 
 
 class AnalyticsApiError(AnalyticsError):
@@ -248,15 +250,23 @@ class AnalyticsApiError(AnalyticsError):
         happened, self.remedy, self.permanent, self.before_retry = self._meaning()
         self.problem = f"{happened} ({', '.join((_status_text(self.status), *self.facts))})."
 
+    @property
+    def is_rejected_method(self) -> bool:
+        """Whether the status can mean that the update method is not allowed; with 403, the key might be the cause."""
+        return self.method in OTHER_METHODS and self.status in _METHOD_REJECTED
+
     def _meaning(self) -> _Meaning:
+        if self.is_rejected_method and (self.is_blocked or self.status != HTTPStatus.FORBIDDEN):
+            other = OTHER_METHODS[self.method]
+            remedy = (
+                f"Allow {self.method} in the proxy or firewall, or set the extra update_method to {other} if {other} "
+                "keeps unsent fields. The sample DAG try_your_service.py finds out."
+            )
+            return _Meaning(f"The service, or a proxy before it, does not accept {self.method}", remedy)
         if self.is_blocked:
             return _Meaning(
                 "A web page blocked the request", "Check the key and the firewall, see the extra 'headers'."
             )
-        if self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in OTHER_METHODS:
-            other = OTHER_METHODS[self.method]
-            remedy = f"If {other} keeps unsent fields (run try_your_service), set the extra update_method to {other}."
-            return _Meaning(f"The service does not accept {self.method}", remedy)
         status = self.status
         if self.is_limited and status != HTTPStatus.SERVICE_UNAVAILABLE:
             status = HTTPStatus.TOO_MANY_REQUESTS

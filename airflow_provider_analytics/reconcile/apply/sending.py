@@ -38,8 +38,6 @@ SETTLE_SECONDS = 1.0
 RESENDS = 2
 #: Number of equal reads in a row after which a value that is not in effect is not waited for any longer.
 EQUAL_READS = 3
-#: Statuses with which services and firewalls reject an update method.
-METHOD_REJECTED = frozenset({403, 405, 501})
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +137,7 @@ class Sender:
             raise
         except (AnalyticsError, ValueError) as error:
             if update.planned.action == "update" and isinstance(error, AnalyticsApiError):
-                update.is_rejected_method = error.status in METHOD_REJECTED
+                update.is_rejected_method = error.is_rejected_method
             state = State.FAILED
             if update.unconfirmed:
                 state = State.UNCLEAR

@@ -250,3 +250,15 @@ def test_update_to_password_protection_without_a_password_is_logged(
     website = sandbox.add_website("a.example")
     run(UpdateWebsiteOperator, website_id=website["id"], **settings)
     assert ("no password was given" in task_log()) is is_warned
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(403, "<html>Blocked</html>"), (405, "<html></html>"), (501, "<html></html>")]
+)
+def test_update_of_a_single_website_names_the_method_that_a_page_rejects(
+    sandbox: SandboxServer, status: int, body: str
+) -> None:
+    sandbox.add_website("a.example")
+    sandbox.fault("update", status=status, body=body, times=None)
+    with pytest.raises((AnalyticsError, AirflowFailException), match="set the extra update_method to PUT"):
+        run(UpdateWebsiteOperator, domain="a.example", privacy="private")

@@ -70,8 +70,9 @@ def test_every_exception_class_is_tested() -> None:
         (404, "Not found", "Check website id 7 and the Base URL."),
         (
             405,
-            "The service does not accept PATCH",
-            "If PUT keeps unsent fields (run try_your_service), set the extra update_method to PUT.",
+            "The service, or a proxy before it, does not accept PATCH",
+            "Allow PATCH in the proxy or firewall, or set the extra update_method to PUT if PUT keeps unsent fields. The sample "
+            "DAG try_your_service.py finds out.",
         ),
         (422, "The service rejected a value", ""),
         (500, "The service failed", "Check the log of the service."),
