@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run two tasks at the same time, many times: ``make two-tasks RUNS=200``.
 
-Two lists, or a list and a websites file, change the same 30 websites. The second task starts at a random moment. The
-service returns each write at once in the first runs, and is a replica that is behind in the others. The waits of the
-package and the delay of the replica are a tenth of the real ones: 0.1 s for 1 s. The last lines have the number of runs
-in which both tasks succeeded and all entries arrived. The exit status is 1 if it was not all of them.
+Two lists, a list and a websites file, or a list that removes an entry and a file change the same 30 websites. The
+second task starts at a random moment. The service returns each write at once in the first runs, and is a replica that
+is 1 s behind in the others. The waits of the package and the delay of the replica are a tenth of the real ones, unless
+``--scale 1`` is given. The last lines have the number of runs in which both tasks succeeded and all entries arrived. The
+exit status is 1 if it was not all of them.
 """
 
 from __future__ import annotations
@@ -30,16 +31,15 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 
 WEBSITES = 30
-SCALE = 0.1
-OFFICE, VPN = ["192.0.2.1", "192.0.2.2"], ["198.51.100.7"]
+OFFICE, VPN, FORMER = ["192.0.2.1", "192.0.2.2"], ["198.51.100.7"], "192.0.2.3"
 
 
 @contextlib.contextmanager
-def shorter_waits(sandbox: FakeService) -> Iterator[None]:
+def shorter_waits(sandbox: FakeService, scale: float) -> Iterator[None]:
     """Scale the waits of the package, and connect it to the sandbox."""
     values: dict[str, Any] = {
-        "api.client.CONFIRM_WAITS": tuple(SCALE * seconds for seconds in (0.5, 1.0, 2.0, 4.0)),
-        "reconcile.apply.sending.SETTLE_SECONDS": SCALE,
+        "api.client.CONFIRM_WAITS": tuple(scale * seconds for seconds in (0.5, 1.0, 2.0, 4.0)),
+        "reconcile.apply.sending.SETTLE_SECONDS": scale,
     }
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, sandbox.connection_env))
@@ -57,6 +57,11 @@ def run_pair(sandbox: FakeService, chance: random.Random, seconds_behind: float)
     problems: list[str] = []
     with tempfile.TemporaryDirectory(prefix="two-tasks-") as folder:
         office = SyncExcludedIpsOperator(task_id="office", exclude_ips=OFFICE, state_path=folder, list_name="office")
+        if chance.random() < 0.5:  # the list has an entry that this run removes
+            former = [*OFFICE, FORMER]
+            SyncExcludedIpsOperator(
+                task_id="office", exclude_ips=former, state_path=folder, list_name="office"
+            ).execute({})
         second: Any = SyncExcludedIpsOperator(task_id="vpn", exclude_ips=VPN, state_path=folder, list_name="vpn")
         if chance.random() < 0.5:
             config = {"websites": {f"{number}.example": {"exclude_ips": VPN} for number in range(1, WEBSITES + 1)}}
@@ -77,9 +82,9 @@ def run_pair(sandbox: FakeService, chance: random.Random, seconds_behind: float)
         thread.join()
     time.sleep(seconds_behind)
     for website in sandbox.websites():
-        missing = {"10.0.0.1 # Ann", *OFFICE, *VPN} - set((website["exclude_ips"] or "").splitlines())
-        if missing:
-            problems.append(f"{website['domain']} has not {sorted(missing)}")
+        lines = set((website["exclude_ips"] or "").splitlines())
+        if lines != {"10.0.0.1 # Ann", *OFFICE, *VPN}:
+            problems.append(f"{website['domain']} has {sorted(lines)}")
     return "; ".join(problems)
 
 
@@ -88,12 +93,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=int, nargs="?", default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--scale", type=float, default=0.1, help="factor of all waits and of the delay, 1 for real time"
+    )
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
     status = 0
-    for service, seconds_behind in (("without lag", 0.0), ("behind a replica", SCALE)):
+    for service, seconds_behind in (("without lag", 0.0), ("behind a replica", arguments.scale)):
         succeeded = 0
-        with FakeService() as sandbox, shorter_waits(sandbox):
+        with FakeService() as sandbox, shorter_waits(sandbox, arguments.scale):
             for number in range(arguments.runs):
                 problem = run_pair(sandbox, chance, seconds_behind)
                 if problem:
