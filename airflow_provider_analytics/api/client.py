@@ -27,6 +27,7 @@ from airflow_provider_analytics.api.verification import (
     Differences,
     ExpectedRecord,
     has_value,
+    is_final,
     present_fields,
     with_omitted,
 )
@@ -40,7 +41,8 @@ from airflow_provider_analytics.exceptions import (
     NotFoundError,
     UnexpectedResponseError,
 )
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.randomness import RANDOM
+from airflow_provider_analytics.readable import counted, readable
 
 WEBSITES = "/websites"
 ACCOUNT = "/account"
@@ -48,6 +50,11 @@ ACCOUNT = "/account"
 CONFIRM_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 #: Seconds to wait in addition, if the service responds to writes with 202: it applies them later.
 ACCEPTED_WAITS: tuple[float, ...] = (8.0, 8.0, 8.0)
+#: Seconds to wait before all changed websites are read back: an update that another process computed earlier might
+#: still arrive.
+SETTLE_SECONDS = 1.0
+#: How often a change that is not in effect is sent again.
+RESENDS = 2
 #: Maximum number of websites found by a search. If there are more, the search is not read to its end.
 SEARCH_LIMIT = 100
 #: Statuses that services return for a domain that already exists.
@@ -525,6 +532,7 @@ class AnalyticsClient:
         checked = fields.check_update(**settings)
         attempts: list[ExpectedRecord] = []
         is_sent = False
+        comparison = Comparison()
 
         def work_out(record: Record) -> Mapping[str, Any] | None:
             nonlocal is_sent
@@ -542,19 +550,24 @@ class AnalyticsClient:
             is_sent = True
             return checked
 
-        def change() -> Comparison:
-            self.until_found(lambda: self.change_website(website_id, work_out))
+        def send(ids: Sequence[int | str]) -> None:
+            [changed_id] = ids
+            self.until_found(lambda: self.change_website(changed_id, work_out))
+
+        def read(ids: Sequence[int | str]) -> Sequence[int | str]:
+            nonlocal comparison
             comparison = self.read_until(str(website_id), attempts[-1])
             if self._may_be_omitted(comparison.unverified):
                 # Other records show whether the service returns these fields at all. The update itself needs no list.
                 with suppress(IncompleteListError, AnalyticsApiError, UnexpectedResponseError):
                     self.list_websites_within(0)
                 comparison = self.read_until(str(website_id), attempts[-1])
-            return comparison
+            if comparison.not_applied and not comparison.unsent:
+                return ids
+            return ()
 
-        comparison = change()
-        if comparison.not_applied:  # another process overwrote it, or the record was read from an old replica
-            comparison = change()
+        send([website_id])
+        self.until_in_effect([website_id], read, send, resends=1)
         if is_sent and comparison.unsent and comparison.other_domain is None:
             self._raise_unsent(comparison, attempts[-1].before)
         self._check(attempts[-1], comparison)
@@ -674,14 +687,44 @@ class AnalyticsClient:
         self._check(expected, comparison)
         return comparison
 
+    def until_in_effect(
+        self,
+        changed: Sequence[Returned],
+        read: Callable[[Sequence[Returned]], Sequence[Returned]],
+        send: Callable[[Sequence[Returned]], None],
+        resends: int = RESENDS,
+    ) -> None:
+        """Read changed websites back, and send the changes again that are not in effect, a few times.
+
+        Another process overwrote them, or the change was computed from an old replica.
+
+        :param changed: the websites.
+        :param read: reads websites until they are as sent, and returns those to send again.
+        :param send: sends the changes of websites again.
+        :param resends: how often.
+        """
+        again = read(changed)
+        for _ in range(resends):
+            if not again:
+                return
+            log.info("Sending the change of %s again: it is not in effect.", counted(len(again), "website"))
+            # Several tasks that overwrite each other's lines must not do it again at the same time.
+            self.wait(RANDOM.uniform(0, SETTLE_SECONDS))
+            send(again)
+            again = read(again)
+
     def read_until(self, website_id: str, expected: ExpectedRecord) -> Comparison:
-        """Fetch a website until it is as expected; return the last record, compared.
+        """Fetch a website until it is as expected, or will not be; return the last record, compared.
 
         :raises NotFoundError: if the service does not return it.
         """
-        return self._until(
-            lambda: expected.compare(self.read_website(website_id)), lambda comparison: comparison.is_as_expected
-        )
+        reads: list[Comparison] = []
+
+        def read() -> Comparison:
+            reads.append(expected.compare(self.read_website(website_id)))
+            return reads[-1]
+
+        return self._until(read, lambda comparison: comparison.is_as_expected or is_final(reads))
 
     def _may_be_omitted(self, names: Iterable[str]) -> bool:
         """Return whether the service may omit one of these fields because it is empty: no record contained it yet."""

@@ -11,7 +11,7 @@ say which.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -23,6 +23,8 @@ from airflow_provider_analytics.readable import first_of, readable
 #: Fields that are compared. The domain is compared separately, because no update changes it.
 COMPARED = tuple(name for name in RECORD_FIELDS if name != "domain")
 
+#: Number of equal reads in a row after which a value that is not in effect is not waited for any longer.
+EQUAL_READS = 3
 _MAX_NAMED_ENTRIES = 3
 _MAX_CHARACTERS = 100
 
@@ -45,6 +47,7 @@ class Comparison:
     :param missing: of these lists, the missing lines, for lists that were sent.
     :param unverified: fields that were sent, or returned before, and that the record does not contain.
     :param other_domain: the returned domain, if it is not the expected one.
+    :param is_current: whether a sent value that differs from before is in effect, so that the read was not too early.
     """
 
     record: Record = field(default_factory=dict)
@@ -53,6 +56,7 @@ class Comparison:
     missing: dict[str, frozenset[str]] = field(default_factory=dict)
     unverified: tuple[str, ...] = ()
     other_domain: str | None = None
+    is_current: bool = False
 
     @property
     def is_applied(self) -> bool:
@@ -117,12 +121,19 @@ class ExpectedRecord:
         for name in COMPARED:
             if name in self.sent:
                 self._compare_sent(name, record, found, (allowed or {}).get(name, ()))
+                is_in_effect = name not in found.not_applied and name not in found.unverified
+                if is_in_effect and not self._had(name):
+                    found.is_current = True
             elif is_present(name, self.before):
                 self._compare_unsent(name, record, found)
         domain = record.get("domain")
         if self.domain and isinstance(domain, str) and not same_domain(domain, self.domain):
             found.other_domain = domain
         return found
+
+    def _had(self, name: str) -> bool:
+        """Return whether the website had the sent value before, or its value before is unknown."""
+        return not has_value(name, self.before) or same_setting(name, self.before[name], self.sent[name])
 
     def _compare_sent(self, name: str, record: Record, found: Comparison, allowed: Collection[str]) -> None:
         if not is_present(name, record):
@@ -163,6 +174,16 @@ class ExpectedRecord:
                 found.unsent[name] = _phrase([before[key] for key in missing])
         elif normalise(name, self.before[name]) != normalise(name, record[name]):
             found.unsent[name] = f"is '{_text(name, record)}', was '{_text(name, self.before)}'"
+
+
+def is_final(reads: Sequence[Comparison]) -> bool:
+    """Return whether later reads of a website are likely to be like the last ones.
+
+    Three reads in a row are equal, and the last one returned another value of the same write, so it was not too early.
+    """
+    last = reads[-EQUAL_READS:]
+    is_equal = all(read.not_applied == last[0].not_applied and read.unsent == last[0].unsent for read in last)
+    return len(last) == EQUAL_READS and is_equal and last[-1].is_current
 
 
 def is_present(name: str, record: Record) -> bool:

@@ -229,7 +229,7 @@ def without_waits() -> Iterator[None]:
         "api.listing.WAITS_BETWEEN_READINGS": (0, 0, 0),
         "api.listing.AT_ONCE": 0,
         "api.transport.FIRST_BACKOFF": 0,
-        "reconcile.apply.sending.SETTLE_SECONDS": 0,
+        "api.client.SETTLE_SECONDS": 0,
         "operators.state.WRITE_WAITS": (0,) * 7,
     }
     with contextlib.ExitStack() as stack:

@@ -4,8 +4,8 @@
 Two lists, a list and a websites file, or a list that removes an entry and a file change the same 30 websites. The
 second task starts at a random moment. The service returns each write at once in the first runs, and is a replica that
 is 1 s behind in the others. The waits of the package and the delay of the replica are a tenth of the real ones, unless
-``--scale 1`` is given. The last lines have the number of runs in which both tasks succeeded and all entries arrived. The
-exit status is 1 if it was not all of them.
+``--scale 1`` is given. The last lines have the number of runs in which both tasks succeeded and all entries arrived.
+The exit status is 1 if it was not all of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def shorter_waits(sandbox: FakeService, scale: float) -> Iterator[None]:
     """Scale the waits of the package, and connect it to the sandbox."""
     values: dict[str, Any] = {
         "api.client.CONFIRM_WAITS": tuple(scale * seconds for seconds in (0.5, 1.0, 2.0, 4.0)),
-        "reconcile.apply.sending.SETTLE_SECONDS": scale,
+        "api.client.SETTLE_SECONDS": scale,
     }
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, sandbox.connection_env))

@@ -95,7 +95,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str | None]]
 @pytest.fixture(autouse=True)
 def no_wait_before_reading_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read websites back at once: no other process writes, unless a test starts it."""
-    monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.sending.SETTLE_SECONDS", 0)
+    monkeypatch.setattr("airflow_provider_analytics.api.client.SETTLE_SECONDS", 0)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def night(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, mon
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_HTTP", json.dumps(connection))
     monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_API_KEY", analytics_sandbox.api_key)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.sending.SETTLE_SECONDS", 0)
+    monkeypatch.setattr("airflow_provider_analytics.api.client.SETTLE_SECONDS", 0)
     # The interface does not say that a domain must be unique.
     analytics_sandbox.configure(allow_duplicates=True)
 

@@ -165,17 +165,6 @@ class Update:
         return self.not_stored | self.lost
 
     @property
-    def is_current(self) -> bool:
-        """Whether the last read returned a value of the last update, so that it was not too early."""
-        if self.comparison is None or self.expected is None:
-            return False
-        for name, value in self.expected.sent.items():
-            is_stored = name in self.comparison.record and name not in self.not_applied
-            if is_stored and has_value(name, self.before) and normalise(name, self.before[name]) != value:
-                return True
-        return False
-
-    @property
     def differences(self) -> str:
         """All differences from the expected record, as text."""
         return describe({**self.not_applied, **self.unsent}) or self.reason.rstrip(".")

@@ -12,7 +12,7 @@ from airflow_provider_analytics.api import client as api_client
 from airflow_provider_analytics.api.client import AnalyticsClient, may_mean_taken, other_domain
 from airflow_provider_analytics.api.domains import domain_key, same_domain
 from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM
-from airflow_provider_analytics.api.verification import COMPARED, Comparison, ExpectedRecord, Record
+from airflow_provider_analytics.api.verification import COMPARED, Comparison, ExpectedRecord, Record, is_final
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -22,22 +22,12 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     StorageError,
 )
-from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.readable import counted
 from airflow_provider_analytics.reconcile.apply.results import NOT_SENT, State, Update, describe
 from airflow_provider_analytics.reconcile.plan.changes import ChangeOf, deletion
 from airflow_provider_analytics.reconcile.plan.plan import Change
 from airflow_provider_analytics.reconcile.records import website_of
 from airflow_provider_analytics.reconcile.service_websites import ReadResult, Websites
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER, Breaker, each, reason_of
-
-#: Seconds to wait before all changed websites are read back: an update that another process computed earlier might
-#: still arrive.
-SETTLE_SECONDS = 1.0
-#: How often a change that is not in effect is sent again.
-RESENDS = 2
-#: Number of equal reads in a row after which a value that is not in effect is not waited for any longer.
-EQUAL_READS = 3
 
 log = logging.getLogger(__name__)
 
@@ -261,7 +251,7 @@ class Sender:
 
     def settle(self) -> None:
         """Wait until the updates that other processes have computed have probably arrived."""
-        self.client.wait(SETTLE_SECONDS)
+        self.client.wait(api_client.SETTLE_SECONDS)
 
     def verify(self, updates: Sequence[Update], *, is_alone: bool = False) -> None:
         """Read changed websites until they are as sent, and send the changes again that are not in effect.
@@ -269,40 +259,34 @@ class Sender:
         :param is_alone: keep the evidence: if a value changed that was not sent, the website counts as failed, is read
             until the end of all waits, and does not get its change again.
         """
-        if is_alone:
-            for update in updates:
-                if update.state is State.APPLIED:
+
+        def read(updates: Sequence[Update]) -> list[Update]:
+            sent = [update for update in updates if update.may_be_applied]
+            for update in sent:
+                if is_alone and update.state is State.APPLIED:
                     update.set(State.FAILED, "Changed, and not read back before the work ended.")
-        waiting = self._wait_for(updates, is_alone)
-        for _ in range(RESENDS):
+            waiting = self._wait_for(sent, is_alone)
             again = [update for update in waiting if update.not_applied and update.unconfirmed is None]
-            if is_alone:
-                again = [update for update in again if not update.unsent]
-            if not again:
-                break
-            log.info("Sending the change of %s again: it is not in effect.", counted(len(again), "website"))
-            # Several tasks that overwrite each other's lines must not do it again at the same time.
-            self.client.wait(RANDOM.uniform(0, SETTLE_SECONDS))
-            self.send_all(again, "Changing once more")
-            sent = [update for update in again if update.state is State.APPLIED]
-            waiting = [update for update in waiting if update not in again]
-            waiting += self._wait_for(sent, is_alone)
+            return [update for update in again if not (is_alone and update.unsent)]
+
+        def send(updates: Sequence[Update]) -> None:
+            self.send_all(updates, "Changing once more")
+
+        self.client.until_in_effect(updates, read, send)
 
     def _wait_for(self, updates: Sequence[Update], is_alone: bool) -> list[Update]:
         """Read these websites until they are as sent; return the websites that are not."""
         waiting = self.read(updates, is_alone=is_alone)
-        equal_reads = 1
+        reads: dict[Update, list[Comparison]] = {update: [] for update in waiting}
         # Rows of the list may have fewer fields or be stale. Then the record of the single website decides.
         for seconds in (0, *self.client.confirm_waits):
             is_down = self._failed_reads >= GIVE_UP_AFTER
-            if not waiting or is_down or (equal_reads >= EQUAL_READS and all(update.is_current for update in waiting)):
+            if not waiting or is_down or all(is_final(reads[update]) for update in waiting):
                 break
-            earlier = [update.differences for update in waiting]
             self.client.wait(seconds)
             waiting = self.read(waiting, is_alone=is_alone, one_by_one=True)
-            equal_reads += 1
-            if [update.differences for update in waiting] != earlier:
-                equal_reads = 1
+            for update in waiting:
+                reads[update].append(update.comparison or Comparison())
         return waiting
 
     def read(self, updates: Sequence[Update], *, is_alone: bool = False, one_by_one: bool = False) -> list[Update]:

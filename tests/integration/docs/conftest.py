@@ -25,7 +25,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 @pytest.fixture(autouse=True)
 def nobody_else_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make no test wait for the updates of other users."""
-    monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.sending.SETTLE_SECONDS", 0)
+    monkeypatch.setattr("airflow_provider_analytics.api.client.SETTLE_SECONDS", 0)
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ ODD: dict[str, Callable[[], Any]] = {
 
 @pytest.fixture(autouse=True)
 def nobody_else_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.sending.SETTLE_SECONDS", 0)
+    monkeypatch.setattr("airflow_provider_analytics.api.client.SETTLE_SECONDS", 0)
 
 
 CONFIG = {"websites": {"a.example": {"email": True}}}

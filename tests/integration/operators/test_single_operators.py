@@ -35,7 +35,7 @@ def tasks(text: str, folder: Path) -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def nobody_else_writes(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.sending.SETTLE_SECONDS", 0)
+    monkeypatch.setattr("airflow_provider_analytics.api.client.SETTLE_SECONDS", 0)
     analytics_sandbox.seed(12)
 
 

@@ -130,7 +130,7 @@ def test_simultaneous_lists_keep_all_entries_behind_a_replica(
 ) -> None:
     """The second list starts with an update of the first list, and fetches websites that do not contain it yet."""
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.25, 0.5, 1.0))
-    monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.sending.SETTLE_SECONDS", 0.5)
+    monkeypatch.setattr("airflow_provider_analytics.api.client.SETTLE_SECONDS", 0.5)
     for number in range(4, 31):
         analytics_sandbox.add_website(f"{number}.example", exclude_ips="10.0.0.1 # Ann")
     analytics_sandbox.configure(seconds_behind=0.5)

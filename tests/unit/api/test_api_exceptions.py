@@ -71,8 +71,8 @@ def test_every_exception_class_is_tested() -> None:
         (
             405,
             "The service, or a proxy before it, does not accept PATCH",
-            "Allow PATCH in the proxy or firewall, or set the extra update_method to PUT if PUT keeps unsent fields. The "
-            "sample DAG try_your_service.py finds out.",
+            "Allow PATCH in the proxy or firewall, or set the extra update_method to PUT if PUT keeps unsent fields. "
+            "The sample DAG try_your_service.py finds out.",
         ),
         (422, "The service rejected a value", ""),
         (500, "The service failed", "Check the log of the service."),

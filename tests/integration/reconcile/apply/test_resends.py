@@ -11,9 +11,9 @@ from distortion import Distortion
 from raw_server import Request
 from reconciling import Night
 
+from airflow_provider_analytics.api.client import RESENDS
 from airflow_provider_analytics.exceptions import AnalyticsError, NotAppliedError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.reconcile.apply.sending import RESENDS
 
 NEW = "192.0.2.1"
 
