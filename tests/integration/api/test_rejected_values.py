@@ -10,6 +10,7 @@ import pytest
 from raw_server import Request, answer_read, http
 from wire_client import WEBSITE, Time, do, error_of, served
 
+from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import AnalyticsApiError, NotAppliedError
 
 BAD_IP = "Enter a valid IP address."
@@ -128,3 +129,17 @@ def test_write_with_another_status_is_not_waited_for_longer() -> None:
     record = http(200, {"data": {**WEBSITE, "email": 0}})
     error_of(record, lambda client: client.update_website(7, email=True), NotAppliedError, time=time)
     assert sum(time.slept) < 20
+
+
+@pytest.mark.usefixtures("_real_waits")
+def test_update_that_is_stored_in_part_is_reported_after_three_equal_reads() -> None:
+    """The privacy that was sent is returned, so the reads are current, and the address will not be stored."""
+    time = Time()
+    before = http(200, {"data": {**WEBSITE, "privacy": 0, "exclude_ips": None}})
+    after = http(200, {"data": {**WEBSITE, "privacy": 1, "exclude_ips": None}})
+
+    def update(client: AnalyticsClient) -> None:
+        client.update_website(7, privacy="private", exclude_ips=["192.0.2.1"])
+
+    error_of([before, after], update, NotAppliedError, "exclude_ips lacks 192.0.2.1", time=time)
+    assert sum(time.slept) < 6
