@@ -38,6 +38,8 @@ _SINGLE_ADDRESS = re.compile(r"([0-9a-fA-F:.]+)/(32|128)(?=\s|$)")
 #: Characters that are not part of a word: separators, quotes, tags, and the marks of a cut text.
 _NOT_IN_A_WORD = re.compile(r"[\s,;<>\"']|\.\.\.$|\u2026")
 _CUT = re.compile(r"\.\.\.$|\u2026$")
+#: A JSON array, an array of PostgreSQL, or a list as Python prints it.
+_IN_BRACKETS = re.compile(r"\[.*\]|\{.*\}|\(.*\)")
 #: Separators that a service may write between entries in place of a line break.
 _SEPARATOR = re.compile(r"[\s,;]+|<br ?/?>|\\n", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"[\w%~+-]*\w[\w.%~+-]*")
@@ -113,17 +115,19 @@ class EntryType:
     def is_in_another_form(self, lines: Sequence[str]) -> bool:
         """Return whether a list of the service is not written as docs/interface.md documents it.
 
-        It is if its only line contains several entries, or JSON, or if its end was cut off. Sending such a text back
-        would replace the real entries. If there are several lines, the service separates entries by line breaks.
+        It is if its only line contains several entries, is in brackets like JSON or an array of a database, or if its
+        end was cut off. Sending such a text back would replace the real entries. If there are several lines, the
+        service separates entries by line breaks.
         """
         if lines and _CUT.search(lines[-1]):
             return True
         if len(lines) != 1:
             return False
+        if _IN_BRACKETS.fullmatch(lines[0]):
+            return True
         entry = without_comment(lines[0])
         parts = list(filter(None, _SEPARATOR.split(entry)))
-        are_several = len(parts) > 1 and all(map(self.is_usual, parts))
-        return are_several or _is_json_list(entry)
+        return len(parts) > 1 and all(map(self.is_usual, parts))
 
     def is_usual(self, text: str) -> bool:
         """Return whether a text looks like one entry."""
@@ -188,6 +192,15 @@ class Addresses(EntryType):
     def check_entry(self, entry: str) -> None:
         """Check an address or a network of a user."""
         _check_network(entry)
+
+    def is_in_another_form(self, lines: Sequence[str]) -> bool:
+        """Return whether a list of the service is not written as documented; addresses after a comma are entries."""
+        if super().is_in_another_form(lines):
+            return True
+        if len(lines) != 1:
+            return False
+        after_commas = lines[0].split(",")[1:]
+        return any(self.is_usual(without_comment(text)) for text in after_commas)
 
     def is_usual(self, text: str) -> bool:
         """Return whether a text is an address or a network."""
@@ -326,14 +339,6 @@ def _is_network(entry: str) -> bool:
     except ValueError:
         return False
     return "%" not in entry
-
-
-def _is_json_list(text: str) -> bool:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, list) and set(map(type, found)) <= {str}
 
 
 @functools.lru_cache(maxsize=1 << 16)

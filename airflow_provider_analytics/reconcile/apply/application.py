@@ -355,6 +355,8 @@ def _restore(update: Update, client: AnalyticsClient) -> str:
     for name in COMPARED:
         if FIELDS[name].on_update and has_value(name, update.before):
             settings[name] = normalise(name, update.before[name])
+            if isinstance(update.before[name], str) and name in LINE_FIELDS:
+                settings[name] = tuple(update.before[name].split("\n"))  # exactly the text that was read
         elif name in update.before:
             unknown.append(name)
     expected = ExpectedRecord({}, settings, update.planned.domain)

@@ -109,7 +109,19 @@ def test_restore_includes_unknown_lines(
     assert night.lists() == [before]
 
 
-@pytest.mark.parametrize("shown", ["192.0.2.1,192.0.2.2", "192.0.2.1 192.0.2.2", '["192.0.2.1"]', "192.0.2.1\n192..."])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "192.0.2.1,192.0.2.2",
+        "192.0.2.1 192.0.2.2",
+        "192.0.2.1 # Ann, 192.0.2.2",
+        '["192.0.2.1"]',
+        '["192.0.2.1 # Ann", "192.0.2.2"]',
+        "['192.0.2.1', '192.0.2.2 # Ann']",
+        '{192.0.2.1,"192.0.2.2 # Ann"}',
+        "192.0.2.1\n192...",
+    ],
+)
 def test_sync_does_not_change_a_list_that_is_returned_in_another_form(shown: str, night: Night) -> None:
     night.add(2, exclude_ips=shown)
     with pytest.raises(BulkError, match="has several entries or is cut off"):

@@ -567,3 +567,12 @@ def test_apply_stops_after_one_create_if_the_list_remains_empty(night: Night, di
     with pytest.raises(BulkError, match=r"Created with the id 61, but it is missing in the list"):
         night.apply(config=config)
     assert night.operations["create"] == 1
+
+
+def test_restored_list_is_exactly_the_text_that_was_read(night: Night) -> None:
+    text = "10.0.0.1  # Ann\r\n\r\n10.1.0.0/16\r\n"
+    night.add(20, exclude_ips=text, privacy=1)
+    night.sandbox.configure(updates="reset others")
+    with pytest.raises(NotAppliedError, match="Its values were restored and verified"):
+        night.sync(NEW)
+    assert night.lists() == [text] * 20
