@@ -59,12 +59,14 @@ def nightly_website_snapshot():
         base_path=FOLDER,
         override_guards="{{ (params.override_guards or []) | join(',') }}",
     )
-    # The pair that this run wrote, even if another run publishes at the same time.
+    # The pair that this run wrote, even if another run publishes at the same time. The index is for a mapped
+    # task group.
+    taken = f"ti.xcom_pull('{snapshot.task_id}', map_indexes=ti.map_index)"
     compare = CompareSnapshotsOperator(
         task_id="compare",
         base_path=FOLDER,
-        current="{{ ti.xcom_pull('snapshot')['snapshot_date'] }}",
-        previous="{{ ti.xcom_pull('snapshot')['previous'] }}",
+        current=f"{{{{ {taken}['snapshot_date'] }}}}",
+        previous=f"{{{{ {taken}['previous'] }}}}",
     )
     prune = PruneSnapshotsOperator(
         task_id="prune", base_path=FOLDER, keep_days=90, keep_months=36, dry_run="{{ not params.prune }}"

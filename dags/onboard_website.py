@@ -33,10 +33,11 @@ from airflow_provider_analytics.operators.websites import (
     doc_md=__doc__,
 )
 def onboard_website():
-    website_id = "{{ ti.xcom_pull(task_ids='create')['website_id'] }}"
     create = CreateWebsiteOperator(
         task_id="create", domain="{{ params.domain }}", privacy="{{ params.privacy }}", exclude_bots=True
     )
+    # With the index, so that it also works in a mapped task group.
+    website_id = f"{{{{ ti.xcom_pull('{create.task_id}', map_indexes=ti.map_index)['website_id'] }}}}"
     read = GetWebsiteOperator(task_id="read", website_id=website_id)
 
     @task

@@ -60,14 +60,17 @@ def remind_of_expiring_entries():
         text = [*(["Expire soon:", *expiring] if expiring else []), *(["Have expired:", *expired] if expired else [])]
         return [subject, *text] if text else []
 
+    lines = remind(plan.output)
+    # With the index, so that it also works in a mapped task group.
+    pulled = f"ti.xcom_pull('{lines.operator.task_id}', map_indexes=ti.map_index)"
     mail = EmailOperator(
         task_id="mail",
         conn_id="smtp_default",
         to="{{ var.value.analytics_notify }}",
-        subject="{{ ti.xcom_pull('remind')[0] }}",
-        html_content="<pre>{{ ti.xcom_pull('remind')[1:] | join('\\n') | e }}</pre>",
+        subject=f"{{{{ {pulled}[0] }}}}",
+        html_content=f"<pre>{{{{ {pulled}[1:] | join('\\n') | e }}}}</pre>",
     )
-    remind(plan.output) >> mail
+    lines >> mail
 
 
 remind_of_expiring_entries()

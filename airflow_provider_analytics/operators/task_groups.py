@@ -108,7 +108,8 @@ def _approved(
         check = _CheckPlanOperator(task_id="check", planned=plan.output)
         given = {
             "subject": subject,
-            "body": f"{{{{ ti.xcom_pull(task_ids='{plan.task_id}')['markdown'] }}}}",
+            # In a mapped group, each instance has its own plan.
+            "body": f"{{{{ ti.xcom_pull(task_ids='{plan.task_id}', map_indexes=ti.map_index)['markdown'] }}}}",
             "response_timeout": timedelta(days=1),
             **approval,
         }
@@ -142,7 +143,8 @@ def _show_digest(task_id: str) -> Callable[[Context], None]:
     """Return a callback that shows the digest of a plan in the form: the answer then says which plan was approved."""
 
     def show(context: Context) -> None:
-        digest = context["ti"].xcom_pull(task_ids=task_id)["digest"]
+        ti = context["ti"]
+        digest = ti.xcom_pull(task_ids=task_id, map_indexes=ti.map_index)["digest"]
         context["task"].params["approved_digest"] = Param(digest, type="string", description="Plan to approve")
 
     return show

@@ -78,12 +78,9 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str | None]]
                 sleep(seconds)
                 return
             with create_session() as session:
-                waiting = [item for item in session.query(HITLDetail) if item.responded_at is None]
-                if not waiting:
-                    return
-                (detail,) = waiting
-                shown.append(detail.body)
-                answer_approval(detail, option, "Ann", session)
+                for detail in [item for item in session.query(HITLDetail) if item.responded_at is None]:
+                    shown.append(detail.body)
+                    answer_approval(detail, option, "Ann", session)
 
         sleep = time.sleep
         monkeypatch.setattr(time, "sleep", press_the_button)

@@ -255,6 +255,7 @@ def answer_approval(waiting: Any, option: str, user: str, session: Any) -> None:
         dag_id=asked.dag_id,
         dag_run_id=asked.run_id,
         task_id=asked.task_id,
+        map_index=asked.map_index,
         update_hitl_detail_payload=UpdateHITLDetailPayload(
             chosen_options=[option], params_input={name: param["value"] for name, param in waiting.params.items()}
         ),
@@ -370,14 +371,15 @@ def screens(screen: Screen, url: str) -> Screens:
     return found
 
 
-def extra_links_of(task: Any, outcome: Any) -> dict[str, str]:
+def extra_links_of(task: Any, outcome: Any, map_index: int = -1) -> dict[str, str]:
     """Return the extra links of a task after the only run of its DAG, by name, as the web interface gets them."""
     if not AIRFLOW_2:  # the task has stored each link
-        xcom = outcome.tasks[task.task_id].xcom
+        name = task.task_id if map_index < 0 else f"{task.task_id}[{map_index}]"
+        xcom = outcome.tasks[name].xcom
         return {link.name: xcom.get(link.xcom_key, "") for link in task.operator_extra_links}
     from airflow.models import TaskInstance
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        (ti,) = session.query(TaskInstance).filter_by(dag_id=task.dag_id, task_id=task.task_id)
+        (ti,) = session.query(TaskInstance).filter_by(dag_id=task.dag_id, task_id=task.task_id, map_index=map_index)
         return {link.name: link.get_link(task, ti_key=ti.key) for link in task.operator_extra_links}

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task groups: arguments of the task that waits for an approval (``operators/task_groups.py``)."""
+"""Task groups: arguments of the task that waits for an approval, groups in groups (``operators/task_groups.py``)."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import DAG
-from airflow_versions import needs_approvals
+from airflow.providers.common.compat.sdk import DAG, task, task_group
+from airflow_versions import extra_links_of, needs_answers_in_dag_test, needs_approvals
+from dag_runs import RunDag
+from reconciling import Night
+from samples import sample
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.task_groups import exclusion_list, websites_as_code
@@ -61,3 +65,67 @@ def test_exclusion_list_uses_the_given_operator() -> None:
     tasks: dict[str, Any] = dict(dag.task_dict)
     assert type(tasks["campaigns.plan"]) is type(tasks["campaigns.apply"]) is SyncExcludedParamsOperator
     assert tasks["campaigns.approve"].subject == "Change exclude_params of the websites?"
+
+
+@needs_answers_in_dag_test
+@pytest.mark.parametrize("parts", [["1.example"], ["1.example", "2.example", "3.example"]], ids=len)
+def test_group_works_in_a_mapped_group_behind_a_branch(
+    run_dag: RunDag, night: Night, answer: Callable[[str], list[str | None]], parts: list[str]
+) -> None:
+    shown = answer("Approve")
+    night.add(3)
+    with DAG("mapped", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+
+        @task.branch
+        def choose() -> str:
+            return "start"
+
+        @task
+        def start() -> None:
+            pass
+
+        @task_group
+        def each(domain: str) -> None:
+            given: dict[str, Any] = {"exclude_ips": ["192.0.2.1"], "websites": domain}
+            exclusion_list("office", **given, **night.state, list_name=domain)
+            websites_as_code(config={"websites": [{"domain": "new.example", "privacy": "private"}]})
+
+        @task
+        def other() -> None:
+            pass
+
+        started = start()
+        choose() >> [started, other()]
+        started >> each.override(group_id="part").expand(domain=parts)
+    outcome = run_dag(dag)
+    applied = [outcome.tasks[f"part.office.apply[{index}]"] for index in range(len(parts))]
+    assert [found.returned["applied"] for found in applied] == [1] * len(parts)
+    assert outcome.tasks["other"].state == "skipped"
+    lists = {website["domain"]: website["exclude_ips"] for website in night.sandbox.websites()}
+    assert [lists[domain] for domain in parts] == ["192.0.2.1"] * len(parts)
+    plans = [outcome.tasks[f"part.office.plan[{index}]"].returned["markdown"] for index in range(len(parts))]
+    assert set(plans) < set(shown)
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+@pytest.mark.parametrize("name", ["onboard_website", "nightly_website_snapshot"])
+def test_sample_works_in_a_mapped_task_group(run_dag: RunDag, night: Night, name: str, instances: int) -> None:
+    night.add(2)
+    make = getattr(sample(name, night.folder), name).__wrapped__
+    params = {"domain": "new.example", "privacy": "private", "override_guards": [], "prune": False}
+    with DAG(
+        f"mapped_{name}_{instances}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), params=params
+    ) as dag:
+
+        @task_group
+        def each(number: int) -> None:
+            make()
+
+        each.expand(number=list(range(instances)))
+    outcome = run_dag(dag)
+    assert {found.state for found in outcome.tasks.values()} <= {"success", "skipped"}
+    for index in range(instances):
+        for mapped in dag.tasks:
+            links = extra_links_of(mapped, outcome, index)
+            if "Website" in links:
+                assert links["Website"] == "https://new.example"
