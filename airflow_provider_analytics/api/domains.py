@@ -11,13 +11,14 @@ from contextlib import suppress
 import idna
 
 from airflow_provider_analytics.api.checks import invalid, is_missing_text
-from airflow_provider_analytics.readable import is_plain
+from airflow_provider_analytics.readable import is_plain, readable
 
 _ALLOWED = "a domain name such as www.example.com, without scheme, port, path or spaces"
 _NOT_IN_A_DOMAIN = re.compile(r"[\s\x00-\x20\x7f/\\:@?#%&=,;\"'<>()\[\]{}|^`]")
 _AROUND_A_DOMAIN = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://|(:[0-9]*)?(/.*)?$", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
-_MAX_LENGTH = 254
+#: Maximum length of a domain, and of a part of it between two dots in ASCII.
+_MAX_LENGTH, _MAX_LABEL = 254, 63
 #: Unicode categories of dashes, quotes and brackets. No domain name contains them, except ASCII's hyphen.
 _PUNCTUATION = ("Pd", "Pi", "Pf", "Ps", "Pe")
 #: Further characters that look like ASCII punctuation: accents, primes, the minus sign and the ellipsis.
@@ -39,12 +40,22 @@ def check_domain(domain: object) -> str:
             raise invalid("domain", domain, f"{_ALLOWED}; it has {character!r}, a typographic quote, dash or bracket")
     if domain.isdecimal():
         raise invalid("domain", domain, f"{_ALLOWED}; a number selects a website by its id")
+    if "*" in domain:
+        named = domain.replace("*.", "").replace("*", "") or "each domain"
+        raise invalid("domain", domain, f"{_ALLOWED}; a pattern is not a website: write {named}")
     # UTS 46 maps other forms of a character, such as a full-width colon, to the one that services compare.
     forms = (domain, _mapped(domain))
     labels = domain.removesuffix(".").split(".")
     # With invisible characters, one domain could look like another one.
     if len(domain) > _MAX_LENGTH or any(map(_NOT_IN_A_DOMAIN.search, forms)) or not is_plain(domain) or not all(labels):
         raise invalid("domain", domain, _ALLOWED)
+    for label, encoded in zip(labels, domain_key(domain).split("."), strict=False):
+        if len(encoded) > _MAX_LABEL:
+            limit = f"at most {_MAX_LABEL} characters between two dots, but {readable(label, 80)} has {len(encoded)}"
+            raise invalid("domain", domain, f"{_ALLOWED}; {limit}")
+        if label.startswith("-") or label.endswith("-"):
+            meant = ".".join(part.strip("-") for part in labels)
+            raise invalid("domain", domain, f"{_ALLOWED}; no part begins or ends with a hyphen: write {meant}")
     return domain
 
 

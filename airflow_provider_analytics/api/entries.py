@@ -28,6 +28,22 @@ NETWORKS = ("reject", "expand", AS_IS)
 #: Maximum number of addresses that the networks of one list may expand to.
 EXPAND_LIMIT = 1024
 
+#: Networks of visitors that a service on the internet never sees. Addresses of the documentation are not among them.
+_INTERNAL = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "10.0.0.0/8",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+            "::1",
+            "fc00::/7",
+            "fe80::/10",
+        ),
+    )
+)
 # An exclusion list never needs half of the address space. A typing error in a prefix length may cover it.
 _SHORTEST_PREFIX = {4: 8, 6: 16}
 _MAPPED_BITS = 96
@@ -37,6 +53,8 @@ _COMMENT = re.compile(r"(?:^|\s)#.*")
 _SINGLE_ADDRESS = re.compile(r"([0-9a-fA-F:.]+)/(32|128)(?=\s|$)")
 #: Characters that are not part of a word: separators, quotes, tags, and the marks of a cut text.
 _NOT_IN_A_WORD = re.compile(r"[\s,;<>\"']|\.\.\.$|\u2026")
+#: Characters around a parameter in an address: ``?utm_source=news&gclid=1``.
+_PART_OF_A_QUERY = re.compile(r"[?&=]")
 _CUT = re.compile(r"\.\.\.$|\u2026$")
 #: A JSON array, an array of PostgreSQL, or a list as Python prints it.
 _IN_BRACKETS = re.compile(r"\[.*\]|\{.*\}|\(.*\)")
@@ -103,6 +121,9 @@ class EntryType:
         _visible(entry)
         if _NOT_IN_A_WORD.search(entry):
             raise ValueError("contains white space, a separator or a quote; write one parameter per line")
+        if _PART_OF_A_QUERY.search(entry):
+            name = _PART_OF_A_QUERY.split(entry.lstrip("?&"))
+            raise ValueError(f"is a part of an address, and matches no parameter; write {name[0] or 'the name'!r}")
 
     def entries_of(self, entry: str) -> Entries:
         """Return the normalized entry; networks are allowed.
@@ -284,6 +305,19 @@ def entry_of(line: object) -> str:
     if entry == "None" or _RENDERED_LIST.fullmatch(entry):
         raise ValueError("is Jinja's text for a missing value or a list; give the list itself")
     return entry
+
+
+def internal_addresses(entries: Iterable[str]) -> list[str]:
+    """Return the private and loopback addresses and networks among the entries of a list."""
+    found = []
+    for entry in entries:
+        if not _is_network(entry):
+            continue
+        network = _network(entry, strict=False)
+        same_version = [internal for internal in _INTERNAL if internal.version == network.version]
+        if any(map(network.subnet_of, same_version)):  # type: ignore[arg-type]  # the versions are equal
+            found.append(entry)
+    return found
 
 
 def _visible(entry: str) -> str:

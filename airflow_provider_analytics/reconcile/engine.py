@@ -35,7 +35,7 @@ from airflow_provider_analytics.reconcile.desired.tables import ListTables
 from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
 from airflow_provider_analytics.reconcile.plan.approval import only_approved, raise_unless_remainder
 from airflow_provider_analytics.reconcile.plan.changes import ChangeOf, change_of, plan_changes
-from airflow_provider_analytics.reconcile.plan.list_warnings import list_warnings
+from airflow_provider_analytics.reconcile.plan.list_warnings import internal_warnings, list_warnings
 from airflow_provider_analytics.reconcile.plan.plan import Change, Plan
 from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards
 from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS, website_name, website_of
@@ -76,9 +76,10 @@ def plan(
         last=last if websites.complete else None,
     )
     checked = check_guards(changes, given)
+    warnings = internal_warnings(source)
     if lists is not None:
-        warnings = list_warnings(lists, desired, compared)
-        checked = replace(checked, warnings=(*checked.warnings, *warnings))
+        warnings += list_warnings(lists, desired, compared)
+    checked = replace(checked, warnings=(*checked.warnings, *warnings))
     return PlanRun(checked, websites, compared, source, desired, unread)
 
 

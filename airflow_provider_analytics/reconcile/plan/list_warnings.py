@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings about a managed list: entries that its first run takes over, and entries that it removes late or keeps."""
+"""Warnings about lists: internal addresses; of managed lists, entries taken over, removed late, or kept."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
+from airflow_provider_analytics.api.entries import internal_addresses
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.readable import counted, first_of
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
+from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.tables import ListTables, entries_of
+from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
 
 #: Maximum number of entries in a warning.
 _MAX_NAMED = 10
@@ -18,6 +21,20 @@ _OWNED_NOW = "it manages these entries from now on, even if somebody added them 
 _REMOVED_LATE = "To be removed, because it left the list earlier"
 _ON_ANOTHER_LIST = "Not removed, because another list has it"
 _WITH_A_COMMENT = "Not removed, because its line has a comment"
+
+
+def internal_warnings(source: ExclusionList | WebsitesAsCode) -> list[str]:
+    """Return a warning about private and loopback addresses on the lists, once for each list field."""
+    warnings = []
+    for name, parts in source.parts.items():
+        listed = dict.fromkeys(entry for part in parts for entry in part.entries)
+        internal = internal_addresses(listed)
+        if internal:
+            warnings.append(
+                f"{name} has private or loopback addresses, which a service on the internet never sees. List the "
+                f"public address of the network instead of: {first_of(internal, _MAX_NAMED)}"
+            )
+    return warnings
 
 
 def list_warnings(lists: ListTables, desired: DesiredState, compared: Sequence[Record]) -> list[str]:

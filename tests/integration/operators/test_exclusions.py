@@ -148,6 +148,16 @@ def test_log_counts_the_entries_that_were_sent(night: Night, task_log: Callable[
     assert "Updated exclude_ips on 0 of 30 websites: 0 entries added, 0 removed." in task_log()
 
 
+@pytest.mark.parametrize("state", [False, True])
+def test_internal_address_is_sent_with_one_warning(night: Night, task_log: Callable[[], str], state: bool) -> None:
+    night.add(4)
+    night.sync("192.168.0.7", "203.0.113.7", "127.0.0.1", **(night.state if state else {}))
+    assert re.findall("has private or loopback addresses.*instead of: ([0-9., ]+[0-9])", task_log()) == [
+        "192.168.0.7, 127.0.0.1"
+    ]
+    assert set(night.lists()) == {"192.168.0.7\n203.0.113.7\n127.0.0.1"}
+
+
 def test_applied_change_is_audited(night: Night) -> None:
     night.add("1.example", exclude_ips="1.1.1.1")
     night.add("2.example", exclude_ips="2.2.2.2")

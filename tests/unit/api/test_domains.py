@@ -98,3 +98,20 @@ def test_number_is_rejected_as_domain(domain: str) -> None:
 )
 def test_domain_with_an_unusual_character_is_accepted(domain: str) -> None:
     assert check_domain(domain) == domain
+
+
+@pytest.mark.parametrize(
+    ("domain", "meant"),
+    [
+        ("*.example.com", "write example.com"),
+        ("shop*.example.com", "a pattern is not a website"),
+        (f"{'a' * 64}.example.com", "at most 63 characters between two dots"),
+        (f"{'ü' * 60}.example.com", "at most 63 characters between two dots"),
+        ("-a.example.com", "write a.example.com"),
+        ("a.-b-.example.com", "write a.b.example.com"),
+    ],
+)
+def test_domain_that_no_website_can_have_is_rejected_with_the_domain_that_is_meant(domain: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=meant):
+        check_domain(domain)
+    assert check_domain(f"{'a' * 63}.a--b.example.com.")

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from airflow_provider_analytics.api.entries import (
@@ -12,6 +14,7 @@ from airflow_provider_analytics.api.entries import (
     EntryType,
     each_line,
     entry_of,
+    internal_addresses,
 )
 
 
@@ -157,3 +160,33 @@ def test_entries_of_the_service_are_compared_by_key(line: str, key: str) -> None
 def test_single_address_is_sent_without_a_prefix_length(line: str, sent: str) -> None:
     assert Addresses().sent(line) == sent
     assert Addresses().key(line) == Addresses().key(sent)
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        ("?gclid", "gclid"),
+        ("&fbclid", "fbclid"),
+        ("utm_source=news", "utm_source"),
+        ("?a=1&b=2", "a"),
+        ("=", "the name"),
+    ],
+)
+def test_part_of_an_address_is_no_parameter_and_its_name_is_given(entry: str, name: str) -> None:
+    with pytest.raises(ValueError, match=f"line 1: '{re.escape(entry)}' is a part of an address.*write '{name}'"):
+        parse(EntryType(), "exclude_params", entry)
+
+
+def test_internal_addresses_are_found() -> None:
+    internal = [
+        "10.1.2.3",
+        "127.0.0.1",
+        "169.254.1.1",
+        "172.31.255.255",
+        "192.168.0.7",
+        "192.168.0.0/24",
+        "::1",
+        "fd00::1",
+    ]
+    public = ["203.0.113.7", "192.0.2.1", "172.32.0.1", "8.8.8.8", "2001:db8::1", "192.0.0.0/8", "office"]
+    assert internal_addresses([*public, *internal]) == internal
