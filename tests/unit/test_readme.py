@@ -24,10 +24,8 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/quickstart.md": {"system/test_quickstart": "console text"},
     "docs/concepts.md": {"integration/docs/test_diagrams": "mermaid"},
     "docs/sample_dags.md": {"integration/docs/test_diagrams": "mermaid"},
-    "docs/one_website_per_row.md": {"integration/docs/test_guides": "python"},
     "docs/guards.md": {},
     "docs/command_line.md": {},
-    "docs/faq.md": {},
     "docs/operating.md": {"system/test_deployment": "console", "integration/docs/test_guides": "python"},
     "docs/connection.md": {
         "unit/hooks/test_connection": "console",

@@ -243,7 +243,7 @@ def test_mapped_website_per_row_changes_nothing_in_the_second_run(
 ) -> None:
     connect()
     analytics_sandbox.add_website("www.client-a.example", privacy=0)
-    [code] = blocks("one_website_per_row", "python")
+    [code] = [block for block in blocks("operators", "python") if "websites_of_customers" in block]
     tasks = run_dag(module_of(code).websites_of_customers()).tasks
     assert [tasks[f"create[{number}]"].state for number in range(2)] == ["success", "success"]
     assert tasks["create[1]"].label == "www.client-b.example"
