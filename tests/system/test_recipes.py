@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes of docs/loading.md with additional tools: their code runs unchanged on real snapshots.
+"""Recipes of docs/loading.md and examples/warehouses: the code of the page runs unchanged on real snapshots.
 
 The tools are in ``.tools/recipes``, which ``make test`` sets up, separate from Airflow.
 """
@@ -282,11 +282,14 @@ def test_iceberg_and_dlt_add_a_new_column_at_the_end(
         assert in_order(table["rows"]) == rows_of(tmp_path, *DAYS)
 
 
-@pytest.mark.parametrize("warehouse", ["BigQuery", "Snowflake", "Redshift"])
-def test_recipes_without_a_run_create_every_column_and_give_a_reason(checkout: Path, warehouse: str) -> None:
-    page = (checkout / "docs" / "loading.md").read_text(encoding="utf-8")
-    assert re.search(rf"^## {warehouse}\n\nNot run: ", page, re.MULTILINE)
-    create, load = code_of(checkout, warehouse, "sql")
+WAREHOUSES = Path(__file__).parents[2] / "examples" / "warehouses"
+
+
+@pytest.mark.parametrize("warehouse", ["bigquery", "snowflake", "redshift"])
+def test_recipes_without_a_run_create_every_column_and_give_a_reason(warehouse: str) -> None:
+    text = (WAREHOUSES / f"{warehouse}.sql").read_text(encoding="utf-8")
+    assert text.startswith("-- Not run: ")
+    create, _, load = text.partition("\n-- Replace a day")
     columns = create.partition("(\n")[2].partition("\n)")[0]
     types = {"VARCHAR(65535)": "VARCHAR", "VARCHAR(255)": "VARCHAR", "CHAR(64)": "CHAR"}
     for written, short in types.items():
@@ -296,12 +299,11 @@ def test_recipes_without_a_run_create_every_column_and_give_a_reason(checkout: P
     assert "2026-11-20" in load
 
 
-def test_dbt_sources_have_freshness_by_a_column_of_the_snapshots(checkout: Path) -> None:
-    [sources] = code_of(checkout, "dbt", "yaml")
-    [source] = yaml.safe_load(sources)["sources"]
+def test_dbt_sources_have_freshness_by_a_column_of_the_snapshots() -> None:
+    [source] = yaml.safe_load((WAREHOUSES / "dbt_sources.yml").read_text(encoding="utf-8"))["sources"]
     [table] = source["tables"]
     assert table["loaded_at_field"] in COLUMNS
     assert table["freshness"].keys() == {"warn_after", "error_after"}
     assert {column["name"] for column in table["columns"]} <= COLUMNS.keys()
-    [model] = code_of(checkout, "dbt", "sql")
+    model = (WAREHOUSES / "dbt_newest_day.sql").read_text(encoding="utf-8")
     assert f"source('{source['name']}', '{table['name']}')" in model

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/websites_in_git.md: its workflows in a real repository, its DAG, and a sandbox.
+"""docs/websites_in_git.md and examples/ci: the workflows in a real repository, the DAG, and a sandbox.
 
 The author of a change runs no code beside the key of the pipeline that plans it.
 """
@@ -62,6 +62,11 @@ FILES = {
     "client_a.yaml": "defaults: {privacy: private}\nwebsites:\n  www.client-a.example:\n",
     "client_b.yaml": "websites:\n  www.client-b.example: {privacy: public, favorite: true}\n",
 }
+
+
+CI = Path(__file__).parents[3] / "examples" / "ci"
+#: Name of a host of repositories to its workflow.
+WORKFLOWS = {host: (CI / f"{host}.yml").read_text(encoding="utf-8") for host in ("github", "gitlab")}
 
 
 class Repository:
@@ -129,9 +134,9 @@ class Repository:
         )
 
 
-def script_of(host: str, job: str, blocks: list[str], state: Path) -> str:
+def script_of(host: str, job: str, state: Path) -> str:
     """Return the script of a job, with a replacement of pip. Each step of GitHub starts in the checkout."""
-    workflow = yaml.safe_load(blocks[["github", "gitlab"].index(host)])
+    workflow = yaml.safe_load(WORKFLOWS[host])
     if host == "github":
         steps = [step for step in workflow["jobs"][job]["steps"] if "run" in step]
         script = "\n".join(
@@ -185,14 +190,12 @@ def test_reviewed_plan_is_applied_without_running_code_of_the_checkout(
     host: str,
     scenario: str,
     repository: Repository,
-    blocks: Callable[[str, str], list[str]],
     applied: Callable[[Repository], DagOutcome],
     analytics_sandbox: SandboxServer,
 ) -> None:
-    workflows = blocks("websites_in_git", "yaml")
     head = repository.commit(FILES)
     for job in jobs_before(host, "plan"):
-        planned = repository.run(script_of(host, job, workflows, repository.state), **variables(head, ""))
+        planned = repository.run(script_of(host, job, repository.state), **variables(head, ""))
         assert planned.returncode == 0, planned.stderr
     digest = (repository.state / "digest").read_text()
     [markdown] = repository.state.rglob("plan.md")
@@ -201,7 +204,7 @@ def test_reviewed_plan_is_applied_without_running_code_of_the_checkout(
 
     merged = repository.merge()
     for job in jobs_before(host, "apply"):
-        started = repository.run(script_of(host, job, workflows, repository.state), **variables(head, merged))
+        started = repository.run(script_of(host, job, repository.state), **variables(head, merged))
         assert started.returncode == 0, started.stderr
     assert not (repository.state / "stolen").exists()
     assert not (repository.state / "overwritten").exists()
@@ -220,12 +223,11 @@ def test_reviewed_plan_is_applied_without_running_code_of_the_checkout(
 
 @pytest.mark.parametrize("host", ["github", "gitlab"])
 def test_file_with_a_problem_stops_the_pull_request(
-    host: str, repository: Repository, blocks: Callable[[str, str], list[str]], analytics_sandbox: SandboxServer
+    host: str, repository: Repository, analytics_sandbox: SandboxServer
 ) -> None:
     head = repository.commit({**FILES, "client_c.yaml": "websites:\n  www.client-a.example: {privcy: 1}\n"})
-    workflows = blocks("websites_in_git", "yaml")
     results = [
-        repository.run(script_of(host, job, workflows, repository.state), **variables(head, ""))
+        repository.run(script_of(host, job, repository.state), **variables(head, ""))
         for job in jobs_before(host, "plan")
     ]
     assert results[-1].returncode == 1
@@ -236,12 +238,11 @@ def test_file_with_a_problem_stops_the_pull_request(
 
 @pytest.mark.parametrize("host", ["github", "gitlab"])
 def test_packages_are_installed_by_hashes_from_your_index_where_there_is_no_key(
-    host: str, repository: Repository, blocks: Callable[[str, str], list[str]]
+    host: str, repository: Repository
 ) -> None:
-    workflows = blocks("websites_in_git", "yaml")
     head = repository.commit(FILES)
     for job in jobs_before(host, "plan"):
-        done = repository.run(script_of(host, job, workflows, repository.state), **variables(head, ""))
+        done = repository.run(script_of(host, job, repository.state), **variables(head, ""))
         assert done.returncode == 0, done.stderr
     calls = [json.loads(line) for line in (repository.state / "calls").read_text().splitlines()]
     [install] = [call for call in calls if call[0] == "pip-of-the-test"]
@@ -253,10 +254,8 @@ def test_packages_are_installed_by_hashes_from_your_index_where_there_is_no_key(
     assert KEY not in environment
 
 
-def test_workflows_install_nothing_beside_a_secret_and_pin_their_images(
-    blocks: Callable[[str, str], list[str]],
-) -> None:
-    github, gitlab = map(yaml.safe_load, blocks("websites_in_git", "yaml"))
+def test_workflows_install_nothing_beside_a_secret_and_pin_their_images() -> None:
+    github, gitlab = map(yaml.safe_load, WORKFLOWS.values())
     for job in github["jobs"].values():
         assert "env" not in job
         for step in job["steps"]:
@@ -265,7 +264,7 @@ def test_workflows_install_nothing_beside_a_secret_and_pin_their_images(
     assert len(jobs) == 3
     for job in jobs:
         assert not ("environment" in job and "pip" in " ".join(job["script"]))
-    images = re.findall(r"image: (\S+)", "\n".join(blocks("websites_in_git", "yaml")))
+    images = re.findall(r"image: (\S+)", "\n".join(WORKFLOWS.values()))
     assert images
     assert all("@sha256:" in image for image in images)
 
