@@ -52,15 +52,15 @@ Step = dict[str, Any]
 
 
 #: Headings of docs/guarantees.md.
-COMPLETE_LIST = "A list is complete"
+COMPLETE_LIST = "The website list is complete"
 CREATED_ONCE = "A website is created once"
 VERIFIED_SUCCESS = "A success is verified"
-LIMITED_DAMAGE = "A service that resets values damages at most two websites per run"
+LIMITED_DAMAGE = "A service that damages values is stopped"
 PARALLEL_WORK = "Tasks and people can work at the same time"
 DELETED = "A deleted website is gone"
 OTHER_CHANGES_KEPT = "Other users' changes are kept"
 SAFE_FAILURE = "A failure is safe"
-GUARDED = "An empty list clears nothing"
+GUARDED = "A suspicious plan is blocked"
 NO_SECRETS = "Secrets are not disclosed"
 #: Not a guarantee, but a limit of this fuzzer.
 REQUEST_LIMIT = "A task sends a limited number of requests"

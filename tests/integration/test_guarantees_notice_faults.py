@@ -38,21 +38,21 @@ class Break(NamedTuple):
 
 BREAKS = [
     Break(
-        "A list is complete",
+        "The website list is complete",
         "api.listing",
         "if second.total != total or before != after:",
         "if False:",
         ("unit/api/test_listing.py", "second_head"),
     ),
     Break(
-        "A list is complete",
+        "The website list is complete",
         "api.listing",
         "if len(unknown) > created or (self.ids and last not in end):",
         "if False:",
         ("integration/api/test_paging.py", "total_without_deleted_websites"),
     ),
     Break(
-        "A list is complete",
+        "The website list is complete",
         "api.listing",
         "if differing or (self.total != back.total and not has_grown):",
         "if False:",
@@ -87,14 +87,14 @@ BREAKS = [
         ("integration/reconcile/apply/test_two_tasks.py", "own_entry"),
     ),
     Break(
-        "A service that resets values damages at most two websites per run",
+        "A service that damages values is stopped",
         "reconcile.apply.application",
         "                if fields:",
         "                if False:",
         ("integration/reconcile/apply/test_misbehaving_services.py", "both_websites_are_restored"),
     ),
     Break(
-        "A service that resets values damages at most two websites per run",
+        "A service that damages values is stopped",
         "reconcile.apply.application",
         "                failure = _restore(update, self._client)",
         '                failure = ""',
@@ -192,14 +192,14 @@ BREAKS = [
         ("integration/reconcile/apply/test_two_tasks.py", "lost_response"),
     ),
     Break(
-        "An empty list clears nothing",
+        "A suspicious plan is blocked",
         "reconcile.plan.plan_guards",
         "    if number == 0 or number < len(given.compared) or given.limit == 1:",
         "    if True:",
         ("unit/reconcile/plan/test_plan.py", ""),
     ),
     Break(
-        "An approved plan is checked whole",
+        "Only the approved plan is applied",
         "reconcile.plan.approval",
         "        if problem:\n            raise ValueError",
         "        if False:\n            raise ValueError",

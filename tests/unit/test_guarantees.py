@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/guarantees.md: every guarantee has tests, and the named tests exist (docs/internals/guarantee_tests.md)."""
+"""docs/guarantees.md: every guarantee has tests, and the named tests exist (tests/guarantee_tests.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.repository
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "guarantees.md").read_text()
-TESTS = (ROOT / "docs" / "internals" / "guarantee_tests.md").read_text()
+TESTS = (ROOT / "tests" / "guarantee_tests.md").read_text()
 
 
 def headings(text: str) -> list[str]:
@@ -36,9 +36,9 @@ def test_every_condition_names_guarantees() -> None:
     assert named <= set(GUARANTEES)
 
 
-@pytest.mark.parametrize("page", ["internals/guarantee_tests", "internals/threat_model", "comparison"])
-def test_tests_named_in_the_guarantees_exist(page: str) -> None:
-    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / f"{page}.md").read_text()))
+@pytest.mark.parametrize("page", ["tests/guarantee_tests", "docs/internals/threat_model", "docs/comparison"])
+def test_tests_named_in_a_document_exist(page: str) -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / f"{page}.md").read_text()))
     sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert {name for name in named if f"def {name}(" not in sources} == set()
     assert len(named) >= 7

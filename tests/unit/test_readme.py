@@ -22,11 +22,10 @@ LINKS = dict(re.findall(r"^\[(\S+)\]: (\S+)$", f"[airflow]: {DEFINITIONS}", re.M
 RUN_BY: dict[str, dict[str, str]] = {
     "README.md": {"integration/test_readme_dags": "python", "system/test_quickstart": "console sh text"},
     "docs/quickstart.md": {"system/test_quickstart": "console text"},
-    "docs/concepts.md": {"integration/docs/test_diagrams": "mermaid"},
-    "docs/sample_dags.md": {"integration/docs/test_diagrams": "mermaid"},
+    "docs/concepts.md": {},
+    "docs/sample_dags.md": {},
     "docs/guards.md": {},
     "docs/command_line.md": {},
-    "docs/operating.md": {"system/test_deployment": "console", "integration/docs/test_guides": "python"},
     "docs/connection.md": {
         "unit/hooks/test_connection": "console",
         "integration/probe/test_probe": "text",
@@ -45,7 +44,7 @@ RUN_BY: dict[str, dict[str, str]] = {
         "integration/operators/test_reconciling_dag_runs": "python",
     },
     "docs/loading.md": {"system/test_recipes": "python sql"},
-    "docs/operations.md": {"integration/docs/test_guides": "python"},
+    "docs/monitoring.md": {"integration/docs/test_guides": "python"},
     "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python sh"},
     "docs/troubleshooting.md": {"integration/docs/test_recovery": "console python yaml"},
     "docs/websites_as_code.md": {
