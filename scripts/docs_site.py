@@ -9,16 +9,12 @@ It runs in the environment of ``make docs``, without Airflow and this package.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
-
-sys.path.insert(0, str(Path(__file__).parent))  # MkDocs loads this file by its path
-import diagram
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-analytics"
@@ -61,15 +57,6 @@ def as_page(text: str) -> str:
 def on_nav(nav: Any, config: Any, files: Files) -> None:
     """Keep the pages in the order of the navigation."""
     _navigation[:] = nav.pages
-
-
-def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Draw the flowcharts: Material would load the script of Mermaid from another host."""
-    return re.sub(r"^```mermaid\n(.*?)^```$", _drawn, markdown, flags=re.DOTALL | re.MULTILINE)
-
-
-def _drawn(found: re.Match[str]) -> str:
-    return f"<div>{diagram.svg(found[1])}</div>"
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:

@@ -43,12 +43,6 @@ def test_docs_site_loads_no_third_party_resources(pages: dict[str, str]) -> None
     assert [found for text in pages.values() for found in loads.findall(text)] == []
 
 
-def test_flowcharts_are_pictures_and_not_code(pages: dict[str, str]) -> None:
-    assert pages["sample_dags/"].count('<svg class="flowchart"') == 12
-    assert pages["concepts/"].count('<svg class="flowchart"') == 1
-    assert not [name for name, text in pages.items() if "flowchart LR" in text or "language-mermaid" in text]
-
-
 def test_every_link_to_the_repository_has_its_file() -> None:
     """This includes the links of README.md, which the package page displays, so none is relative."""
     address = re.compile(rf"{re.escape(REPOSITORY)}/(?:blob|tree|raw)/main/([^)#\s\"]+)")
@@ -97,7 +91,7 @@ def test_broken_link_stops_the_build(site: Path, checkout: Path, environment: di
         shutil.copy(checkout / name, tmp_path / name)
     (tmp_path / ".tools").symlink_to(checkout / ".tools")
     dead = ["nowhere.md", "snapshots.md#nowhere", "../dags/websites.yaml", "/snapshots"]
-    with (tmp_path / "docs" / "operations.md").open("a") as page:
+    with (tmp_path / "docs" / "monitoring.md").open("a") as page:
         page.writelines(f"\n[gone]({link})\n" for link in dead)
     (tmp_path / "docs" / "in_no_navigation.md").write_text("# Forgotten\n\nA page.\n")
     done = subprocess.run(["make", "docs"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -105,5 +99,5 @@ def test_broken_link_stops_the_build(site: Path, checkout: Path, environment: di
     assert "Aborted with 5 warnings" in done.stdout, done.stdout
     warnings = [line for line in done.stdout.splitlines() if line.startswith("WARNING")]
     for link in dead:
-        assert any("operations.md" in line and link in line for line in warnings), link
+        assert any("monitoring.md" in line and link in line for line in warnings), link
     assert "in_no_navigation.md" in done.stdout
