@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of a client, which it reports to a listener: the metrics of docs/operations.md."""
+"""Counters of a client, which it reports to a listener: the metrics of docs/monitoring.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Listener = Callable[[str, float], None]
 
 @dataclass
 class Stats:
-    """Counters of a client; thread-safe. ``make generate`` writes the descriptions to docs/operations.md.
+    """Counters of a client; thread-safe. ``make generate`` writes the descriptions to docs/monitoring.md.
 
     :param requests: Requests sent, retries among them
     :param retries: Requests that are sent again, since an attempt failed

@@ -95,7 +95,7 @@ class AnalyticsHook(BaseHook):
             raise AnalyticsConfigError([problem], "the environment variable") from None
 
     def _send_metric(self, counted: str, number: float) -> None:
-        """Send a count of the client to Airflow's metrics (docs/operations.md)."""
+        """Send a count of the client to Airflow's metrics (docs/monitoring.md)."""
         name, tags = f"{METRICS_PREFIX}.{counted}", {"conn_id": self.analytics_conn_id}
         try:
             if counted in TIMERS:

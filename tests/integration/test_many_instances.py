@@ -119,7 +119,7 @@ def test_instances_have_separate_files_and_a_dry_run_changes_nothing(instances: 
     module = sample("load_snapshot_into_duckdb", instances.folder)
     module.SOURCES = [f"{instances.folder}/{conn_id}/snapshots" for conn_id in INSTANCES]
     assert len(module.load_snapshot_into_duckdb().get_task("load").python_callable()) == 3
-    # A service can be moved, and a connection renamed, as docs/operating.md says: additions are replaced.
+    # A service can be moved, and a connection renamed, as docs/deployment.md says: additions are replaced.
     instances.env.setenv("AIRFLOW_CONN_CLIENT_Z", os.environ["AIRFLOW_CONN_CLIENT_A"])
     (instances.folder / "client_a").rename(instances.folder / "client_z")
     instances.enlist("client_b", "client_c", "client_z")

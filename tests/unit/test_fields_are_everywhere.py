@@ -84,12 +84,11 @@ SQL = {
     (LOADING, "PostgreSQL", "CREATE TABLE"): r"CREATE TABLE websites \([^;]*\b{} {type}",
     (LOADING, "PostgreSQL", "the columns of copy, in the order of the file"): r"\\copy websites \([^)]*\b{}\b",
     **{
-        (LOADING, warehouse, "CREATE TABLE"): (
-            rf"## {warehouse}\n[^#]*CREATE TABLE IF NOT EXISTS [\w.]+ \([^;]*\b{{}} {{type}}\b"
+        (f"examples/warehouses/{warehouse.lower()}.sql", warehouse, "CREATE TABLE"): (
+            r"CREATE TABLE IF NOT EXISTS [\w.]+ \([^;]*\b{} {type}"
         )
-        for warehouse in ("BigQuery", "Snowflake")
+        for warehouse in ("BigQuery", "Snowflake", "Redshift")
     },
-    (LOADING, "Redshift", "CREATE TABLE"): r"## Redshift\n[^#]*CREATE TABLE IF NOT EXISTS \w+ \([^;]*\b{} {type}",
 }
 ADD = "ALTER TABLE websites ADD COLUMN IF NOT EXISTS {} {type};"
 

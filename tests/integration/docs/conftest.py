@@ -36,7 +36,7 @@ def page() -> Callable[[str], str]:
 
 @pytest.fixture
 def blocks(page: Callable[[str], str]) -> Callable[[str, str], list[str]]:
-    """Return the code blocks of a page in a language: ``blocks("operations", "python")``."""
+    """Return the code blocks of a page in a language: ``blocks("monitoring", "python")``."""
     return lambda name, language: re.findall(rf"^```{language}\n(.*?)^```", page(name), re.DOTALL | re.MULTILINE)
 
 

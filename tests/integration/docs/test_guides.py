@@ -76,7 +76,7 @@ def test_guide_to_several_connections(
     connect("client_b", password="revoked")
     connect("client_c")
     monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_INSTANCES", '["client_a", "client_b", "client_c"]')
-    code = blocks("operating", "python")[0]
+    code = blocks("deployment", "python")[1]
     tasks = run_dag(module_of(code).every_instance()).tasks
     assert [tasks[f"snapshot[{number}]"].state for number in range(3)] == ["success", "failed", "success"]
     assert sorted(path.name for path in (tmp_path / "analytics").iterdir()) == ["client_a", "client_c"]
@@ -87,7 +87,7 @@ def test_guide_to_the_production_dag(
     run_dag: RunDag, analytics_sandbox: SandboxServer, blocks: Blocks, module_of: Any, tmp_path: Path
 ) -> None:
     analytics_sandbox.seed(3)
-    [code] = blocks("deployment", "python")
+    code = blocks("deployment", "python")[0]
     outcome = run_dag(module_of(code).production_snapshot())
     assert {name: task.state for name, task in outcome.tasks.items()} == {"snapshot": "success", "prune": "success"}
     assert len(list((tmp_path / "analytics").glob("websites/dt=*/*.jsonl"))) == 1
@@ -98,7 +98,7 @@ def test_guide_to_a_failure_callback(
     run_dag: RunDag, connect: Callable[..., None], blocks: Blocks, module_of: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     connect(password="revoked")
-    run_dag(module_of(blocks("operations", "python")[0]).alert_by_function())
+    run_dag(module_of(blocks("monitoring", "python")[0]).alert_by_function())
     said = capfd.readouterr()
     assert "ALERT alert_by_function.snapshot: API key rejected" in said.out + said.err
 
@@ -108,7 +108,7 @@ def test_guide_to_a_failure_mail(
     run_dag: RunDag, connect: Callable[..., None], blocks: Blocks, module_of: Any, inbox: Inbox
 ) -> None:
     connect(password="revoked")
-    run_dag(module_of(blocks("operations", "python")[1]).alert_by_mail())
+    run_dag(module_of(blocks("monitoring", "python")[1]).alert_by_mail())
     mail, _ = inbox.only_mail()
     assert mail["To"] == "team@example.com"
     assert "API key rejected" in mail["Subject"]
@@ -125,7 +125,7 @@ def test_deadline_alert_is_sent(airflow_database: None, blocks: Blocks, module_o
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
-    dag = module_of(blocks("operations", "python")[2]).snapshot_by_six()
+    dag = module_of(blocks("monitoring", "python")[2]).snapshot_by_six()
     register(dag)
     with create_session() as session:
         stored = SerializedDagModel.get(dag.dag_id, session=session)
@@ -263,7 +263,7 @@ def test_retry_policy_waits_as_long_as_the_service_asks(
 ) -> None:
     connect()
     analytics_sandbox.seed(3)
-    module = module_of(blocks("operating", "python")[1])
+    module = module_of(blocks("deployment", "python")[2])
     [task] = module.snapshot_with_retry_policy().tasks
     analytics_sandbox.fault("any", status=503, headers={"Retry-After": "300"}, times=None)
     with pytest.raises(AnalyticsApiError) as caught:
