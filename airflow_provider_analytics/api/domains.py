@@ -7,6 +7,7 @@ import fnmatch
 import re
 import unicodedata
 from contextlib import suppress
+from functools import lru_cache
 
 import idna
 
@@ -82,9 +83,18 @@ def spellings(domain: str) -> list[str]:
 
 def matches(pattern: str, domain: str) -> bool:
     """Return whether a glob such as ``*bücher.example`` matches a domain, in any spelling of both."""
-    forms = {*map(str.lower, spellings(domain)), domain_key(domain)}
+    return any(map(_expression(pattern).fullmatch, _forms(domain)))
+
+
+@lru_cache(maxsize=10_000)
+def _forms(domain: str) -> frozenset[str]:
+    return frozenset((*map(str.lower, spellings(domain)), domain_key(domain)))
+
+
+@lru_cache(maxsize=10_000)
+def _expression(pattern: str) -> re.Pattern[str]:
     globs = {pattern.lower().removesuffix("."), domain_key(pattern)}
-    return any(fnmatch.filter(forms, glob) for glob in globs)
+    return re.compile("|".join(map(fnmatch.translate, globs)))
 
 
 def is_pattern(text: str) -> bool:

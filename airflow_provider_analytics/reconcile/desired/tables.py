@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, timedelta
 from functools import cached_property
@@ -262,20 +262,14 @@ class Table:
         rows = dict(self.rows)
         for name, now in scopes.items():
             before = self.rows.get(name, {})
-            updated = {}
-            for scope in dict.fromkeys((*before, *now)):
-                updated[scope] = _updated_rows(before.get(scope, {}), now.get(scope, {}), today, leaves)
-            rows[name] = updated
+            rows[name] = _combined(before, now, lambda mine, listed: _updated_rows(mine, listed, today, leaves))
         return replace(self, rows=rows, names=names, run=run)
 
     def with_rows_of(self, other: Self) -> Self:
         """Return the table with the rows of another one, too; another task wrote it at the same time."""
-        rows: dict[str, dict[str, Mapping[str, EntrySource]]] = {}
+        rows: dict[str, Scopes] = {}
         for name in dict.fromkeys((*self.rows, *other.rows)):
-            mine, theirs = self.rows.get(name, {}), other.rows.get(name, {})
-            rows[name] = {}
-            for scope in dict.fromkeys((*mine, *theirs)):
-                rows[name][scope] = {**mine.get(scope, {}), **theirs.get(scope, {})}
+            rows[name] = _combined(self.rows.get(name, {}), other.rows.get(name, {}), lambda mine, its: {**mine, **its})
         return replace(self, rows=rows, run=other.run)
 
     def scopes_of(self, name: str, record: Record) -> tuple[str, ...]:
@@ -293,30 +287,33 @@ class Table:
             found[name] = [scope for scope in scopes if is_pattern(scope) or _EXCEPT in scope]
         return found
 
-    def entries_in(self, name: str, scopes: Iterable[str]) -> dict[str, EntrySource]:
+    def entries_in(self, name: str, scopes: Iterable[str]) -> Mapping[str, EntrySource]:
         """Return the rows of some scopes of a list field; an entry has left if it has left all of them."""
+        distinct = _distinct({scope: self.rows[name][scope] for scope in scopes})
+        if len(distinct) == 1:
+            return distinct[0]
         found: dict[str, EntrySource] = {}
-        for scope in scopes:
-            for entry, source in self.rows[name][scope].items():
+        for rows in distinct:
+            for entry, source in rows.items():
                 if entry not in found or not source.left:
                     found[entry] = source
         return found
 
-    def entries_of(self, name: str, record: Record) -> dict[str, EntrySource]:
+    def entries_of(self, name: str, record: Record) -> Mapping[str, EntrySource]:
         """Return the rows of a list field for a website, including entries that left the list."""
         return self.entries_in(name, self.scopes_of(name, record))
 
     def present(self, name: str) -> set[str]:
         """Return the entries that the list has, in all scopes."""
         found: set[str] = set()
-        for sources in self.rows.get(name, {}).values():
+        for sources in _distinct(self.rows.get(name, {})):
             found.update(entry for entry, source in sources.items() if not source.left)
         return found
 
     def items(self, name: str) -> dict[str, EntrySource]:
         """Return the entries that the list has, in all scopes, with host names in place of their addresses."""
         found: dict[str, EntrySource] = {}
-        for sources in self.rows.get(name, {}).values():
+        for sources in _distinct(self.rows.get(name, {})):
             for entry, source in sources.items():
                 if not source.left:
                     found |= dict.fromkeys(source.names or (entry,), source)
@@ -325,6 +322,29 @@ class Table:
     def protects(self, today: date) -> bool:
         """Return whether other lists keep the entries of this one, because it ran in the last :data:`SPARING_DAYS`."""
         return self.run is not None and today - self.run.began.date() <= timedelta(days=SPARING_DAYS)
+
+
+def _distinct(scopes: Scopes) -> list[Mapping[str, EntrySource]]:
+    """Return the rows of scopes. Thousands of scopes can share the same rows."""
+    return list({id(rows): rows for rows in scopes.values()}.values())
+
+
+def _combined(
+    first: Scopes,
+    other: Scopes,
+    combine: Callable[[Mapping[str, EntrySource], Mapping[str, EntrySource]], Mapping[str, EntrySource]],
+) -> Scopes:
+    """Combine the rows of each scope; scopes that share their rows do so afterwards, too."""
+    nothing: Mapping[str, EntrySource] = {}
+    done: dict[tuple[int, int], Mapping[str, EntrySource]] = {}
+    combined = {}
+    for scope in dict.fromkeys((*first, *other)):
+        rows = first.get(scope, nothing), other.get(scope, nothing)
+        key = id(rows[0]), id(rows[1])
+        if key not in done:
+            done[key] = combine(*rows)
+        combined[scope] = done[key]
+    return combined
 
 
 def _rows_of(stored: _StoredTable) -> Rows:
@@ -349,10 +369,14 @@ def _groups_of(scopes: Scopes, numbers: dict[EntrySource, int]) -> tuple[_Stored
     :param numbers: source to its number; new sources are added.
     """
     groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    known: dict[int, list[str]] = {}
     for scope, sources in sorted(scopes.items()):
-        entries = tuple((entry, numbers.setdefault(source, len(numbers))) for entry, source in sorted(sources.items()))
-        if entries:
-            groups.setdefault(entries, []).append(scope)
+        if id(sources) not in known:
+            entries = tuple(
+                (entry, numbers.setdefault(source, len(numbers))) for entry, source in sorted(sources.items())
+            )
+            known[id(sources)] = groups.setdefault(entries, []) if entries else []
+        known[id(sources)].append(scope)
     return tuple(_StoredGroup(tuple(group), dict(entries)) for entries, group in groups.items())
 
 
