@@ -16,6 +16,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,9 +36,21 @@ TEMPORARY = ".tmp"
 #: Permissions of files on a local disk: readable by others, as the umask allows, or private.
 SHARED, PRIVATE = 0o666, 0o600
 
-#: Maximum size of a file that people wrote, and of all files of a folder together: 400 bytes for each of ten thousand
-#: websites.
+# Limits of stored files (docs/security.md, Limits). A file is read up to its limit, and not written beyond it.
+#: A file that people wrote, and all files of a folder together: 400 bytes for each of ten thousand websites.
 MAX_TEXT_BYTES = 4_000_000
+#: A table of a list, a plan, a manifest, or the changes of a snapshot; and its values, counted before it is parsed.
+MAX_STATE_BYTES, MAX_STATE_VALUES = 32_000_000, 2_000_000
+#: A data file of a snapshot as it is stored, and its text without compression.
+MAX_DATA_BYTES, MAX_EXPANDED_BYTES = 2 * 1024**3, 8 * 1024**3
+#: A row of a data file, a row group of a Parquet file, and its rows that are in memory at the same time.
+MAX_ROW_BYTES, MAX_GROUP_BYTES, MAX_BLOCK_BYTES = 16_000_000, 128_000_000, 64_000_000
+#: Rows of a data file.
+MAX_ROWS = 1_000_000
+
+#: Seconds to wait for the lock of a file, at most: no task writes a small file for so long.
+LOCK_SECONDS = 60.0
+_LOCK_INTERVAL = 0.05
 
 #: Hours after which a temporary folder is removed: its process was killed, because no snapshot takes so long.
 ABANDONED_AFTER_HOURS = 48
@@ -271,18 +284,53 @@ def exists(path: StoragePath) -> bool:
     return bool(path.fs.exists(path.path))
 
 
-def read_bytes(path: StoragePath) -> bytes | None:
-    """Return the content of a small file, or None if it does not exist.
+def check_limit(path: StoragePath, what: str, found: int, limit: int) -> None:
+    """Check a number of a stored file, such as its bytes.
 
-    :raises StorageError: if it is a local device or pipe.
+    :raises StorageError: if it is above the limit.
+    """
+    if found > limit:
+        raise StorageError(
+            f"{path} is too large: it has {found:,} {what} or more, and {limit:,} are allowed.",
+            "Check who wrote it.",
+        )
+
+
+def read_bytes(path: StoragePath) -> bytes | None:
+    """Return the content of a small file of this package, or None if it does not exist.
+
+    :raises StorageError: if it is larger than :data:`MAX_STATE_BYTES`, or a local device or pipe.
     """
     try:
-        if not is_local(path):
-            return cast("bytes", path.fs.cat_file(path.path))
-        with _open(path) as stream:
-            return stream.read()
+        content = _first_bytes(path, MAX_STATE_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    check_state(path, content)
+    return content
+
+
+def check_state(path: StoragePath, content: bytes) -> None:
+    """Check the content of a small file of this package before it is parsed or written.
+
+    :raises StorageError: if it is too large, or has too many values.
+    """
+    check_limit(path, "bytes", len(content), MAX_STATE_BYTES)
+    check_limit(path, "values", sum(map(content.count, (b",", b"[", b"{"))), MAX_STATE_VALUES)
+
+
+def _first_bytes(path: StoragePath, size: int) -> bytes:
+    """Return the first bytes of a file; never read more of it."""
+    if is_local(path):
+        with _open(path) as stream:
+            return stream.read(size)
+    try:
+        return cast("bytes", path.fs.cat_file(path.path, end=size))
+    except FileNotFoundError:
+        raise
+    except Exception:
+        if size_of(path) == 0:  # a storage can reject the request for a part of an empty file
+            return b""
+        raise
 
 
 def read_text(file: StoragePath, argument: str) -> str | None:
@@ -338,31 +386,17 @@ def _read_at_most(path: StoragePath, limit: int) -> bytes:
 
     :raises ValueError: if it is not a regular file in its folder, or too large; the message is the reason.
     """
-    if is_local(path):
-        content = _read_local(Path(path.path), limit + 1)
-    else:
-        path.fs.invalidate_cache()
-        content = b""
-        if path.fs.size(path.path):  # a storage can reject the request for a part of an empty file
-            content = path.fs.cat_file(path.path, end=limit + 1)
+    # Otherwise the author of a link chooses a file whose content is shown in messages.
+    file = Path(path.path)
+    if is_local(path) and not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent)):
+        raise ValueError("it is a link that leads outside its folder")
+    try:
+        content = _first_bytes(path, limit + 1)
+    except StorageError as error:
+        raise ValueError(error.text) from error
     if len(content) > limit:
         raise ValueError(f"it is too large: all files of a folder together may have {MAX_TEXT_BYTES:,} bytes")
     return content
-
-
-def _read_local(file: Path, size: int) -> bytes:
-    """Return the first bytes of a local file.
-
-    :raises ValueError: if it is not a regular file in its folder; the message is the reason.
-    """
-    # Otherwise the author of a link chooses a file whose content is shown in messages.
-    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent)):
-        raise ValueError("it is a link that leads outside its folder")
-    try:
-        with _open_regular(file) as stream:
-            return stream.read(size)
-    except StorageError as error:
-        raise ValueError(error.text) from error
 
 
 def _open(path: StoragePath) -> IO[bytes]:
@@ -417,9 +451,11 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
 
     The file is read twice: this reveals accidents, and not someone who replaces it in between.
 
-    :raises StorageError: if the content has another SHA-256, or it is a local device or pipe.
+    :raises StorageError: if the content has another SHA-256, or it is too large, or a local device or pipe.
     """
     with _open(path) as stored:
+        check_limit(path, "bytes", stored.seek(0, os.SEEK_END), MAX_DATA_BYTES)
+        stored.seek(0)
         found = hashlib.file_digest(stored, "sha256").hexdigest()  # type: ignore[arg-type]  # it is readable
         if found != sha256:
             raise StorageError(f"{path} is damaged: its SHA-256 is {found}, the manifest says {sha256}")
@@ -480,7 +516,9 @@ def replace_stored(
     :param seen: state of the file that must not have changed.
     :param token: unique part for the name of the temporary file.
     :param mode: permissions of the file on a local disk.
+    :raises StorageError: if the content is too large to be read again, or another process keeps the file locked.
     """
+    check_state(path, content)
     if is_local(path):
         is_written = _replace_local(Path(path.path), seen.content, content, token, mode)
         return FileState(content, None) if is_written else None
@@ -529,8 +567,7 @@ def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str,
     except FileNotFoundError:
         return False
     with os.fdopen(descriptor, "r+b") as current:
-        with suppress(OSError):  # a network disk without locks
-            fcntl.flock(current, fcntl.LOCK_EX)
+        _lock(current, target)
         # Another process that had the lock has put another file in its place.
         is_current = os.path.samestat(os.fstat(current.fileno()), target.stat())
         if not is_current or current.read() != seen:
@@ -538,6 +575,28 @@ def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str,
         with _replacement_of(target, token, mode) as file:
             file.write(content)
     return True
+
+
+def _lock(file: IO[bytes] | int, path: Path) -> None:
+    """Lock a file or a folder for this process.
+
+    :raises StorageError: if another process keeps the lock for too long.
+    """
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise StorageError(
+                    f"Another process has locked {path} for {LOCK_SECONDS:g} s.",
+                    "End that process, or try again later.",
+                ) from None
+            time.sleep(_LOCK_INTERVAL)
+        except OSError:  # a network disk without locks
+            return
+        else:
+            return
 
 
 def _move_to_new(temporary: Path, target: Path) -> None:
@@ -549,12 +608,23 @@ def _move_to_new(temporary: Path, target: Path) -> None:
         os.link(temporary, target)
     except FileExistsError:
         raise
-    except OSError:  # a disk without hard links
-        if target.exists():
-            raise FileExistsError(target) from None
-        temporary.replace(target)
+    except OSError:  # a disk without hard links: all writers of new files in the folder wait for each other
+        with _opened_folder(target.parent) as folder:
+            _lock(folder, target.parent)
+            if target.exists():
+                raise FileExistsError(target) from None
+            temporary.replace(target)
     else:
         temporary.unlink()
+
+
+@contextmanager
+def _opened_folder(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def write_text(place: StoragePath, argument: str, text: str, mode: int = SHARED) -> None:
@@ -656,14 +726,12 @@ def _replacement_of(
         temporary.unlink(missing_ok=True)
         raise
     # Sync the directory as well: otherwise a power failure could lose the new name.
-    directory = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    except OSError as error:
-        if error.errno not in _CANNOT_SYNC:
-            raise
-    finally:
-        os.close(directory)
+    with _opened_folder(target.parent) as folder:
+        try:
+            os.fsync(folder)
+        except OSError as error:
+            if error.errno not in _CANNOT_SYNC:
+                raise
 
 
 def is_local(path: StoragePath) -> bool:

@@ -25,6 +25,7 @@ from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 from airflow_provider_analytics.storage import (
     PRIVATE,
     SharedFile,
+    check_state,
     file_errors,
     fitting,
     has_conditional_writes,
@@ -333,7 +334,9 @@ def write_plan(folder: StoragePath, plan: Plan, secrets: Redactor) -> str:
     plans = folder / "plans"
     stored = msgspec.convert({"planned_at": datetime.now(UTC).isoformat(), **plan.to_dict()}, _StoredPlan)
     text = msgspec.json.format(msgspec.json.encode(stored), indent=1).decode()
-    write_text(plans / f"{plan.digest}.json", "state_path", f"{text}\n", PRIVATE)
+    file = plans / f"{plan.digest}.json"
+    check_state(file, text.encode())
+    write_text(file, "state_path", f"{text}\n", PRIVATE)
     markdown = plans / f"{plan.digest}.md"
     write_text(markdown, "state_path", to_markdown(plan, is_whole=True), PRIVATE)
     return str(markdown)

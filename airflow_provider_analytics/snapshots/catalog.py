@@ -37,7 +37,9 @@ from airflow_provider_analytics.snapshots.manifest import (
 from airflow_provider_analytics.snapshots.rows import Row
 from airflow_provider_analytics.snapshots.run_day import parse_day
 from airflow_provider_analytics.storage import (
+    MAX_ROWS,
     StoragePath,
+    check_limit,
     exists,
     names,
     new_token,
@@ -259,6 +261,7 @@ def _checked(rows: Iterable[Row], path: StoragePath) -> Iterator[Row]:
     try:
         for row in rows:
             number += 1
+            check_limit(path, "rows", number, MAX_ROWS)
             if not _is_row(row):
                 raise StorageError(f"{path} is damaged: row {number:,} has no id, record or record_hash")
             yield row

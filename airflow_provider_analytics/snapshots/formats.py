@@ -10,7 +10,6 @@ import csv
 import gzip
 import io
 import json
-import sys
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -27,6 +26,13 @@ import msgspec
 from airflow_provider_analytics.api.checks import one_of
 from airflow_provider_analytics.exceptions import MissingPackageError, StorageError
 from airflow_provider_analytics.snapshots.rows import COLUMNS, Columns, Row
+from airflow_provider_analytics.storage import (
+    MAX_BLOCK_BYTES,
+    MAX_EXPANDED_BYTES,
+    MAX_GROUP_BYTES,
+    MAX_ROW_BYTES,
+    MAX_ROWS,
+)
 
 #: Compression to file suffix.
 COMPRESSIONS = {"gzip": ".gz"}
@@ -34,6 +40,8 @@ COMPRESSIONS = {"gzip": ".gz"}
 _UNIQUE = {"id", "domain", "record", "record_hash"}
 #: Minimum number of rows in a Parquet row group, which is kept in memory until it is written.
 _ROW_GROUP = 5_000
+#: Encodings in Parquet files of this package. Others can store a long text in few bytes, again and again.
+_ENCODINGS = {"PLAIN", "RLE", "RLE_DICTIONARY", "PLAIN_DICTIONARY"}
 
 
 class Format(ABC):
@@ -93,8 +101,11 @@ class JsonLines(Format):
 
     def read(self, file: IO[bytes]) -> Iterator[Row]:
         """Yield one row per line."""
-        with _text(file, "\n") as lines:
-            yield from map(json.loads, lines)
+        with _text(file, "\n") as text:
+            lines = _Lines(text)
+            for line in lines:
+                yield json.loads(line)
+                lines.begin_row()
 
 
 class Csv(Format):
@@ -125,10 +136,12 @@ class Csv(Format):
 
     def read(self, file: IO[bytes]) -> Iterator[Row]:
         """Yield one row per record."""
-        csv.field_size_limit(sys.maxsize)  # the default limit is 128 KiB per field
-        with _text(file, "") as lines:
+        csv.field_size_limit(MAX_ROW_BYTES)  # the default limit is 128 KiB per field
+        with _text(file, "") as text:
+            lines = _Lines(text)
             for row in csv.DictReader(lines):
                 yield {name: _from_csv(COLUMNS.get(name, "string"), value) for name, value in row.items()}
+                lines.begin_row()
 
 
 class Parquet(Format):
@@ -158,8 +171,9 @@ class Parquet(Format):
         return count
 
     def read(self, file: IO[bytes]) -> Iterator[Row]:
-        """Yield the rows, one row group at a time."""
-        for batch in import_module("pyarrow.parquet").ParquetFile(file).iter_batches(batch_size=_ROW_GROUP):
+        """Yield the rows, a block at a time. Its size is computed from the metadata, before any data is read."""
+        stored = import_module("pyarrow.parquet").ParquetFile(file)
+        for batch in stored.iter_batches(batch_size=_rows_in_a_block(stored.metadata), columns=list(COLUMNS)):
             for row in batch.to_pylist():
                 yield row | {
                     "snapshot_date": row["snapshot_date"].isoformat(),
@@ -168,6 +182,64 @@ class Parquet(Format):
 
 
 FORMATS: dict[str, Format] = {found.name: found for found in (JsonLines(), Csv(), Parquet())}
+
+
+#: What each line counts in addition to its characters: a file of blank lines takes long to read, too.
+_LINE = 100
+
+
+class _Lines(Iterator[str]):
+    """The lines of a text, up to the limits of a row and of a file."""
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text = text
+        self._in_file = 0
+        self.begin_row()
+
+    def begin_row(self) -> None:
+        """Count the characters of the next row."""
+        self._in_row = 0
+
+    def __next__(self) -> str:
+        """Return the next line.
+
+        :raises ValueError: if the row or the file is too large.
+        """
+        line = self._text.readline(MAX_ROW_BYTES + 1)
+        if not line:
+            raise StopIteration
+        self._in_row += len(line) + _LINE
+        self._in_file += len(line) + _LINE
+        _check("a row has {:,} characters or more; allowed: {:,}", self._in_row, MAX_ROW_BYTES)
+        _check("its text has {:,} characters or more; allowed: {:,}", self._in_file, MAX_EXPANDED_BYTES)
+        return line
+
+
+def _check(problem: str, found: int, limit: int) -> None:
+    if found > limit:
+        raise ValueError(problem.format(found, limit))
+
+
+def _rows_in_a_block(metadata: Any) -> int:
+    """Return how many rows of a Parquet file are read at a time.
+
+    A text of a dictionary is stored once, and read as often as rows have it. So few rows are read of a column with a
+    large dictionary.
+
+    :raises ValueError: if the file is too large, or was not written by this package.
+    """
+    _check("it has {:,} rows; allowed: {:,}", metadata.num_rows, MAX_ROWS)
+    if any(column.max_repetition_level for column in map(metadata.schema.column, range(metadata.num_columns))):
+        raise ValueError("a column contains lists")
+    largest = 1
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        _check("a row group has {:,} bytes; allowed: {:,}", group.total_byte_size, MAX_GROUP_BYTES)
+        for chunk in map(group.column, range(group.num_columns)):
+            if not _ENCODINGS.issuperset(chunk.encodings):
+                raise ValueError(f"a column has the encodings {', '.join(chunk.encodings)}")
+            if chunk.has_dictionary_page:
+                largest = max(largest, chunk.total_uncompressed_size)
+    return max(1, min(_ROW_GROUP, MAX_BLOCK_BYTES // largest))
 
 
 def check_format(file_format: str, compression: str | None) -> None:
@@ -232,14 +304,17 @@ def _rows_of(block: Columns) -> Iterator[tuple[Any, ...]]:
 
 
 def _row_groups(blocks: Iterable[Columns]) -> Iterator[Columns]:
-    """Combine blocks into row groups."""
+    """Combine blocks into row groups of many rows, or of long ones."""
     group: defaultdict[str, list[Any]] = defaultdict(list)
+    characters = 0
     for block in blocks:
         for name, values in block.items():
             group[name] += values
-        if len(group["id"]) >= _ROW_GROUP:
+        characters += sum(map(len, block["record"]))
+        if len(group["id"]) >= _ROW_GROUP or characters >= MAX_GROUP_BYTES // 8:
             yield group
             group = defaultdict(list)
+            characters = 0
     if group:
         yield group
 

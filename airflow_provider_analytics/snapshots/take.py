@@ -45,10 +45,8 @@ from airflow_provider_analytics.snapshots.manifest import (
     Previous,
 )
 from airflow_provider_analytics.snapshots.publish import publish
-from airflow_provider_analytics.storage import new_token, temporary_folder
+from airflow_provider_analytics.storage import MAX_DATA_BYTES, new_token, temporary_folder
 
-#: Maximum size of the data file of a snapshot.
-MAX_FILE_BYTES = 2 * 1024**3
 #: Maximum number of snapshots in a chart, including the current one.
 MAX_HISTORY = 60
 #: Maximum number of undocumented fields in a log line.
@@ -255,9 +253,9 @@ def _within_limit(blocks: Iterable[rows.Columns], data: Path) -> Iterator[rows.C
     """Yield the blocks of a list that is written to a file, as long as the file is not too large."""
     for block in blocks:
         yield block
-        if data.stat().st_size > MAX_FILE_BYTES:
+        if data.stat().st_size > MAX_DATA_BYTES:
             raise StorageError(
-                f"The list takes more than {MAX_FILE_BYTES:,} bytes on the disk, the limit of this package: the "
+                f"The list takes more than {MAX_DATA_BYTES:,} bytes on the disk, the limit of this package: the "
                 "service may never end it. Nothing was published."
             )
 

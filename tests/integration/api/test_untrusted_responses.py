@@ -377,7 +377,7 @@ def test_total_above_the_limit_is_rejected_after_the_first_page(total: int, para
 def test_snapshot_of_an_endless_list_does_not_fill_the_disk(
     serving: Serving, execute: Execute, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(take, "MAX_FILE_BYTES", 500_000)
+    monkeypatch.setattr(take, "MAX_DATA_BYTES", 500_000)
     websites = [{"id": number, "domain": f"{number}.example", "note": "x" * 1000} for number in range(2000, 0, -1)]
     with serving(*websites), pytest.raises(AnalyticsError, match="more than 500,000 bytes"):
         execute(SnapshotWebsitesOperator, base_path=str(tmp_path))

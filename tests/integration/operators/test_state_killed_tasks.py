@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -185,14 +186,21 @@ def test_file_is_written_on_a_disk_that_cannot_sync_folders(
 
 
 def test_new_file_is_created_once_on_a_disk_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2)
+
     def link(source: Path, target: Path) -> None:
+        both.wait(10)
         raise PermissionError(errno.EPERM, "no hard links")
 
     monkeypatch.setattr(os, "link", link)
-    first, second = (shared_file(str(tmp_path / "file.json")) for _ in range(2))
-    assert first.write("of the first")
-    assert not second.write("of the second")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["of the first"]
+    for number in range(20):
+        files = [shared_file(str(tmp_path / f"{number}.json")) for _ in range(2)]
+        with ThreadPoolExecutor(2) as writers:
+            written = list(writers.map(SharedFile.write, files, ("first", "second")))
+        assert sorted(written) == [False, True]
+        texts = [path.read_text() for path in tmp_path.iterdir() if path.stem == str(number)]
+        assert texts == [("first", "second")[written.index(True)]]
+        assert len(list(tmp_path.iterdir())) == number + 1
 
 
 @pytest.mark.slow  # the S3 libraries of both sides take seconds to load

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits of stored files (``storage.py``): each hostile file ends with an error, in little time and memory."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import resource
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_analytics import storage
+from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.storage import SharedFile, StoragePath
+
+MEMORY = 300_000_000
+SECONDS = 60
+
+HEAD = """
+import gzip, json, os, sys
+from datetime import UTC, date, datetime
+from airflow_provider_analytics.reconcile.desired.tables import Identity, Run, Table
+from airflow_provider_analytics.snapshots.formats import read_rows
+from airflow_provider_analytics.storage import SharedFile, StoragePath, open_verified, read_bytes, read_text
+folder = sys.argv[1]
+file = StoragePath.of(f"{folder}/file")
+
+def write(content, times=1):
+    with open(file.path, "wb") as stored:
+        for _ in range(times):
+            stored.write(content)
+
+def rows(name):
+    with open(file.path, "rb") as stored:
+        for row in read_rows(stored, name):
+            pass
+
+def parquet(texts, **options):
+    import pyarrow, pyarrow.parquet
+    pyarrow.parquet.write_table(pyarrow.table({"id": texts}), file.path, **options)
+"""
+SPARSE = "write(b''); os.truncate(file.path, 40 << 30)"
+#: Hostile file to the code that writes it, the code that reads it, and the error.
+CASES = {
+    "sparse table": (SPARSE, "SharedFile(file, 'state_path')", "file is too large.*32,000,000"),
+    "sparse text": (SPARSE, "read_text(file, 'config_path')", "file.*too large.*4,000,000"),
+    "sparse data file": (
+        SPARSE,
+        "with open_verified(file, ''): pass",
+        "file is too large: it has 42,949,672,960 bytes.*2,147,483,648",
+    ),
+    "values": ("write(b'[' + b'[],' * 10_000_000 + b'[]]')", "read_bytes(file)", "file.*20,000,002 values.*2,000,000"),
+    "one line of 8 GB": ("write(gzip.compress(bytes(1 << 20)), 8192)", "rows('a.jsonl.gz')", "a row .*16,000,000"),
+    "blank lines": ("write(gzip.compress(b'\\n' * (1 << 20)), 8192)", "rows('a.csv.gz')", "a row .*16,000,000"),
+    "cell of many lines": (
+        "write(gzip.compress(b'\"' + b'b\\n' * (1 << 19)) + gzip.compress(b'b\\n' * (1 << 19)) * 8192)",
+        "rows('a.csv.gz')",
+        "a row .*16,000,000",
+    ),
+    "Parquet dictionary": (
+        "import pyarrow\nparquet(pyarrow.DictionaryArray.from_arrays([0] * 5000, ['x' * 700_000]), store_schema=False)",
+        "rows('a.parquet')",
+        "KeyError",
+    ),
+    "Parquet with shared beginnings": (
+        "parquet(['x' * 100_000] * 1000, use_dictionary=False, column_encoding={'id': 'DELTA_BYTE_ARRAY'})",
+        "rows('a.parquet')",
+        "DELTA_BYTE_ARRAY",
+    ),
+    "Parquet page": ("parquet(['x' * 10_000_000] * 13, use_dictionary=False)", "rows('a.parquet')", "128,000,000"),
+    "Parquet lists": ("parquet([['x'] * 1_000_000] * 2)", "rows('a.parquet')", "lists"),
+    # 100 KB, but 10,000,000 rows: they are not stored for each scope.
+    "product of entries and scopes": (
+        """
+        group = {"scopes": [str(n) for n in range(2500)], "entries": {f"192.0.2.{n}": 0 for n in range(4000)}}
+        write(json.dumps({"version": 2, "service": "s", "account": None, "list": "l", "run": None, "names": {},
+                          "sources": [{}], "rows": {"exclude_ips": [group]}}).encode())
+        """,
+        """
+        table = Table.parse(SharedFile(file, "state_path").text, file.path)
+        run = Run("d/r", "t", datetime.now(UTC))
+        table = table.with_rows_of(table).with_run({"exclude_ips": {}}, {}, run, date(2026, 1, 1))
+        assert len(table.render()) < 500_000
+        for n in range(2500):
+            assert len(table.entries_of("exclude_ips", {"id": n, "domain": f"{n}.example"})) == 4000
+        """,
+        "^$",
+    ),
+}
+
+
+def error_of(code: str, folder: Path, memory: int) -> str:
+    """Run code in a process with a limit of its memory; return the end of its error."""
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + textwrap.dedent(code), str(folder)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (memory, memory)),
+        env={"OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    return " ".join(done.stderr.splitlines()[-4:])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_hostile_file_ends_with_an_error_in_little_memory(case: str, tmp_path: Path) -> None:
+    written, read, expected = CASES[case]
+    assert error_of(written, tmp_path, resource.RLIM_INFINITY) == ""
+    error = error_of(read, tmp_path, MEMORY)
+    assert re.search(expected, error), error
+
+
+def test_table_that_could_not_be_read_again_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = SharedFile(StoragePath.of(str(tmp_path / "file")), "state_path")
+    monkeypatch.setattr(storage, "MAX_STATE_BYTES", 10)
+    with pytest.raises(StorageError, match=r"file is too large: it has 11 bytes or more, and 10 are allowed"):
+        file.write("12345678901")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_write_ends_if_another_process_keeps_the_file_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_text("before")
+    file = SharedFile(StoragePath.of(str(path)), "state_path")
+    monkeypatch.setattr(storage, "LOCK_SECONDS", 0)
+    with path.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(StorageError, match=f"Another process has locked {path} for 0 s"):
+            file.write("after")
+    assert file.write("after")
