@@ -8,6 +8,8 @@ Copy this file to your DAG folder. Requires a connection ``analytics_default`` o
 
 from __future__ import annotations
 
+import os
+
 import pendulum
 from airflow.providers.common.compat.sdk import Param, dag, task
 
@@ -19,12 +21,16 @@ from airflow_provider_analytics.operators.websites import (
     UpdateWebsiteOperator,
 )
 
+#: Pool of the tasks that change websites. If it has one slot, they run one after the other, and each unexpected change
+#: in a result was made by somebody else: airflow pools set analytics_writers 1 "tasks that change websites"
+POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
+
 
 @dag(
     description="Create a website, verify it and mark it as favorite",
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
-    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
+    default_args={"pool": POOL, "retries": 2, "retry_delay": pendulum.duration(minutes=1)},
     params={
         "domain": Param("www.example.com", type="string", description="Domain, such as www.example.com"),
         "privacy": Param("private", enum=["public", "private"], description="Who sees the statistics page"),

@@ -27,6 +27,9 @@ GUARDS = ["empty_list", "entries_lost"]
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
+#: Pool of the tasks that change websites. If it has one slot, they run one after the other, and each unexpected change
+#: in a result was made by somebody else: airflow pools set analytics_writers 1 "tasks that change websites"
+POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 
 #: When a DAG is unpaused, Airflow starts the scheduled run of the day at once, also if "Trigger" unpaused it. A
 #: scheduled run that starts over an hour late only plans, so you can read a plan before anything changes.
@@ -43,6 +46,7 @@ DRY_RUN = (
     catchup=False,
     max_active_runs=1,
     default_args={
+        "pool": POOL,
         "retries": 2,
         "retry_delay": pendulum.duration(minutes=5),
         "execution_timeout": pendulum.duration(hours=2),

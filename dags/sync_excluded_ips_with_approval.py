@@ -26,6 +26,9 @@ GUARDS = ["empty_list", "entries_lost"]
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
+#: Pool of the tasks that change websites. If it has one slot, they run one after the other, and each unexpected change
+#: in a result was made by somebody else: airflow pools set analytics_writers 1 "tasks that change websites"
+POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 
 
 @dag(
@@ -50,6 +53,7 @@ def sync_excluded_ips_with_approval():
         "office",
         exclude_ips="{{ var.value.exclude_ips }}",
         state_path=FOLDER,
+        pool=POOL,
         override_guards="{{ (params.override_guards or []) | join(',') }}",
     )
 

@@ -24,6 +24,9 @@ from airflow_provider_analytics.operators.websites import CreateWebsiteOperator,
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
+#: Pool of the tasks that change websites. If it has one slot, they run one after the other, and each unexpected change
+#: in a result was made by somebody else: airflow pools set analytics_writers 1 "tasks that change websites"
+POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 DOMAIN = "{{ params.domain }}"
 IPS, PARAMS = ["192.0.2.1", "2001:db8::1"], ["trial_a", "trial_b"]
 #: Values that a new website does not have.
@@ -45,7 +48,7 @@ EXPECTED = {
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,
-    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
+    default_args={"pool": POOL, "retries": 2, "retry_delay": pendulum.duration(minutes=1)},
     params={
         # Without a default, so that nobody creates a website by a click.
         "domain": Param(

@@ -28,6 +28,9 @@ GUARDS = ["many_deleted", "empty_list", "entries_lost", "made_public"]
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
+#: Pool of the tasks that change websites. If it has one slot, they run one after the other, and each unexpected change
+#: in a result was made by somebody else: airflow pools set analytics_writers 1 "tasks that change websites"
+POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 
 
 @dag(
@@ -52,6 +55,7 @@ def websites_as_code():
         "websites",
         config_path=str(Path(__file__).with_name("websites.yaml")),
         state_path=FOLDER,
+        pool=POOL,
         override_guards="{{ (params.override_guards or []) | join(',') }}",
     )
 

@@ -29,6 +29,9 @@ GUARDS = ["many_deleted", "empty_list", "entries_lost", "made_public"]
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
+#: Pool of the tasks that change websites. If it has one slot, they run one after the other, and each unexpected change
+#: in a result was made by somebody else: airflow pools set analytics_writers 1 "tasks that change websites"
+POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 OVERRIDE_GUARDS = Param(
     [],
     type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
@@ -39,6 +42,7 @@ OVERRIDE_GUARDS = Param(
 FILES = {
     "config_path": str(Path(__file__).with_name("websites.yaml")),
     "state_path": FOLDER,
+    "pool": POOL,
     "list_name": "websites",
     "override_guards": "{{ (params.override_guards or []) | join(',') }}",
 }
