@@ -18,6 +18,9 @@ from airflow_provider_analytics.commands import ExitStatus
 from airflow_provider_analytics.commands.output import write_commands
 from airflow_provider_analytics.readable import counted, readable
 
+#: Maximum number of problems that are printed; the summary counts the others.
+MAX_PRINTED = 100
+
 if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.desired.yaml_values import Problem
 
@@ -55,11 +58,13 @@ def run(args: argparse.Namespace) -> int:
             summary = f"{len(websites):,} websites, no problems"
             break
     problems = min(problems_by_mode, key=len)
-    text = FORMATS[args.format](problems)
+    text = FORMATS[args.format](problems[:MAX_PRINTED])
     if args.format == "github":
         write_commands(text)
     else:
         sys.stdout.write(text)
+    if len(problems) > MAX_PRINTED:
+        summary += f". The first {MAX_PRINTED} are printed, and {len(problems) - MAX_PRINTED:,} are not"
     sys.stderr.write(f"{readable(args.path)}: {summary}\n")
     return ExitStatus.FAILED if problems else ExitStatus.NO_CHANGES
 

@@ -60,6 +60,16 @@ def test_validate_prints_every_problem_with_file_and_line(output: str, tmp_path:
         assert written.startswith(where + problem)
 
 
+@pytest.mark.parametrize("output", ["text", "github", "gitlab"])
+def test_validate_prints_the_first_hundred_problems_of_many(output: str, tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("websites:\n" + "".join(f"  {number}.example: {{privcy: 1}}\n" for number in range(1000)))
+    assert main(["validate", str(file), "--format", output]) == 1
+    printed, summary = capsys.readouterr()
+    assert printed.count("privcy is not known") == 100
+    assert summary == f"{file}: 1,000 problems. The first 100 are printed, and 900 are not\n"
+
+
 @pytest.mark.parametrize("entry", ["{entry: 192.0.2.7, until: 2031-01-31}", "'192.0.2.7 # office'"])
 def test_validate_accepts_entries_of_each_default_mode(entry: str, tmp_path: Path) -> None:
     """The default mode depends on state_path, which a file does not contain."""
