@@ -124,7 +124,9 @@ def test_ci_runs_the_make_targets_and_uses_each_action_in_a_single_version() -> 
 
 def test_ci_runs_on_every_claimed_python() -> None:
     jobs = loaded(".github", "workflows", "ci.yml")["jobs"]
-    suite = jobs["suite"]["container"].partition(":")[2].partition("-")[0]
+    image = re.fullmatch(r"python:(3\.\d+)-bookworm@sha256:[0-9a-f]{64}", jobs["suite"]["container"])
+    assert image, "a tag can be moved to another image"
+    suite = image[1]
     claimed = {found[1] for line in PROJECT["classifiers"] if (found := re.search(r"Python :: (3\.\d+)$", line))}
     tested = {suite, *jobs["python"]["strategy"]["matrix"]["python"]}
     assert claimed < tested
