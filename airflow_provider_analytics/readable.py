@@ -35,6 +35,9 @@ _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
 
+#: A character as URLs write it.
+_ESCAPE = re.compile("%[0-9A-F]{2}")
+
 
 class Redactor:
     """Secrets of a connection or a client. :func:`readable` masks them as long as this object exists."""
@@ -162,9 +165,11 @@ def is_plain(text: str) -> bool:
 
 def _forms(secret: str) -> set[str]:
     """Return a secret as texts write it: plain, in URLs, in JSON, in HTML, and as Basic credentials."""
-    forms = {secret, quote_plus(secret, errors="replace")}
+    in_urls = {quote_plus(secret, errors="replace")}
     for safe in ("", "/", "!'()*~"):
-        forms.add(quote(secret, safe=safe, errors="replace"))
+        in_urls.add(quote(secret, safe=safe, errors="replace"))
+    # The second ones as .NET writes them.
+    forms = {secret, *in_urls, *(_ESCAPE.sub(_lower, form) for form in in_urls)}
     for is_ascii in (True, False):
         in_json = json.dumps(secret, ensure_ascii=is_ascii)[1:-1]
         forms |= {in_json, in_json.replace("/", "\\/")}  # the second one as PHP writes it
@@ -173,6 +178,10 @@ def _forms(secret: str) -> set[str]:
     for pair in (f":{secret}", f"{secret}:"):
         forms.add(base64.b64encode(pair.encode("utf-8", "replace")).decode().rstrip("="))
     return forms
+
+
+def _lower(escape: re.Match[str]) -> str:
+    return escape[0].lower()
 
 
 class _Escapes(dict[int, str]):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
@@ -21,6 +22,8 @@ FORMS: dict[str, Callable[[str], str]] = {
     "percent, as a path": quote,
     "percent as browsers write it": lambda text: quote(text, safe="!'()*~"),
     "form": quote_plus,
+    "percent as .NET writes it": lambda text: re.sub("%..", lambda escape: escape[0].lower(), quote(text, safe="")),
+    "form as .NET writes it": lambda text: re.sub("%..", lambda escape: escape[0].lower(), quote_plus(text)),
     "Basic": lambda text: base64.b64encode(f":{text}".encode()).decode(),
     "Basic, as the user": lambda text: base64.b64encode(f"{text}:".encode()).decode().rstrip("="),
 }
