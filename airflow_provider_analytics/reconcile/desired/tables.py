@@ -303,13 +303,6 @@ class Table:
         """Return the rows of a list field for a website, including entries that left the list."""
         return self.entries_in(name, self.scopes_of(name, record))
 
-    def present(self, name: str) -> set[str]:
-        """Return the entries that the list has, in all scopes."""
-        found: set[str] = set()
-        for sources in _distinct(self.rows.get(name, {})):
-            found.update(entry for entry, source in sources.items() if not source.left)
-        return found
-
     def items(self, name: str) -> dict[str, EntrySource]:
         """Return the entries that the list has, in all scopes, with host names in place of their addresses."""
         found: dict[str, EntrySource] = {}

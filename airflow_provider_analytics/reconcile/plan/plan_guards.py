@@ -16,7 +16,7 @@ from typing import NamedTuple
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS, Privacy, count_entries, normalise, raw_lines
 from airflow_provider_analytics.api.verification import Record
-from airflow_provider_analytics.guards import MIN_COUNTED, are_websites_lost, loses_too_much
+from airflow_provider_analytics.guards import are_websites_lost, loses_too_much
 from airflow_provider_analytics.readable import first_of
 from airflow_provider_analytics.reconcile.desired.tables import ListTables
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan, short
@@ -185,31 +185,6 @@ def managed_lists_lose_entries(given: GuardInput) -> list[str]:
     return lines
 
 
-def websites_lose_other_entries(given: GuardInput) -> list[str]:
-    """Guard ``entries_lost`` of websites that lose entries that were not on a managed list in its last run.
-
-    An earlier run did not complete, or the table was damaged or forged: it is then no proof that these entries were
-    ever on the list. A replaced entry is not a loss. The entries of a host name can change every night.
-    """
-    if given.lists is None:
-        return []
-    lines: list[str] = []
-    for name in given.managed:
-        listed = given.lists.before.present(name)
-        losses = []
-        distinct: set[str] = set()
-        for change, field_change in given.changes_of(name):
-            others = set(field_change.removed) - listed
-            number = min(field_change.fewer, len(others))
-            if number > 0:
-                losses.append(_Loss(number, change.website, field_change.removed))
-                distinct |= others
-        if len(distinct) >= MIN_COUNTED:
-            problem = f"{name} entries would be removed from websites, although they did not leave the list in this run"
-            lines += _finding_of_losses(given, name, losses, problem)
-    return lines
-
-
 #: Name of a guard to a function that returns the lines of its finding: the problem, then the worst cases, which start
 #: with ``- ``. No lines if the plan passes.
 CHECKS: Sequence[tuple[str, Callable[[GuardInput], list[str]]]] = (
@@ -220,7 +195,6 @@ CHECKS: Sequence[tuple[str, Callable[[GuardInput], list[str]]]] = (
     ("made_public", many_pages_become_public),
     ("entries_lost", lists_get_shorter),
     ("entries_lost", managed_lists_lose_entries),
-    ("entries_lost", websites_lose_other_entries),
 )
 
 

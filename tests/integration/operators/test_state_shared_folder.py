@@ -298,30 +298,6 @@ def test_later_run_of_another_task_or_of_the_future_is_an_error_and_not_a_skip(n
     assert nights.everywhere() == {SHARED}
 
 
-#: Entries that people typed, and that a list never had.
-TYPED = [f"192.0.2.{number}" for number in range(1, 51)]
-
-
-@pytest.mark.parametrize("left", ["2026-11-01", "2026-11-23", "9999-01-01", "x"])
-def test_forged_table_removes_no_foreign_entries_without_a_guard(nights: Nights, left: str) -> None:
-    for number in range(4, 41):
-        nights.sandbox.add_website(f"{number}.example")
-    nights.sync("office", *OFFICES)
-    for website in nights.sandbox.websites():
-        nights.sandbox.change_website(website["id"], exclude_ips="\n".join([*OFFICES, *TYPED]))
-    path = nights.table("office")
-    table = json.loads(path.read_text())
-    table["sources"].append({"since": "2026-01-01", "left": left})
-    [group] = table["rows"]["exclude_ips"]
-    group["entries"] |= dict.fromkeys(TYPED, len(table["sources"]) - 1)
-    path.write_text(json.dumps(table))
-    expected = r"2,000 of 2,160 exclude_ips entries would be removed from websites"
-    with pytest.raises(AirflowFailException, match=expected):
-        nights.sync("office", *OFFICES)
-    assert nights.everywhere() == {*OFFICES, *TYPED}
-    assert nights.sync("office", *OFFICES, override_guards=["entries_lost"])["entries_removed"] == 2000
-
-
 def test_entries_of_a_killed_run_are_removed_by_the_next_one_without_accept(nights: Nights) -> None:
     entries = [f"192.0.2.{number}" for number in range(1, 41)]
     nights.sync("office", *entries)

@@ -115,28 +115,6 @@ def test_entries_of_deleted_websites_do_not_count_as_lost() -> None:
     assert findings([Change("delete", f"{item}.example", str(item), (lists,)) for item in range(3)], records) == set()
 
 
-@pytest.mark.parametrize(
-    ("removed", "added", "found"),
-    [
-        pytest.param(10, 0, {"entries_lost"}, id="ten entries"),
-        pytest.param(9, 0, set(), id="nine entries"),
-        pytest.param(10, 10, set(), id="ten entries that are replaced"),
-        pytest.param(10, 9, set(), id="nine of ten entries that are replaced"),
-    ],
-)
-def test_websites_lose_entries_that_were_not_on_the_list(removed: int, added: int, found: set[str]) -> None:
-    lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES)
-    before = tuple(f"198.51.100.{number}" for number in range(removed))
-    after = tuple(f"203.0.113.{number}" for number in range(added))
-    records = [
-        {"id": 1, "domain": "1.example", "exclude_ips": "\n".join(before)},
-        *records_with(1, exclude_ips="\n".join(ENTRIES)),
-    ]
-    given = GuardInput(0.3, (), ["exclude_ips"], lists, compared=records)
-    plan = check_guards(Plan((update(1, FieldChange("exclude_ips", before, after)),), 1), given)
-    assert set(plan.findings) == found
-
-
 def test_overridden_finding_is_a_warning() -> None:
     changes = tuple(Change("delete", f"{item}.example", str(item), ()) for item in range(4))
     given = GuardInput(0.3, ["many_deleted"], compared=records_with(10))
