@@ -81,7 +81,6 @@ def run(
         **environment,
         "PATH": f"{programs}:{environment['PATH']}",
         "VIRTUAL_ENV": str(home / "venv"),
-        "UV_FIND_LINKS": str(wheel.parent),  # folder of this package before its publication
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
         "NO_PROXY": "127.0.0.1",
@@ -89,7 +88,7 @@ def run(
 
     def run(command: str, **variables: str) -> str:
         answer = subprocess.run(
-            ["bash", "-c", here(command, service)],
+            ["bash", "-c", here(command, service).replace(f"dist/{wheel.name}", str(wheel))],
             env={**base, **variables},
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -151,19 +150,25 @@ def test_helm_values_are_keys_of_the_chart_with_the_tested_versions() -> None:
 
 
 def test_documented_image_installs_the_wheel(run: Run, wheel: Path) -> None:
-    image, user, install, *_ = [line for line in DOCKERFILE.splitlines() if not line.startswith("#")]
-    assert (image, user) == (f"FROM apache/airflow:{AIRFLOW}", "USER airflow")
-    extras = re.search(rf'"apache-airflow=={AIRFLOW}" "airflow-provider-analytics\[(.*)\]=={__version__}"', install)
+    image, user, copy, install, *_ = [line for line in DOCKERFILE.splitlines() if not line.startswith("#")]
+    expected = (f"FROM apache/airflow:{AIRFLOW}", "USER airflow", f"COPY dist/{wheel.name} /tmp/")
+    assert (image, user, copy) == expected
+    extras = re.search(rf'"apache-airflow=={AIRFLOW}" "/tmp/{wheel.name}\[(.*)\]"', install)
     assert extras, install
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
     # uv would download all of it again.
-    run(install.removeprefix("RUN ").replace(" --no-cache-dir", ""))
+    run(install.removeprefix("RUN ").replace(" --no-cache-dir", "").replace("/tmp/", "dist/"))
     assert AIRFLOW in run("airflow version")
-    build, install_wheel = blocks("sh")[0].splitlines()
-    assert build == "pip wheel --no-deps --wheel-dir dist ./airflow-provider-analytics"
-    assert install_wheel.endswith(f" ./dist/{wheel.name}")
-    run(install_wheel.replace("./dist/", f"{wheel.parent}/"))
+    assert blocks("sh")[0] == "pip wheel --no-deps --wheel-dir dist .\n"
+
+
+def test_no_page_installs_the_package_by_a_name_that_nobody_owns() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    commands = [line for page in pages for line in page.read_text().splitlines() if "pip install" in line]
+    assert len(commands) > 5
+    by_name = re.compile(r"""(?:^|[\s'"])airflow-provider-analytics\b(?!/)""")
+    assert [command for command in commands if by_name.search(command)] == []
 
 
 @contextmanager
