@@ -23,7 +23,7 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: bench generate docs help install mutants soak two-tasks test test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
+.PHONY: bench generate docs help install mutants soak two-tasks test test-room test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
 	acceptance formats requests partitions coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List the targets
@@ -62,6 +62,13 @@ FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract t
 
 test-fast: install  ## Run what answers within three minutes: no kills, no browser, no commands of Airflow
 	@$(PY) -m pytest $(PYTEST_FLAGS) $(FAST)
+
+ROOM ?= api
+
+# The tests of a folder of the package are in folders of the same name.
+test-room: install  ## Run the quick tests of one folder of the package, for example ROOM=reconcile/apply (20 seconds)
+	@$(PY) -m pytest $(PYTEST_FLAGS) -m "not (kill or browser or system or slow)" \
+		$(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM))
 
 coverage: install  ## Measure which branches the tests of test-fast take; fails below the floor in pyproject.toml
 	@rm -rf build/coverage && mkdir -p build/coverage

@@ -57,6 +57,8 @@ def _forbid_far_hosts(event: str, args: tuple[Any, ...]) -> None:
         pytest.fail(f"A test tried to reach {host!r}: only this machine may be reached.")
 
 
+#: Seconds for a test that starts processes, or has very many cases.
+SECONDS_OF_PROCESSES = 600
 #: Whether ``make acceptance`` runs the tests on a real server, which has its own host and time.
 ON_REAL_SERVER = "ACCEPTANCE_CONN" in os.environ
 if not ON_REAL_SERVER:
@@ -109,6 +111,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # A file of these takes up to a minute. At the end, one worker would run it while the other has nothing to do.
     items.sort(key=lambda item: "system" not in item.path.parts)
     for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        if marks & {"system", "browser", "kill", "slow"} and "timeout" not in marks:
+            item.add_marker(pytest.mark.timeout(SECONDS_OF_PROCESSES))
         item.user_properties.extend(("sample", mark.args[0]) for mark in item.iter_markers("sample"))
 
 
