@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import islice
 from typing import Any
-from urllib.parse import parse_qsl, urljoin, urlsplit
+from urllib.parse import parse_qsl, unquote, urljoin, urlsplit
 
 import msgspec
 
@@ -119,6 +119,9 @@ _SELECTING_PARAMETERS = frozenset({*NUMBER_PARAMETERS, *OFFSET_PARAMETERS, *CURS
 _METADATA_KEYS = ("meta", "pagination", "paging", "page", "response_metadata")
 #: In the header ``Link``: ``<https://stats.example.com/api/v1/websites?page=2>; rel="next"``.
 _LINK_TO_NEXT = re.compile(r'<([^<>]*)>[^<>]*;\s*rel="?(?:[^"<>;,]*\s)?next(?=[\s",;]|$)', re.IGNORECASE)
+#: Keys of the total. The last one can also be the number of rows on the page.
+_TOTAL_KEYS = ("total", "total_count", "totalCount", "totalElements", "totalItems", "itemCount", "hydra:totalItems")
+_COUNT_KEY = "count"
 #: Headers with the total, if the body contains none.
 _TOTAL_HEADERS = ("X-Total", "X-Total-Count")
 #: Keys of other lists that a response may contain besides the list of websites.
@@ -237,16 +240,39 @@ def record(answer: Answer) -> Record:
 def record_or_none(answer: Answer) -> Record | None:
     """Return the website record of a response to a write, or None if it contains none: an empty body, a message, 202.
 
-    :raises UnexpectedResponseError: for a response that is not JSON, or that reports a failure.
+    The record of a created website can have only the id, from the header ``Location``.
+
+    :raises UnexpectedResponseError: for a web page, a damaged record, or a response that reports a failure.
     """
-    if not answer.body.strip() or answer.status in UNCONFIRMED:
+    if answer.status in UNCONFIRMED:
         return None
-    found = _unwrapped(document(answer))
+    found = None
+    # A text such as ``OK`` says nothing about the website, which is read back.
+    if answer.body.lstrip().startswith((b"{", b"[", b"<", _BOM)):
+        found = _unwrapped(document(answer))
     if not isinstance(found, dict) or not _is_valid_id(found.get("id")):
+        found = _located(answer)
+    if found is None:
         return None
     _check_depth([found], answer)
     _reject_secrets([str(found["id"]), *_domains([found])], answer)
     return found
+
+
+def _located(answer: Answer) -> Record | None:
+    """Return the id of a website in the header ``Location`` of a response to a create; None without one."""
+    if answer.status != 201:
+        return None
+    try:
+        target = urlsplit(urljoin(answer.path, answer.headers.get("Location", "")))
+    except ValueError:
+        return None
+    parent, _, website_id = target.path.rstrip("/").rpartition("/")
+    website_id = unquote(website_id)
+    is_website = bool(parent) and (parent.endswith(answer.path) or answer.path.endswith(parent))
+    if not is_website or not _is_valid_id(website_id):
+        return None
+    return {"id": website_id}
 
 
 def account(answer: Answer) -> Record:
@@ -350,7 +376,7 @@ def page(answer: Answer, list_key: str | None = None) -> Page:
         meta |= _metadata(place)
     return Page(
         rows,
-        _total(meta, answer),
+        _total(meta, answer, len(rows)),
         number(meta.get("current_page")),
         _following(meta, answer),
         len(answer.body),
@@ -358,13 +384,17 @@ def page(answer: Answer, list_key: str | None = None) -> Page:
     )
 
 
-def _total(meta: Record, answer: Answer) -> int | None:
+def _total(meta: Record, answer: Answer, rows: int) -> int | None:
     """Return the total from the metadata, or else from a header."""
-    total = number(meta.get("total"))
-    for name in _TOTAL_HEADERS:
-        if total is None:
-            total = number(answer.headers.get(name))
-    return total
+    values = [meta.get(name) for name in _TOTAL_KEYS] + [answer.headers.get(name) for name in _TOTAL_HEADERS]
+    for value in values:
+        total = number(value)
+        if total is not None:
+            return total
+    count = number(meta.get(_COUNT_KEY))
+    if count is not None and count > rows > 0:
+        return count
+    return None
 
 
 def _metadata(place: Record) -> Record:

@@ -70,9 +70,9 @@ that is neither a filter nor the page size) and its value, a number, an offset o
 ``Link``, and a cursor may stand alone. The client never follows the link: it sends requests to the base URL only. So a
 link of another scheme or host counts, as behind a proxy. Without such a link, the parameter is
 :data:`dialect.PAGE_PARAMETER`, or the extra ``page_parameter``, and pages count from 1. If no response contains the
-number of its page, the client fetches page 1 to check this. A link to a next page by number on the last page
-contradicts the total. A cursor there is followed, because some services always return one: the page that it selects
-must contain no other websites.
+number of its page, the client fetches page 1. Pages count from 0 if it has no website of the first response. A link to
+a next page by number on the last page contradicts the total. A cursor there is followed, because some services always
+return one: the page that it selects must contain no other websites.
 """
 
 from __future__ import annotations
@@ -241,6 +241,8 @@ class PageRequests:
         self.selected_by: str | None = None
         self.fetch = fetch
         self._parameter = parameter
+        #: Number of the first page: some services count from 0.
+        self.first_number = 1
         #: Number of websites on the first page.
         self._page_size = 0
         #: Number of pages that were read one after the other, and the seconds that they took.
@@ -254,7 +256,9 @@ class PageRequests:
 
     def in_opposite_order(self) -> PageRequests:
         """Return the requests for the list in the opposite order."""
-        return PageRequests(self.fetch, _in_opposite_order(self.query), self._parameter, self.parallel)
+        opposite = PageRequests(self.fetch, _in_opposite_order(self.query), self._parameter, self.parallel)
+        opposite.first_number = self.first_number
+        return opposite
 
     def first(self) -> Page:
         """Return the first page. Its link to the next page may contain the name of the page parameter."""
@@ -267,7 +271,7 @@ class PageRequests:
 
     def numbered(self, number: int, *unwanted: Event) -> Page:
         """Return a page after the first one by its number. Called from several threads."""
-        value = number
+        value = number - 1 + self.first_number
         if self.parameter in dialect.OFFSET_PARAMETERS:
             value = (number - 1) * self._page_size
         return self.selected(str(value), number, *unwanted)
@@ -419,6 +423,8 @@ class Reading:
         self._start(head or page, page)
         following = page.following or Selection()
         self._has_numbers = following.value is None or dialect.number(following.value) == 2
+        if self._has_numbers and page.current_page == 0:
+            self.pages.first_number = 0
         yield page
         if not self._has_numbers:
             yield from self._by_cursor(following)
@@ -482,7 +488,7 @@ class Reading:
     # Checks of a page
 
     def _check_first_number(self) -> None:
-        """Check that pages count from 1: the proof may not notice that a page was skipped."""
+        """Check whether pages count from 1 or 0: the proof may not notice that a page was skipped."""
         if self.is_back:
             return
         self.pages_read += 1
@@ -492,7 +498,9 @@ class Reading:
         if self.is_opaque:
             # New websites may be on page 1. If pages count from 0, nearly all websites on it are unknown.
             least = len(again) / 2
-        if known < least:
+        if again and known == 0:
+            self.pages.first_number = 0
+        elif known < least:
             raise _list_changed("page number", f"page 1 is not the first page: {self._hint}")
 
     def _take(self, page: Page, number: int) -> list[Record]:
@@ -522,7 +530,7 @@ class Reading:
         return list(new.values())
 
     def _check_number(self, page: Page, number: int) -> None:
-        if page.current_page not in (None, number):
+        if page.current_page not in (None, number - 1 + self.pages.first_number):
             seen = f"page {number} was requested, the response is page {page.current_page}: {self._hint}"
             raise IncompleteListError("page number", seen)
 

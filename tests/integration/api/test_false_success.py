@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fake_services import FakeService
 from operations import OPERATIONS, PREFIX, READS, WRITES
-from raw_server import RawServer, Reply, Request, http, list_body
+from raw_server import RawServer, Reply, Request, answer_read, http, list_body
 from wire_client import WEBSITE, do, error_of, served
 
 from airflow_provider_analytics.api import dialect
@@ -170,6 +170,38 @@ def test_delete_with_status_202_is_verified(status: int) -> None:
         client.delete_website(7)
         assert [request.method for request in server.requests] == ["GET", "DELETE", "GET", "GET"]
     error_of([there, accepted, there], lambda client: client.delete_website(7), NotAppliedError, "still exists")
+
+
+def test_create_with_an_empty_body_and_a_location_needs_no_list() -> None:
+    """The list comes from a replica that is behind."""
+    created: dict[str, Any] = {"id": 7, "domain": "new.example"}
+
+    def respond(request: Request) -> bytes:
+        if request.method == "POST":
+            return http(201, headers=[("Location", "/api/v1/websites/7")])
+        return answer_read(request, [] if request.path.endswith("/websites") else [created])
+
+    with served(respond) as (client, server):
+        assert client.create_website("new.example").record == created
+        assert server.sent == ["POST /api/v1/websites", "GET /api/v1/websites/7"]
+
+
+@pytest.mark.parametrize(("stored", "is_stored"), [({"email": 0}, True), ({"email": 1}, False)])
+def test_update_with_a_response_that_is_only_text_is_read_back(stored: dict[str, Any], is_stored: bool) -> None:
+    before = {"id": 7, "domain": "a.example", "email": 1}
+
+    def respond(request: Request) -> bytes:
+        if request.method == "PATCH":
+            before.update(stored)
+            return http(200, b"OK", kind="text/plain")
+        return answer_read(request, [before])
+
+    with served(respond) as (client, _):
+        if is_stored:
+            assert client.update_website(7, email=False).record["email"] == 0
+        else:
+            with pytest.raises(NotAppliedError):
+                client.update_website(7, email=False)
 
 
 @pytest.mark.parametrize("status", [202, 203, 206])

@@ -47,9 +47,7 @@ def test_fault_group_has_no_wrong_outcome(group: str) -> None:
         (Server(echo="wrong"), "page number"),
         (Server(links="always"), "next link"),
         (Server(sort="ignored", total="absent"), "sort order"),
-        # From 0, page 2 is the third one: in both directions, the second of three would be missing.
-        (Server(page="from 0", key=None, metadata="none", size=300), "page number"),
-        (Server(page="from 0", total="capped", echo="absent", per_page=25, size=125), "page number"),
+        (Server(page="from 0", total="capped", echo="absent", per_page=25, size=125), "other end"),
     ],
     ids=str,
 )

@@ -39,6 +39,8 @@ PATH = "/api/v1/websites"
 SHAPES: dict[str, dict[str, Any]] = {
     "a parameter with brackets": {"page_parameter": "page[number]"},
     "from 0": {"first_page": 0},
+    "from 0, no links": {"first_page": 0, "links": "absent"},
+    "from 0, no numbers": {"first_page": 0, "metadata": "none"},
     "a cursor alone": {"paginator": "cursor", "page_parameter": "cursor", "links": "absent"},
     "a list below data": {"list_key": "data.data"},
     "404 behind the last page": {"behind_last": "not found"},

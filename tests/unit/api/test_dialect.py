@@ -82,6 +82,12 @@ def test_link_selects_a_page_by_the_parameter_that_is_no_filter(link: str, selec
         ({"data": [FIRST, SECOND], "next": "?sort=asc", "next_cursor": "c"}, {"following": Selection("cursor", "c")}),
         ({"data": [FIRST, SECOND], "meta": {"nextPageToken": 7}}, {"following": Selection("pageToken", "7")}),
         ({"data": [FIRST, SECOND], "next_cursor": None, "next": None}, {}),
+        ({"content": [FIRST, SECOND], "totalElements": 9, "number": 0}, {"total": 9}),
+        ({"data": [FIRST, SECOND], "meta": {"itemCount": 9}}, {"total": 9}),
+        ({"data": [FIRST, SECOND], "meta": {"totalItems": "9"}}, {"total": 9}),
+        ({"hydra:member": [FIRST, SECOND], "hydra:totalItems": 9}, {"total": 9}),
+        ({"results": [FIRST, SECOND], "count": 9}, {"total": 9}),
+        ({"results": [FIRST, SECOND], "count": 2}, {}),  # perhaps of this page
         ({"data": [FIRST, SECOND], "next_cursor": True, "total": True}, {}),
     ],
 )  # fmt: skip
@@ -168,6 +174,29 @@ def test_body_without_a_record_is_an_error_of_a_read_only(body: Any) -> None:
     assert dialect.record_or_none(answer(body, method="POST", status=201)) is None
     with pytest.raises(UnexpectedResponseError, match="no website record with a usable id"):
         dialect.record(answer(body))
+
+
+@pytest.mark.parametrize(
+    ("location", "website_id"),
+    [("/api/v1/websites/7", "7"), ("https://a.example/app/api/v1/websites/7/", "7"), ("/websites/a%20b", "a b"),
+     ("/api/v1/jobs/7", None), ("/api/v1/websites", None), ("7", None), ("", None)],
+)  # fmt: skip
+def test_id_of_a_new_website_is_found_in_the_location(location: str, website_id: str | None) -> None:
+    expected = website_id and {"id": website_id}
+    for content in (b"", b"OK", b'{"message": "Created."}'):
+        created = answer(headers={"Location": location}, method="POST", status=201, content=content)
+        assert dialect.record_or_none(created) == expected
+    assert dialect.record_or_none(answer(FIRST, {"Location": location}, method="POST", status=201)) == FIRST
+    assert (
+        dialect.record_or_none(answer(headers={"Location": location}, method="POST", status=202, content=b"")) is None
+    )
+
+
+@pytest.mark.parametrize("text", [b"OK", b"true", b"Created", b"\r\n"])
+def test_text_without_a_record_is_read_back_after_a_write(text: bytes) -> None:
+    for kind in ("text/plain", "application/json", "text/html"):
+        found = answer(content=text, headers={"Content-Type": kind}, method="PATCH")
+        assert dialect.record_or_none(found) is None
 
 
 def test_record_of_a_response_that_reports_no_outcome_is_not_used() -> None:
