@@ -376,7 +376,10 @@ class Scenario:
         for number, outcome in enumerate(outcomes):
             goals, others = wanted[number].goals, wanted[1 - number].goals
             is_unknown = "omits" in self.dialect and "its current entries are unknown" in outcome.text
-            is_right = outcome.succeeded or is_unknown or self._has_unclear_cause(goals, others, outcome)
+            # Another user deleted websites in an earlier step.
+            is_guarded = "of the last run" in outcome.text
+            is_right = outcome.succeeded or is_unknown or is_guarded
+            is_right = is_right or self._has_unclear_cause(goals, others, outcome)
             if not is_right:
                 raise ViolationError(
                     PARALLEL_WORK, f"task {number + 1} failed on an ordinary service: {outcome.text[-3000:]}"

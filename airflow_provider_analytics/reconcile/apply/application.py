@@ -9,7 +9,7 @@ process might have changed it. The same problem on a second website stops the ru
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -136,8 +136,9 @@ class Application:
         """Return the website to change alone; None if each pair is proven.
 
         The website with the longest list comes first, because a service might cut long lists. Then comes a website with
-        the pairs of a website that is not as expected, or with most pairs that are not proven. Among equals, the order
-        is random, so that two tasks that start at the same time do not change the same websites.
+        the pairs of a website that is not as expected (the longest list again, if the service might have cut its list),
+        or with most pairs that are not proven. Among equals, the order is random, so that two tasks that start at the
+        same time do not change the same websites.
 
         :param number: number of websites that were changed alone before.
         """
@@ -150,13 +151,21 @@ class Application:
             RANDOM.shuffle(candidates)
             if number == 0:
                 return max(candidates, key=self._longest_list)
-            deciding = max(candidates, key=lambda update: len(self._pairs[update] & open_pairs))
-            if self._pairs[deciding] & open_pairs:
-                return deciding
+            most = max(len(self._pairs[update] & open_pairs) for update in candidates)
+            if most:
+                deciding = [update for update in candidates if len(self._pairs[update] & open_pairs) == most]
+                if self._is_a_sent_list_wrong:
+                    return max(deciding, key=self._longest_list)
+                return deciding[0]
             newest = max(candidates, key=lambda update: len(self._pairs[update] - self._proven))
             if number < limit and self._pairs[newest] - self._proven:
                 return newest
         return None
+
+    @property
+    def _is_a_sent_list_wrong(self) -> bool:
+        """Whether a website that was changed alone does not have the list that was sent."""
+        return any(_is_sent(update, update.wrong & LINE_FIELDS.keys()) for update in self._suspected)
 
     def _longest_list(self, update: Update) -> int:
         """Return the number of characters of the longest list of a website after its change."""
@@ -343,7 +352,7 @@ def same_problem(first: Update, second: Update) -> set[str]:
     return set(common)
 
 
-def _is_sent(update: Update, fields: Sequence[str]) -> bool:
+def _is_sent(update: Update, fields: Collection[str]) -> bool:
     """Return whether one of these fields was sent: a retry would do the same to two other websites."""
     return any(field_change.field in fields for field_change in update.last.fields)
 

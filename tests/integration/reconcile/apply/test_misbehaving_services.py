@@ -497,6 +497,27 @@ def test_service_that_damages_certain_values_stops_after_two_websites(
     assert len(night.updated) <= 10
 
 
+def test_service_that_cuts_long_lists_damages_at_most_two_websites(night: Night) -> None:
+    """Ten lists are too long for its column; the websites with the longest lists are changed first, and decide."""
+    for number in range(40):
+        addresses = [f"10.0.{number}.{line}" for line in range(12 if number % 4 == 0 else 2)]
+        night.add(f"{number}.example", exclude_ips="\n".join(addresses))
+    before = night.lists()
+    cut = 100
+
+    def cut_lists(request: RecordedRequest) -> None:
+        for website in night.sandbox.websites():
+            if request.operation != "update" and len(website["exclude_ips"]) > cut and NEW in website["exclude_ips"]:
+                night.sandbox.change_website(website["id"], exclude_ips=website["exclude_ips"][:cut])
+
+    night.sandbox.meanwhile(cut_lists)
+    with pytest.raises((AirflowFailException, NotAppliedError), match=r"did not store|changed on two websites"):
+        night.sync(NEW)
+    assert night.operations["update"] <= 6
+    now = night.lists()
+    assert sum(1 for was, stored in zip(before, now, strict=True) if stored not in (was, f"{was}\n{NEW}")) <= 2
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_at_most_ten_websites_are_changed_alone(night: Night, seed: int) -> None:
     """Each website has another list, with characters of every kind, and other settings."""
