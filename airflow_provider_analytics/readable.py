@@ -130,9 +130,11 @@ def readable(
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 website``, ``3 websites``."""
+    """Return a number with its noun: ``1 website``, ``3 websites``, ``2 entries``."""
     if number == 1:
         return f"1 {noun}"
+    if noun.endswith("y") and noun[-2] not in "aeou":
+        return f"{number:,} {noun.removesuffix('y')}ies"
     return f"{number:,} {noun}s"
 
 

@@ -406,9 +406,9 @@ class Reading:
         self._check_total()
 
     def _log_progress(self) -> None:
-        progress = f"{len(self.ids):,} websites"
+        progress = counted(len(self.ids), "website")
         if self.total is not None:
-            progress = f"{len(self.ids):,} of {self.total:,} websites"
+            progress = f"{len(self.ids):,} of {counted(self.total, 'website')}"
         if self.is_back:
             log.info("Reading in the other direction: %s", progress)
         else:

@@ -7,6 +7,7 @@ contain these, and can be the first text of a line.
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from collections.abc import Iterator
@@ -56,7 +57,10 @@ class PlainLines:
 
 @contextmanager
 def plain_output() -> Iterator[None]:
-    """Escape workflow commands in the standard streams."""
+    """Escape workflow commands in the standard streams, and characters that the terminal cannot print."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     with redirect_stdout(PlainLines(sys.stdout)), redirect_stderr(PlainLines(sys.stderr)):
         yield
 

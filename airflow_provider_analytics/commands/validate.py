@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             summary = counted(min(map(len, problems_by_mode)), "problem")
         else:
             problems_by_mode.append(())
-            summary = f"{len(websites):,} websites, no problems"
+            summary = f"{counted(len(websites), 'website')}, no problems"
             break
     problems = min(problems_by_mode, key=len)
     text = FORMATS[args.format](problems[:MAX_PRINTED])

@@ -130,10 +130,11 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             self.log.info("%s is up to date on all of %s.", self.field, websites)
             return
         self.log.info(
-            "Updated %s on %s of %s websites: %s entries added, %s removed.",
+            "Updated %s on %s of %s: %s added, %s removed.",
             self.field,
-            *_numbers(result, "applied", "updates"),
-            f"{outcome.entries_added:,}",
+            f"{result['applied']:,}",
+            counted(result["updates"], "website"),
+            counted(outcome.entries_added, "entry"),
             f"{outcome.entries_removed:,}",
         )
         if failures:
@@ -147,9 +148,12 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         self.log.info("Planned %s:\n%s", self.field, result["markdown"])
         # Last, because Airflow displays the end of a log first.
         self.log.info(
-            "Planned %s for %s of %s websites: %s entries to add, %s to remove",
+            "Planned %s for %s of %s: %s to add, %s to remove",
             self.field,
-            *_numbers(result, "updates", "websites_compared", "entries_added", "entries_removed"),
+            f"{result['updates']:,}",
+            counted(result["websites_compared"], "website"),
+            counted(result["entries_added"], "entry"),
+            f"{result['entries_removed']:,}",
         )
         if result["guard_message"]:
             self.log.warning("A guard blocks this plan: %s", result["guard_message"])
@@ -289,10 +293,6 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         if text is None:
             raise ValueError(f"{argument}={path!r}: there is no such file on this worker")
         return text
-
-
-def _numbers(result: Mapping[str, Any], *names: str) -> list[str]:
-    return [f"{result[name]:,}" for name in names]
 
 
 def _mapping(argument: str, value: Any) -> Mapping[str, Any]:

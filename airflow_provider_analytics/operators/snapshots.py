@@ -290,8 +290,8 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         manifest = snapshot.manifest
         late = " (late)" if manifest.late else ""
         self.log.info(
-            "Published %s websites as %s%s, %s.\nComplete: %s.\n%s",
-            f"{manifest.count:,}",
+            "Published %s as %s%s, %s.\nComplete: %s.\n%s",
+            counted(manifest.count, "website"),
             manifest.snapshot_date,
             late,
             what_changed(manifest),
@@ -597,7 +597,9 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
             if pruning.unknown:
                 days = ", ".join(map(str, pruning.unknown[:MAX_DAYS]))
                 self.log.warning(
-                    "Not touched, because no manifest lists the files: %d days: %s", len(pruning.unknown), days
+                    "Not touched, because no manifest lists the files: %s: %s",
+                    counted(len(pruning.unknown), "day"),
+                    days,
                 )
             prune(series, pruning, dry_run=dry_run)
         done = "Dry run, to remove" if dry_run else "Removed"

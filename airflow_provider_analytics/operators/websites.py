@@ -12,7 +12,7 @@ from airflow_provider_analytics.api.checks import flag, invalid, invalid_togethe
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
 from airflow_provider_analytics.operators.links import WebsiteLink
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import counted, readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -101,7 +101,7 @@ class ListWebsitesOperator(AnalyticsBaseOperator):
                     "Use SnapshotWebsitesOperator, which writes the list to storage and returns its path.",
                     "use the other operator, or raise max_records, first",
                 )
-            self.log.info("Read %s websites.", f"{len(websites):,}")
+            self.log.info("Read %s.", counted(len(websites), "website"))
             return hook.client.for_output(websites)
 
 

@@ -309,9 +309,9 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             self.log.info("The plan was:\n%s", to_markdown(planned.plan))
             # Last, because Airflow displays the end of a log first.
             self.log.info(
-                "Applied %s of %s changes, %s failed, %s not tried",
+                "Applied %s of %s, %s failed, %s not tried",
                 f"{outcome.applied:,}",
-                f"{len(planned.plan.changes):,}",
+                counted(len(planned.plan.changes), "change"),
                 f"{len(outcome.failures) - len(outcome.not_tried):,}",
                 f"{len(outcome.not_tried):,}",
             )
@@ -507,10 +507,10 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
             if not self.base_path:
                 self._check_replaced(file, selectors, records)
             write_text(file, "output_path", text, PRIVATE)
-        self.log.info("Exported %d websites of %s to %s", len(records), origin, self.output_path)
+        self.log.info("Exported %s of %s to %s", counted(len(records), "website"), origin, self.output_path)
         if omitted:
             listed = "\n".join(omitted[:SHOWN_CHANGES])
-            self.log.warning("The file omits %d items, listed at its top:\n%s", len(omitted), listed)
+            self.log.warning("The file omits %s, listed at its top:\n%s", counted(len(omitted), "item"), listed)
         return {
             "output_path": self.output_path,
             "websites_exported": len(records),

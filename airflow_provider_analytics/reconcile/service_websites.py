@@ -12,6 +12,7 @@ from airflow_provider_analytics.api.domains import spellings
 from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import NotFoundError
+from airflow_provider_analytics.readable import counted
 from airflow_provider_analytics.reconcile.records import by_id, website_name, website_of
 from airflow_provider_analytics.reconcile.workers import Breaker, each, reason_of
 
@@ -167,9 +168,9 @@ def complete_records(
     if not incomplete:
         return list(records), {}
     log.info(
-        "Fetching %s of %s websites one by one: their list rows are missing fields, or may be stale.",
+        "Fetching %s of %s one by one, because list rows are missing fields, or may be stale.",
         f"{len(incomplete):,}",
-        f"{len(records):,}",
+        counted(len(records), "website"),
     )
     read = _show_each(client, list(incomplete), "Fetching", client.website_or_none)
     completed: list[Record] = []

@@ -124,6 +124,7 @@ def test_numbers_and_lists_are_written_as_words() -> None:
     assert [counted(number, "website") for number in (0, 1, 2, 1000)] == [
         "0 websites", "1 website", "2 websites", "1,000 websites"
     ]  # fmt: skip
+    assert [counted(2, noun) for noun in ("entry", "day", "query")] == ["2 entries", "2 days", "2 queries"]
     assert first_of(["a", "b"], 2) == "a, b"
     assert first_of(["a", "b", "c"], 2, "; ", show=str.upper) == "A; B and 1 more"
 

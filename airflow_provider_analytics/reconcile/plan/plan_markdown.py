@@ -74,7 +74,7 @@ def _head(plan: Plan, *, is_whole: bool) -> Iterator[str]:
     """Yield the paragraphs that an approver must not miss."""
     yield (
         f"**{plan.count('create'):,} to create, {plan.count('update'):,} to update, {plan.count('delete'):,} to "
-        f"delete**, {plan.websites_compared:,} websites compared."
+        f"delete**, {counted(plan.websites_compared, 'website')} compared."
     )
     worst_cases: list[str] = []
     for guard, finding in plan.findings.items():

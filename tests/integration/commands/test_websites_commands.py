@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -105,6 +106,21 @@ def test_validate_accepts_deeply_nested_lists_and_does_not_import_airflow(tmp_pa
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.splitlines()
     assert printed == [f"{file}:1:101: nested too deeply; allowed: at most 100 levels", "[]"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_plan_is_printed_on_a_terminal_without_utf_8(
+    analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    analytics_sandbox.add_website("\u4e2d\u6587.example", privacy="public")
+    file = tmp_path / "a.yaml"
+    file.write_text("websites: {\u4e2d\u6587.example: {privacy: private}}", encoding="utf-8")
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding=encoding, write_through=True))
+    assert main(["plan", str(file)]) == 2
+    text = printed.getvalue().decode(encoding)
+    assert r"`\u4e2d\u6587.example (id 1)`" in text
+    assert text.startswith("**0 to create, 1 to update, 0 to delete**, 1 website compared.")
 
 
 def test_exit_status_of_plan_says_whether_there_are_changes(
