@@ -16,9 +16,11 @@ ANNOUNCED_FROM = 5.0
 MAX_WAIT = 60.0
 #: Seconds between two log lines.
 REPORT_SECONDS = 30.0
-#: Bounds of the interval between two requests, in seconds, while the service rejects requests.
+#: Bounds of the interval between two requests, in seconds, while the service rejects requests, and the upper bound as
+#: soon as it accepts one.
 MIN_INTERVAL = 0.01
-MAX_INTERVAL = 2.0
+MAX_INTERVAL = 30.0
+MAX_INTERVAL_ACCEPTED = 2.0
 #: Factors of the interval after a rejection, and after a request that the service accepted.
 SLOWDOWN = 1.5
 RECOVERY = 0.97
@@ -55,6 +57,8 @@ class RateLimiter:
         self._reported_at = -math.inf
         self._interval = 0.0
         self._slowed_at = self._last_turn = -math.inf
+        #: When the service began to reject requests; None while it accepts them.
+        self._rejecting_since: float | None = None
         self._lock = threading.Lock()
         self._turns = threading.Lock()
         self._reads = threading.Lock()
@@ -119,9 +123,14 @@ class RateLimiter:
         self.pause(seconds)
         with self._lock:
             now = self._clock()
+            is_first = self._rejecting_since is None
+            if is_first:
+                self._rejecting_since = now
             if sent_at > self._slowed_at:
                 self._slowed_at = self._last_turn = now
                 self._interval = min(max(SLOWDOWN * self._interval, MIN_INTERVAL), MAX_INTERVAL)
+        if not is_first:
+            return
         if seconds > ANNOUNCED_FROM:
             self.report(logging.WARNING, f"Waiting until {until(seconds)}: {reason}")
         else:
@@ -141,6 +150,9 @@ class RateLimiter:
         if not self._interval:
             return
         with self._lock:
-            self._interval *= RECOVERY
+            since, self._rejecting_since = self._rejecting_since, None
+            self._interval = min(self._interval, MAX_INTERVAL_ACCEPTED) * RECOVERY
             if self._interval < MIN_INTERVAL / 2:
                 self._interval = 0.0
+        if since is not None and self._clock() - since > ANNOUNCED_FROM:
+            log.info("The service accepts requests again, after %.0f s.", self._clock() - since)

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_analytics.api.rate_limiter import (
     MAX_INTERVAL,
+    MAX_INTERVAL_ACCEPTED,
     MAX_WAIT,
     MIN_INTERVAL,
     RECOVERY,
@@ -106,6 +107,28 @@ def test_interval_has_a_maximum_and_ends_after_accepted_requests() -> None:
     while limiter._interval:
         limiter.speed_up()
         number += 1
-    assert MAX_INTERVAL * RECOVERY**number < MIN_INTERVAL / 2 <= MAX_INTERVAL * RECOVERY ** (number - 1)
+    longest = MAX_INTERVAL_ACCEPTED
+    assert longest * RECOVERY**number < MIN_INTERVAL / 2 <= longest * RECOVERY ** (number - 1)
     limiter.take_turn(is_write=False)
     assert len(clock.slept) == 1
+
+
+def test_service_that_rejects_for_ten_minutes_gets_few_requests_and_is_logged_twice(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = Clock()
+    limiter = clock.limiter()
+    end = clock.now + 600
+    requests = 0
+    with caplog.at_level("INFO"):
+        while clock.now < end:
+            limiter.take_turn(is_write=False)
+            limiter.slow_down(clock.now, 0, "the service responded with 503")
+            requests += 1
+        limiter.speed_up()
+        limiter.speed_up()
+    assert requests < 45
+    assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
+        "Slowing down all requests: the service responded with 503",
+        "The service accepts requests again",
+    ]
