@@ -10,7 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseOperator
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowSkipException,
+    BaseOperator,
+)
 
 from airflow_provider_analytics.api.checks import names, once
 from airflow_provider_analytics.exceptions import (
@@ -187,6 +192,12 @@ class HookSession(FailWithoutRetry):
         if isinstance(error, AnalyticsError) and not error.where and not isinstance(error, AnalyticsConfigError):
             error.where = self._hook.where
         super().__exit__(kind, error, traceback)
+
+
+def skipped(reason: str) -> AirflowSkipException:
+    """Log why a task is skipped, and return the exception: Airflow hides its message in a folded part of the log."""
+    log.info("Skipped: %s", reason)
+    return AirflowSkipException(reason)
 
 
 def without_frames(error: Exception) -> Exception:

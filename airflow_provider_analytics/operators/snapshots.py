@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
+from airflow.providers.common.compat.sdk import Asset
 
 from airflow_provider_analytics.assets import (
     SCHEME,
@@ -28,6 +28,7 @@ from airflow_provider_analytics.operators.base import (
     check_rendered_arguments,
     permanent_failure,
     require_run,
+    skipped,
 )
 from airflow_provider_analytics.operators.links import SnapshotFolderLink, SnapshotReportLink
 from airflow_provider_analytics.readable import counted
@@ -360,7 +361,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         if problem is None or self.on_late == "publish":
             return True
         if self.on_late == "skip":
-            raise AirflowSkipException(f"{problem} Skipped because of on_late='skip'.")
+            raise skipped(f"{problem} Skipped because of on_late='skip'.")
         raise GuardError(
             f"{problem} Nothing was published. To store it anyway, marked as late, run the task with "
             "on_late='publish'; to skip such runs, set on_late='skip'."
@@ -494,7 +495,7 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
             changes = "\n".join(in_lines(result, SHOWN_CHANGES))
             message = f"The website list changed: {summary}.\n{changes}\nAll changes: {result['changes_path']}."
             if self.on_change == "skip":
-                raise AirflowSkipException(message)
+                raise skipped(message)
             raise permanent_failure(message, "on_change='fail' is set")
         return result
 

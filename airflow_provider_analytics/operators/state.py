@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
 import msgspec
-from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
 from airflow_provider_analytics.guards import website_keys
 from airflow_provider_analytics.hooks.object_storage import storage_path
+from airflow_provider_analytics.operators.base import skipped
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.reconcile.desired.list_lines import now
 from airflow_provider_analytics.reconcile.desired.tables import Identity, ListTables, Run, Table, digest_of
@@ -171,7 +171,7 @@ class ListFile:
         """
         later = self.table.run
         if later and _is_same_task(later, run) and later.began - now() < CLOCKS_DIFFER:
-            raise AirflowSkipException(f"{self._overtaken()} No changes were sent.")
+            raise skipped(f"{self._overtaken()} No changes were sent.")
         raise GuardError(
             self._overtaken(),
             "No changes were sent. Give each task its own list_name. If that time is in the future, correct the clock, "

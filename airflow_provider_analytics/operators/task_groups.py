@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
     AirflowOptionalProviderFeatureException,
-    AirflowSkipException,
     BaseOperator,
     Param,
     TaskGroup,
 )
 
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.operators.base import FailWithoutRetry, how_to_override
+from airflow_provider_analytics.operators.base import FailWithoutRetry, how_to_override, skipped
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
 
@@ -136,7 +135,7 @@ class _CheckPlanOperator(BaseOperator):
                 remedy = f"No changes were sent.\n{how_to_override(guards, context)}"
                 raise GuardError(self.planned["guard_message"], remedy)
         if not self.planned["changes"]:
-            raise AirflowSkipException("Nothing to change.")
+            raise skipped("Nothing to change.")
 
 
 def _show_digest(task_id: str) -> Callable[[Context], None]:
@@ -163,7 +162,7 @@ def _approval_operator() -> Any:
         def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
             if event.get("chosen_options") == [self.REJECT]:
                 user = (event.get("responded_by_user") or {}).get("name") or "an unknown user"
-                raise AirflowSkipException(f"Rejected by {user}. No changes were sent.")
+                raise skipped(f"Rejected by {user}. No changes were sent.")
             return super().execute_complete(context, event)
 
     return Approval

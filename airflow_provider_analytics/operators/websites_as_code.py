@@ -8,12 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
-
 from airflow_provider_analytics.api.checks import flag, fraction, invalid, invalid_together
 from airflow_provider_analytics.exceptions import BulkError, GuardError, MissingSnapshotError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, are_websites_lost, parse_guards
-from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
+from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure, skipped
 from airflow_provider_analytics.operators.reconciling import (
     SHOWN_CHANGES,
     PlanInput,
@@ -403,7 +401,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
             different = f"Different from {self.config_path or 'config'}: {counted(len(plan.changes), 'website')}"
             message = "\n".join([f"{different}, {_counts(result)}.", *effects[:SHOWN_CHANGES]])
             if self.on_drift == "skip":
-                raise AirflowSkipException(message)
+                raise skipped(message)
             raise permanent_failure(message, "on_drift='fail' is set")
         return result
 

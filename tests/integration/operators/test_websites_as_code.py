@@ -163,13 +163,14 @@ def test_unreadable_path_is_named(night: Night, arguments: dict[str, Any], messa
     assert night.operations.keys() <= {"account"}
 
 
-def test_drift_fails_skips_or_is_reported(night: Night) -> None:
+def test_drift_fails_skips_or_is_reported(night: Night, caplog: pytest.LogCaptureFixture) -> None:
     night.add(1)
     night.write(PRIVATE)
     with pytest.raises(REFUSED, match=r"privacy: `public` → `private` on 1 website: `1\.example"):
         night.drift()
-    with pytest.raises(AirflowSkipException):
+    with caplog.at_level("INFO"), pytest.raises(AirflowSkipException):
         night.drift(on_drift="skip")
+    assert "Skipped: Different from" in caplog.text
     assert night.drift(on_drift="log")["updates"] == 1
     for neither in ({"config": None}, {"config": [], "config_path": str(night.file)}):
         with pytest.raises(REFUSED, match="allowed: one of the two"):
