@@ -337,7 +337,7 @@ def check_password_from(value: object) -> str:
 WEBSITE_FIELDS = (
     Domain("domain", "domain name of the website", on_update=False),
     PrivacyFlag("privacy", "who sees the public statistics page", default="public"),
-    Secret("password", "password of the statistics page; has effect only with privacy `password`"),
+    Secret("password", "password of the statistics page; only with privacy `password`"),
     Flag("email", "whether periodic e-mail reports are sent", default=False),
     Flag("exclude_bots", "whether common bots are excluded from tracking", default=True),
     Lines("exclude_params", "URL query parameters excluded from tracking", (), entries=EntryType()),
@@ -515,8 +515,22 @@ def differing_fields(record: Mapping[str, Any], settings: Mapping[str, Any]) -> 
     return differing
 
 
+def check_password_has_effect(settings: Mapping[str, Any]) -> None:
+    """Check that a password, or its source, is given only with the privacy *password*: otherwise it protects nothing.
+
+    :raises ValueError: if it is given with another privacy, or without any.
+    """
+    if settings.get("password") is None and settings.get(PASSWORD_FROM) is None:
+        return
+    privacy = settings.get("privacy")
+    if normalise("privacy", privacy) != Privacy.PASSWORD.label:
+        raise invalid("privacy", privacy, "'password', because a password is given, which protects nothing otherwise")
+
+
 def _parse_settings(allowed: tuple[str, ...], settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: FIELDS[name].from_user(value) for name, value in _given(allowed, settings).items()}
+    checked = {name: FIELDS[name].from_user(value) for name, value in _given(allowed, settings).items()}
+    check_password_has_effect(checked)
+    return checked
 
 
 def _given(allowed: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:

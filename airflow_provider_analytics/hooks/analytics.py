@@ -194,7 +194,7 @@ class AnalyticsHook(BaseHook):
 
         :param domain: domain name, without scheme, port or path.
         :param privacy: protection of the statistics page: a :class:`Privacy`, its number or its name.
-        :param password: password of the statistics page; has effect only with privacy ``password``.
+        :param password: password of the statistics page; only with privacy ``password``.
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
         :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
@@ -214,7 +214,7 @@ class AnalyticsHook(BaseHook):
 
         :param domain: domain name, without scheme, port or path.
         :param privacy: protection of the statistics page: a :class:`Privacy`, its number or its name.
-        :param password: password of the statistics page; has effect only with privacy ``password``.
+        :param password: password of the statistics page; only with privacy ``password``.
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
         :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
@@ -236,7 +236,7 @@ class AnalyticsHook(BaseHook):
 
         :param website_id: id of the website.
         :param privacy: protection of the statistics page: a :class:`Privacy`, its number or its name.
-        :param password: password of the statistics page; has effect only with privacy ``password``.
+        :param password: password of the statistics page; only with privacy ``password``.
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
         :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.

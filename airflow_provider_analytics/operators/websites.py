@@ -156,6 +156,7 @@ class _SettingsOperator(AnalyticsBaseOperator):
     """Base class of the operators that set fields of a website."""
 
     operator_extra_links = (WebsiteLink(),)
+    privacy: Privacy | int | str | None
     password_from: str | None
 
     def __init__(self, **kwargs: Any) -> None:
@@ -168,10 +169,12 @@ class _SettingsOperator(AnalyticsBaseOperator):
         super().__init__(**kwargs)
 
     def check_arguments(self) -> None:
-        """Check the lists, too."""
-        from airflow_provider_analytics.api.fields import LINE_FIELDS
+        """Check the password and the lists, too."""
+        from airflow_provider_analytics.api.fields import LINE_FIELDS, PASSWORD_FROM, check_password_has_effect
 
         super().check_arguments()
+        if self.are_literal("privacy", PASSWORD_FROM):
+            check_password_has_effect({"privacy": self.privacy, PASSWORD_FROM: self.password_from})
         for name in LINE_FIELDS:
             if getattr(self, name) is not None and self.are_literal(name):
                 _parse_list(name, getattr(self, name))
@@ -205,7 +208,7 @@ class CreateWebsiteOperator(_SettingsOperator):
     :param privacy: who sees the statistics page: ``public`` (0), ``private`` (1) or ``password`` (2), by name or
         number. If it is not given, the page is public, and a warning says so. (templated)
     :param password_from: source of the password of the statistics page: ``connection:NAME`` or ``variable:NAME``, with
-        a name that begins with ``page_password``; has effect only with privacy ``password``. (templated)
+        a name that begins with ``page_password``; only with privacy ``password``. (templated)
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
     :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line. Comments
@@ -316,6 +319,8 @@ class CreateWebsiteOperator(_SettingsOperator):
                     "Website %s exists, with id %s. Updating: %s.", self.domain, website_id, ", ".join(differing)
                 )
                 changes = {name: settings[name] for name in differing}
+                if "password" in changes:  # no service returns it, and it is allowed only together with the privacy
+                    changes["privacy"] = settings["privacy"]
                 updated = hook.client.update_website(website_id, expected_domain=self.domain, **changes)
                 return _result(hook, updated, updated=differing)
             elif differing:
@@ -349,7 +354,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
     :param privacy: who sees the statistics page: ``public`` (0), ``private`` (1) or ``password`` (2), by name or
         number. (templated)
     :param password_from: source of the password of the statistics page: ``connection:NAME`` or ``variable:NAME``, with
-        a name that begins with ``page_password``; has effect only with privacy ``password``. (templated)
+        a name that begins with ``page_password``; only with privacy ``password``. (templated)
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
     :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line. Comments

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -163,27 +164,27 @@ def test_create_sends_the_domain_unchanged_and_updates_send_none(
 
 @proves("rule-password", "password-default")
 @WAYS
-@pytest.mark.parametrize("privacy", [0, 1, None])
-def test_password_has_no_effect_without_privacy_2(
-    client: AnalyticsClient, sandbox: SandboxServer, caplog: pytest.LogCaptureFixture, way: str, privacy: int | None
+@pytest.mark.parametrize("privacy", [0, "private", None])
+def test_password_is_rejected_without_privacy_2(
+    client: AnalyticsClient, sandbox: SandboxServer, way: str, privacy: Any
 ) -> None:
-    stored = write(client, sandbox, way, privacy=privacy, password="no-effect")
-    assert ("password", "no-effect") in last_form(sandbox)
-    assert sandbox.stored_password(stored["id"]) is None
-    assert [message for message in caplog.messages if "has no effect" in message] == [
-        f"The password has no effect: privacy is {'private' if privacy else 'public'}, and a password is used only "
-        "with password."
-    ]
-    client.update_website(stored["id"], privacy=2)
-    assert last_form(sandbox) == [("privacy", "2")]
-    client.update_website(stored["id"], password="new")
-    assert sandbox.stored_password(stored["id"]) == "new"
+    website = sandbox.add_website("b.example", privacy=2)
+    send = partial(client.create_website, "a.example")
+    if way == "update":
+        send = partial(client.update_website, website["id"])
+    with pytest.raises(
+        ValueError, match=r"privacy=.* is not allowed; allowed: 'password', because a password is given"
+    ):
+        send(privacy=privacy, password="p")
+    assert sandbox.requests == []
+    client.update_website(website["id"], privacy=2, password="new")
+    assert sandbox.stored_password(website["id"]) == "new"
 
 
 #: Setting to an argument, the text that a create sends for it (None: it cannot send it), the value that the sandbox
 #: stores by default, and the value that it stores for the argument. In the order of the form.
 SETTINGS: dict[str, tuple[Any, str | None, Any, Any]] = {
-    "privacy": (1, "1", 0, 1),
+    "privacy": (2, "2", 0, 2),
     "password": ("p", "p", None, None),
     "email": (True, "1", 0, 1),
     "exclude_bots": (False, "0", 1, 0),
@@ -215,11 +216,12 @@ def test_create_accepts_all_settings_or_none(client: AnalyticsClient, sandbox: S
 @pytest.mark.parametrize("field", SETTINGS)
 def test_update_sends_only_the_given_fields(client: AnalyticsClient, sandbox: SandboxServer, field: str) -> None:
     lists = {"exclude_params": "x", "exclude_ips": "192.0.2.9"}
-    before = sandbox.add_website("a.example", privacy=2, email=0, exclude_bots=1, password="old", **lists)
-    client.update_website(before["id"], **{**dict.fromkeys(SETTINGS), field: SETTINGS[field][0]})
-    assert [name for name, _ in last_form(sandbox)] == [field]
+    before = sandbox.add_website("a.example", privacy=1, email=0, exclude_bots=1, **lists)
+    given = ["privacy", field] if field == "password" else [field]  # not allowed without it
+    client.update_website(before["id"], **{name: SETTINGS[name][0] if name in given else None for name in SETTINGS})
+    assert [name for name, _ in last_form(sandbox)] == given
     (after,) = sandbox.websites()
-    assert {name for name in before if before[name] != after[name]} == {field} - {"password"}
+    assert {name for name in before if before[name] != after[name]} == set(given) - {"password"}
 
 
 @proves("id-in-path")

@@ -62,6 +62,7 @@ IN_FILES = ON_UPDATE - {"password"} | {PASSWORD_FROM}
 #: A value of each kind, as the service returns it.
 KINDS: dict[str, Any] = {"Domain": "a.example", "PrivacyFlag": 1, "Flag": 1, "Boolean": True, "Lines": "192.0.2.1"}
 VALUES = {field.name: KINDS.get(type(field).__name__, "a text") for field in WEBSITE_FIELDS}
+VALUES["privacy"] = 2  # with a password, no other value is allowed
 #: Fields of the first version; a warehouse table has a column for each of them.
 FIRST = {"domain", "privacy", "email", "exclude_bots", "exclude_params", "exclude_ips", "favorite"}
 DUCKDB, LOADING = "dags/load_snapshot_into_duckdb.py", "docs/loading.md"

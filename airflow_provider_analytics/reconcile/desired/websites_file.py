@@ -21,7 +21,7 @@ import jsonschema
 from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, check_password_has_effect
 from airflow_provider_analytics.readable import first_of, readable
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredWebsite
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, merge_lists, read_list
@@ -323,6 +323,11 @@ class _YamlFile:
             settings |= layer
             ignored.update(layer.get(_IGNORE, ()))
         settings.pop(_IGNORE, None)
+        if PASSWORD_FROM in layers[-1]:  # defaults and groups may have one for other websites
+            try:
+                check_password_has_effect(settings)
+            except ValueError as error:
+                self._values.problem((*path, PASSWORD_FROM), str(error))
         lists = {}
         for name in LINE_FIELDS:
             parts = self._parts(name, layers, path)

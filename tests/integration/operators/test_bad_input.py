@@ -24,6 +24,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 #: Arguments, and parts of the message. Most are rejected when the DAG is parsed, the others by the task.
 Rows = list[tuple[dict[str, Any], list[str]]]
 NEW, ONE = {"domain": "a.example"}, {"website_id": 1}
+PASSWORD = {"privacy": "password"}
 ANOTHER_SECRET = {"privacy": "password", "password_from": "connection:analytics_default"}
 
 LISTS: Rows = [
@@ -42,6 +43,7 @@ CREATES: Rows = [
     ({"domain": "a example"}, ["domain='a example'", "spaces"]),
     ({"domain": "a.example\n"}, ["domain='a.example"]),
     ({**NEW, "privacy": 3}, ["privacy=3", "0 (public)"]),
+    ({**NEW, "password_from": "variable:page_password"}, ["privacy=None", "a password is given"]),
     ({**NEW, **ANOTHER_SECRET}, ["allowed: connection:page_password"]),
     ({**NEW, "exclude_ips": ["10.0.0.1\n10.0.0.2"]}, ["exclude_ips", "entry 1", "line break"]),
     ({**NEW, "exclude_params": "['utm']"}, ["exclude_params", "use the filter tojson in the template"]),
@@ -56,11 +58,18 @@ UPDATES: Rows = [
     ({**ONE, "exclude_ips": "192.0.2.1 # until=2020-01-31"}, ["only expired entries"]),
     ({**ONE, "exclude_ips": "192.0.2.1 # until=soon"}, ["exclude_ips", "has the expiration date 'soon'"]),
     ({**ONE, "exclude_ips": "None"}, ["exclude_ips='None'", "use the filter tojson"]),
+    ({**ONE, "password_from": "variable:page_password"}, ["privacy=None", "a password is given"]),
     ({**ONE, "password_from": "s3cret"}, ["password_from (value not shown)"]),
     ({**ONE, "password_from": "variable:api_key"}, ["password_from='variable:api_key' is not allowed"]),
-    ({**ONE, "password_from": "connection:page_password_x"}, ["No password was found in password_from="]),
-    ({**ONE, "password_from": "connection:page_password_empty"}, ["No password was found in password_from="]),
-    ({**ONE, "password_from": "connection:page_password_of_api"}, ["a connection of another type than analytics"]),
+    ({**ONE, **PASSWORD, "password_from": "connection:page_password_x"}, ["No password was found in password_from="]),
+    (
+        {**ONE, **PASSWORD, "password_from": "connection:page_password_empty"},
+        ["No password was found in password_from="],
+    ),
+    (
+        {**ONE, **PASSWORD, "password_from": "connection:page_password_of_api"},
+        ["a connection of another type than analytics"],
+    ),
 ]
 DELETES: Rows = [
     ({**ONE, **NEW}, ["exactly one of the two"]),

@@ -203,7 +203,7 @@ websites:
     assert [line.split(" ")[1] for line in lines] == ["new.example", "secret.example", "www.example.com"]
     assert "public statistics page" in lines[0]
     password = {"privacy": "password", "password_from": "variable:page_password"}
-    open_one = {**password, "privacy": "public", "favorite": False, "exclude_ips": []}
+    open_one = {"privacy": "public", "favorite": False, "exclude_ips": []}
     for domain, given_, sent in (
         ("new.example", open_one, {"privacy": "public"}),
         ("new.example", password, password),
@@ -211,6 +211,17 @@ websites:
     ):
         (change,) = plan(json.dumps({"websites": {domain: given_}}), RECORD).changes
         assert change.settings == sent
+
+
+@pytest.mark.parametrize("privacy", ["privacy: public, ", ""])
+def test_password_of_a_website_needs_privacy_password(privacy: str) -> None:
+    password = "password_from: variable:page_password"
+    text = f"websites:\n  new.example: {{{privacy}{password}}}\n"
+    [line] = problems(parse, text)
+    assert line.startswith("websites.yaml:2: privacy=")
+    assert "a password is given, which protects nothing otherwise" in line
+    # One password for all protected websites of a file.
+    parse(f"defaults: {{{password}, privacy: password}}\nwebsites: {{a.example: {{privacy: public}}, b.example: }}")
 
 
 def test_duplicates_on_the_server_and_records_without_a_domain_are_rejected() -> None:
