@@ -23,7 +23,7 @@ from airflow_provider_analytics.operators.websites import (
     GetWebsiteOperator, ListWebsitesOperator, UpdateWebsiteOperator
 )
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
-from airflow_provider_analytics.reconcile.apply import reading
+from airflow_provider_analytics.api import client
 
 said = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # Airflow logs to the standard output
@@ -36,7 +36,7 @@ class AirflowTaskTerminated(BaseException):
 
 def run(job):
     os.environ.update(job["environment"])
-    reading.SETTLE_SECONDS = 0
+    client.SETTLE_SECONDS = 0
     task = globals()[job["operator"]](task_id="sync", **job["arguments"])
     of_try = {"run_id": job["run_id"], "try_number": job["try_number"]}
     ti = SimpleNamespace(dag_id="the_dag", task_id="sync", map_index=-1, start_date=None, **of_try)
