@@ -129,7 +129,8 @@ def publish(
         if read_bytes(partition.manifest) != content:
             _remove_all(files)
             raise StorageError(
-                f"Another run published {manifest.snapshot_date} at the same time. Its snapshot is kept."
+                f"Another run published {manifest.snapshot_date} at the same time. Its snapshot is kept.",
+                "A retry publishes the snapshot of this run after it.",
             )
         for target, file in files.items():
             if not exists(target):
