@@ -43,7 +43,7 @@ from urllib.parse import parse_qsl, unquote, urljoin, urlsplit
 import msgspec
 
 from airflow_provider_analytics.api.checks import MAX_DEPTH, is_too_deep
-from airflow_provider_analytics.api.fields import FIELDS, ListFilters
+from airflow_provider_analytics.api.fields import FIELDS, Flag, ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
 from airflow_provider_analytics.readable import EXCERPT_LENGTH, Redactor, is_plain, readable
 
@@ -101,6 +101,8 @@ _FIRST_MILLISECOND = 1000 * _FIRST_SECOND
 #: Headers in which proxies and services return the id of a request.
 _REQUEST_IDS = ("CF-Ray", "X-Request-Id", "X-Amz-Cf-Id")
 
+#: Texts of a flag that no documented form has.
+_WORDS_OF_FLAGS = ("on", "off", "yes", "no")
 #: Field names as :func:`_field` compares them: without case and underscores.
 _FIELD_NAMES = {name.replace("_", ""): name for name in FIELDS}
 #: Statuses of responses to values that the service rejects.
@@ -234,7 +236,25 @@ def record(answer: Answer) -> Record:
     found = record_or_none(answer)
     if found is None:
         raise answer.unexpected("The response is empty, or contains no website record with a usable id.")
+    _check_form([found], answer)
     return found
+
+
+def _check_form(rows: list[Record], answer: Answer) -> None:
+    """Raise an error for records in a form that no task can use; the first one shows the form of all."""
+    for row in rows[:1]:
+        for key, value in row.items():
+            name = _field(key)
+            shown = ""
+            if name and key != name and name not in row:
+                shown = f"the key {readable(key, 60)!r}"
+            elif name and isinstance(FIELDS[name], Flag) and str(value).lower() in _WORDS_OF_FLAGS:
+                shown = f"the value {value!r}"
+            if shown:
+                raise answer.unexpected(
+                    f"The service returns the field {name} with {shown}. This form is not supported, so no task can "
+                    "use the service. The supported forms are in docs/interface.md."
+                )
 
 
 def record_or_none(answer: Answer) -> Record | None:
@@ -369,6 +389,7 @@ def page(answer: Answer, list_key: str | None = None) -> Page:
         if type(row.get("id")) is not int:  # rare
             _check_id(row, answer)
     _check_depth(rows, answer)
+    _check_form(rows, answer)
     ids = [str(row["id"]) for row in rows]
     _reject_secrets(ids + _domains(rows), answer)
     meta: Record = {}

@@ -16,7 +16,7 @@ from typing import Literal
 
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.domains import check_domain, domain_key
-from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS
+from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS, raw_lines
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, WHY_COMPLETE
 from airflow_provider_analytics.api.verification import has_value
 from airflow_provider_analytics.exceptions import (
@@ -191,14 +191,18 @@ class Probe:
 
     def check_entries(self) -> Result:
         """Check whether exclusion lists can be read."""
-        lists = unknown = 0
+        lists = unknown = several = 0
         for row in self._rows:
             for name in filter(row.get, LINE_FIELDS):
                 lists += 1
                 if not has_value(name, row):
                     unknown += 1
+                elif len(raw_lines(name, row[name]) or ()) > 1:
+                    several += 1
         if lists == 0:
             return "?", "no website has a list"
+        if unknown and not several:
+            return "FAILS", "no list has an entry per line: this form is not supported, and no list is changed"
         if unknown:
             return "note", f"{unknown} of {lists} lists do not have an entry per line, and are not changed"
         return "ok", f"{counted(lists, 'list')} can be read"

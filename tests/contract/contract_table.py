@@ -121,7 +121,8 @@ STATEMENTS: tuple[Statement, ...] = (
 OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint("response-bodies", "Response bodies",
         "A record can be bare, under `data` or under one other key. A list can also be below `data`, with its numbers "
-        "beside it or under `meta`. The extra `list_key` names the list."),
+        "beside it or under `meta`. The extra `list_key` names the list. A task fails before its first write if a "
+        "record has fields in camelCase, such as `excludeIps`, or flags as on/off: these forms are not supported."),
     OpenPoint("website-record", "Fields of a website record",
         "Only `id` is required. Other fields are passed on as they are."),
     OpenPoint("account-record", "Fields of the account record", "Passed on as it is."),

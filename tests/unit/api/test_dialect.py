@@ -387,3 +387,23 @@ def test_page_of_nginx_or_a_login_is_recognized() -> None:
     assert not dialect.is_limited(answer(content=page, status=502))
     assert not dialect.is_html(answer({"a": "<html>"}, {"Content-Type": "text/html"}))
     assert dialect.page_title(answer(content=b" " * 5000 + page)) == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({"excludeIps": ""}, "exclude_ips with the key 'excludeIps'"),
+        ({"ExcludeBots": True}, "exclude_bots with the key 'ExcludeBots'"),
+        ({"favorite": "on"}, "favorite with the value 'on'"),
+        ({"exclude_bots": "OFF"}, "exclude_bots with the value 'OFF'"),
+    ],
+)
+def test_form_that_no_task_can_use_is_an_error_of_each_read(fields: dict[str, Any], shown: str) -> None:
+    unsupported = {**FIRST, **fields}
+    for read in (lambda: dialect.page(answer([unsupported, SECOND])), lambda: dialect.record(answer(unsupported))):
+        with pytest.raises(UnexpectedResponseError, match=f"{shown}. This form is not supported"):
+            read()
+    # A response to a write is no proof that it failed.
+    assert dialect.record_or_none(answer(unsupported, method="PATCH")) == unsupported
+    for supported in ({"exclude_ips": None, "excludeIps": ""}, {"favorite": "true", "email": "1", "createdAt": 1}):
+        assert dialect.record(answer({**FIRST, **supported}))["id"] == 1

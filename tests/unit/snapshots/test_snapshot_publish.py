@@ -175,7 +175,9 @@ def test_only_files_of_the_winner_of_two_overlapping_runs_remain(
             of_b.append(shelf.take(5, MINUTE))
 
     monkeypatch.setattr(publishing, "put_bytes", overtaken)
-    with pytest.raises(StorageError, match=r"(?s)Another run published 2026-11-20 at the same time\..*A retry publishes"):
+    with pytest.raises(
+        StorageError, match=r"(?s)Another run published 2026-11-20 at the same time\..*A retry publishes"
+    ):
         shelf.take(4, MINUTE)
     assert [shelf.read()] == of_b
     assert shelf.count() == 5
