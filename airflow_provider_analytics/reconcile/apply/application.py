@@ -296,6 +296,10 @@ def pairs_of(change: Change, record: Record) -> frozenset[Pair]:
         if name in sent or action == "update":
             value = value_after(name, change, record)
             pairs.update((action, name, kind, name in sent) for kind in kinds_of(name, value))
+        if name in sent and name in LINE_FIELDS and has_value(name, record):
+            # Some services store only the lines of an update that are new.
+            kept = tuple(line for line in normalise(name, record[name]) if line in value)
+            pairs.update((action, name, f"kept {kind}", True) for kind in kinds_of(name, kept))
     return frozenset(pairs)
 
 
