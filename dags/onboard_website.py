@@ -32,8 +32,13 @@ POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     default_args={"pool": POOL, "retries": 2, "retry_delay": pendulum.duration(minutes=1)},
     params={
-        "domain": Param("www.example.com", type="string", description="Domain, such as www.example.com"),
-        "privacy": Param("private", enum=["public", "private"], description="Who sees the statistics page"),
+        # Without a default, so that nobody creates a website by a click.
+        "domain": Param(
+            type="string", minLength=1, title="Domain", description="Domain of the new website, such as www.example.com"
+        ),
+        "privacy": Param(
+            "private", enum=["public", "private"], title="Privacy", description="Who can see the statistics page"
+        ),
     },
     tags=["analytics", "example"],
     doc_md=__doc__,

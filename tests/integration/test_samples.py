@@ -17,12 +17,17 @@ import duckdb
 import pytest
 import ui
 from airflow.models import DagBag
+from airflow.providers.common.compat.sdk import ParamValidationError
+from dag_runs import RunDag
 from raw_server import RawServer, http
 from samples import SAMPLES, sample_dag
 
 from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
+
+#: Samples whose form does not start a run without a value.
+ASKS_FOR_A_VALUE = ("apply_websites", "onboard_website", "try_your_service")
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +47,40 @@ def test_sample_can_be_triggered_with_its_defaults(samples: dict[str, Any]) -> N
     """The form of Airflow 3 does not submit a required text that is empty."""
     for dag_id, dag in samples.items():
         # Only the log of the plan has the digest, and nobody creates a website by a click.
-        if dag_id not in ("apply_websites", "try_your_service"):
+        if dag_id not in ASKS_FOR_A_VALUE:
             assert not {name for name, value in dag.params.items() if value is None or value == ""}, dag_id
             dag.params.validate()
+
+
+@pytest.mark.parametrize("dag_id", ASKS_FOR_A_VALUE)
+def test_form_without_its_value_starts_no_run(samples: dict[str, Any], dag_id: str) -> None:
+    with pytest.raises(ParamValidationError):
+        samples[dag_id].params.validate()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "alert_on_public_pages",
+        "load_snapshot_into_duckdb",
+        "many_instances",
+        "nightly_website_snapshot",
+        "notify_on_drift",
+        "remind_of_expiring_entries",
+        "sync_excluded_ips",
+    ],
+)
+def test_untouched_form_writes_nothing(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, name: str
+) -> None:
+    """Without the Variables, which are the user's own values, no run changes a website."""
+    analytics_sandbox.seed(3)
+    dag = sample_dag(name, tmp_path)
+    for task in dag.tasks:
+        if hasattr(task, "retries"):
+            task.retries = 0
+    run_dag(dag)
+    assert [request.operation for request in analytics_sandbox.requests if request.method != "GET"] == []
 
 
 def test_mapped_tasks_have_a_label(samples: dict[str, Any]) -> None:
