@@ -12,6 +12,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -96,6 +97,16 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_analytics.api.client.ACCEPTED_WAITS", (0,))
     monkeypatch.setattr("airflow_provider_analytics.api.listing.WAITS_BETWEEN_READINGS", (0, 0, 0))
     monkeypatch.setattr("airflow_provider_analytics.api.listing.AT_ONCE", 0)
+
+
+@pytest.fixture(params=["Etc/GMT+12", "Etc/GMT-14"])
+def time_zone(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Set a time zone; at any time, one of the two has another day than UTC."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield request.param
+    time.tzset()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import threading
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,12 @@ def test_full_disk_leaves_whole_lines_in_the_audit_trail(
         assert other_line.decode() in content
     else:
         assert {line["action"] for line in night.trail()} == {"update"}
+
+
+@pytest.mark.usefixtures("time_zone")
+def test_audit_folder_has_the_day_of_utc(night: Night) -> None:
+    night.add(1)
+    before = datetime.now(UTC).date()
+    night.managed(NEW)
+    [trail] = night.folder.rglob("*.jsonl")
+    assert trail.parent.name in {before.isoformat(), datetime.now(UTC).date().isoformat()}
