@@ -15,6 +15,7 @@ from distortion import Distortion, Website
 from raw_server import Request
 from reconciling import Night
 
+from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import BulkError, NotAppliedError
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
@@ -237,6 +238,28 @@ def test_person_who_resets_all_websites_stops_the_run_and_the_retry_succeeds(
         night.sync(NEW, parallel_requests=1)
     assert night.lists() == [None] * 20
     assert night.sync(NEW, parallel_requests=1)["verified"] is True
+
+
+def test_second_website_is_changed_after_reads_cannot_be_old_any_more(
+    night: Night, distortion: Distortion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another task resets a flag of each website, and ends within the time for which reads might be old."""
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.5, 1.0, 2.0, 4.0))
+    night.add(20, email=1)
+    updated: list[int] = []
+    waits: list[float] = []
+
+    def meanwhile(method: str, path: str) -> None:
+        if updated and 7.5 not in waits:
+            night.sandbox.change_website(updated[-1], email=0)
+        if method == "PATCH":
+            updated.append(int(path.rpartition("/")[2]))
+
+    distortion.before = meanwhile
+    monkeypatch.setattr(Transport, "wait", lambda self, seconds, unwanted=None: waits.append(seconds))
+    result = night.sync(NEW, parallel_requests=1)
+    assert (result["applied"], result["verified"]) == (20, False)
+    assert len(result["unexpected_changes"]) == 1
 
 
 def test_create_that_another_task_made_first_is_left_to_the_next_try(night: Night, distortion: Distortion) -> None:
