@@ -85,15 +85,22 @@ DRY_RUN = (
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
             items={"type": "string", "pattern": CONNECTION_ID},
+            title="Connections",
             description="Connections to run. If empty: all in the Variable",
         ),
-        "dry_run": Param(False, type="boolean", description="Take the snapshots, and only plan the sync"),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Dry run",
+            description="Plan the sync without sending changes. Snapshots are still published.",
+        ),
         "override_guards": Param(
             [],
             type=["array", "null"],
             items={"type": "string", "enum": GUARDS},
             examples=GUARDS,  # for a drop-down
-            description="Guards of the selected instances to override in this run",
+            title="Override guards",
+            description="Publish snapshots and send changes despite these guards, in this run only",
         ),
     },
     tags=["analytics", "example"],

@@ -46,9 +46,15 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
             items={"type": "string", "enum": GUARDS},
             examples=GUARDS,  # for a drop-down
-            description="Guards to override in this run",
+            title="Override guards",
+            description="Publish the snapshot despite these guards, in this run only",
         ),
-        "prune": Param(False, type="boolean", description="Remove old snapshots"),
+        "prune": Param(
+            False,
+            type="boolean",
+            title="Remove old snapshots",
+            description="Remove the snapshots that are older than the days and months to keep",
+        ),
     },
     tags=["analytics", "example"],
     doc_md=__doc__,

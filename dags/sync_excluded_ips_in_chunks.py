@@ -47,13 +47,14 @@ DRY_RUN = (
         "execution_timeout": pendulum.duration(hours=2),
     },
     params={
-        "dry_run": Param(False, type="boolean", description="Only plan, send no changes"),
+        "dry_run": Param(False, type="boolean", title="Dry run", description="Plan the changes without sending them"),
         "override_guards": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
             items={"type": "string", "enum": GUARDS},
             examples=GUARDS,  # for a drop-down
-            description="Guards to override in this run",
+            title="Override guards",
+            description="Send changes despite these guards, in this run only",
         ),
     },
     tags=["analytics", "example"],

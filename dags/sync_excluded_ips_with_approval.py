@@ -42,7 +42,8 @@ POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
             type=["array", "null"],
             items={"type": "string", "enum": GUARDS},
             examples=GUARDS,  # for a drop-down
-            description="Guards to override in this run; the approver decides",
+            title="Override guards",
+            description="Send changes despite these guards, in this run only; the approver decides",
         ),
     },
     tags=["analytics", "example"],

@@ -54,7 +54,8 @@ EXPECTED = {
         "domain": Param(
             type="string",
             minLength=1,
-            description="A domain that no website has, such as analytics-trial.example.invalid",
+            title="Domain",
+            description="A domain that no website has, for example analytics-trial.example.invalid",
         ),
     },
     tags=["analytics", "example"],

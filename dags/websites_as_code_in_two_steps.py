@@ -37,7 +37,8 @@ OVERRIDE_GUARDS = Param(
     type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
     items={"type": "string", "enum": GUARDS},
     examples=GUARDS,  # for a drop-down
-    description="Guards to override in this run; the approver decides",
+    title="Override guards",
+    description="Send changes despite these guards, in this run only; the approver decides",
 )
 FILES = {
     "config_path": str(Path(__file__).with_name("websites.yaml")),
@@ -72,6 +73,7 @@ def plan_websites():
         "approved_digest": Param(
             type="string",
             pattern="^[0-9a-f]{64}$",
+            title="Digest of the approved plan",
             description="Digest of the plan, 64 characters, from the log of plan_websites",
         ),
     },

@@ -106,6 +106,17 @@ def test_params_cannot_choose_a_folder_a_file_or_a_connection(samples: dict[str,
     assert {name for dag in samples.values() for name in dag.params} == allowed
 
 
+def test_params_of_samples_have_a_title_and_a_description_in_plain_words(samples: dict[str, Any]) -> None:
+    unclear = [
+        (dag_id, name)
+        for dag_id, dag in samples.items()
+        for name in dag.params
+        if "_" in dag.params.get_param(name).schema.get("title", "_")
+        or len(dag.params.get_param(name).description or "") < 20
+    ]
+    assert unclear == []
+
+
 def test_guards_of_each_sample_are_a_multi_select_drop_down_with_their_names(samples: dict[str, Any]) -> None:
     """Airflow displays an array as a drop-down if its Param has examples."""
     found = [dag.params.get_param("override_guards") for dag in samples.values() if "override_guards" in dag.params]
