@@ -27,6 +27,9 @@ _LOOK_ALIKES = frozenset("\u00b4\u02ba\u2032\u2033\u2035\u2036\u2043\u2212\u2026
 #: Scheme, port and end of the path with which a service may store a domain.
 _DECORATIONS = ("http://{}", "https://{}", "{}/", "http://{}/", "https://{}/", "{}:80", "{}:443")
 _PUNYCODE = "xn--"
+#: Maximum number of patterns in an argument, in all websites files, and in a list table for a list field. Each is
+#: compared with each website.
+MAX_PATTERNS = 1000
 
 
 def check_domain(domain: object) -> str:

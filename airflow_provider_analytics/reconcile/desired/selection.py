@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from airflow_provider_analytics.api.checks import invalid, short_repr, text_list
-from airflow_provider_analytics.api.domains import domain_key, host_key, is_near, is_pattern, matches, spellings
+from airflow_provider_analytics.api.domains import (
+    MAX_PATTERNS,
+    domain_key,
+    host_key,
+    is_near,
+    is_pattern,
+    matches,
+    spellings,
+)
 from airflow_provider_analytics.api.entries import without_comment
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
@@ -37,6 +45,9 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selec
         if isinstance(selector, bool) or not isinstance(selector, (str, int)) or not str(selector).strip():
             raise invalid(field, selector, "a domain, a glob such as *.example.com, an id")
         selectors.append(str(selector).strip())
+    number = sum(map(is_pattern, selectors))
+    if number > MAX_PATTERNS:
+        raise ValueError(f"{field} has {number:,} patterns; allowed: at most {MAX_PATTERNS:,}")
     return tuple(selectors)
 
 

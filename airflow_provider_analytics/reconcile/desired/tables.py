@@ -18,17 +18,17 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, timedelta
-from functools import cached_property
-from typing import Annotated, Any, Self
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
 
-from airflow_provider_analytics.api.domains import domain_key, is_pattern, matches
+from airflow_provider_analytics.api.domains import MAX_PATTERNS, domain_key, is_pattern, matches
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import counted, readable
 from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource, Resolution
 from airflow_provider_analytics.reconcile.records import website_of
 
@@ -38,6 +38,8 @@ _NOTHING_SENT = "No changes were sent."
 #: such as ``www.example.com``, ``7``, and ``*.example.com except shop.example.com``.
 EVERYWHERE = "*"
 _EXCEPT = " except "
+#: Maximum number of results that are kept for websites in the same scopes: each can have all entries of a table.
+_MAX_SETTLED = 256
 #: Days for which an entry remains in the table after it left the list.
 KEPT_DAYS = 90
 #: Days after its last run for which a list protects its entries from other lists.
@@ -64,14 +66,30 @@ def scope_of(selector: str, exceptions: Iterable[str] = ()) -> str:
     return f"{scope}{_EXCEPT}{named}" if named else scope
 
 
-def _is_in(scope: str, domain: str, website_id: str) -> bool:
-    """Return whether a website is in a scope."""
-    selector, _, exceptions = scope.partition(_EXCEPT)
+class _Exceptions(NamedTuple):
+    """The exceptions of a scope.
 
-    def is_selected_by(selector: str) -> bool:
-        return selector in (EVERYWHERE, website_id) or matches(selector, domain)
+    :param exact: keys of domains, and ids.
+    :param patterns: patterns.
+    """
 
-    return is_selected_by(selector) and not any(map(is_selected_by, exceptions.split(", ")))
+    exact: frozenset[str]
+    patterns: tuple[str, ...]
+
+
+@lru_cache(maxsize=10_000)
+def _exceptions_of(scope: str) -> _Exceptions:
+    named = [selector for selector in scope.partition(_EXCEPT)[2].split(", ") if selector]
+    exact = frozenset(domain_key(selector) for selector in named if not is_pattern(selector))
+    return _Exceptions(exact, tuple(filter(is_pattern, named)))
+
+
+def _is_excepted(scope: str, domain: str, website_id: str) -> bool:
+    """Return whether a website is an exception of a scope."""
+    exceptions = _exceptions_of(scope)
+    if website_id in exceptions.exact or domain_key(domain) in exceptions.exact:
+        return True
+    return any(matches(pattern, domain) for pattern in exceptions.patterns)
 
 
 @dataclass(frozen=True)
@@ -205,6 +223,7 @@ class Table:
                 raise GuardError(problem, f"{_NOTHING_SENT} {remedy}")
             stored = msgspec.json.decode(text, type=_StoredTable)
             rows = _rows_of(stored)
+            _check_patterns(rows)
         except (ValueError, IndexError, RecursionError) as error:
             raise GuardError(
                 f"This is not the table of a list: {path} ({error!r}).",
@@ -269,23 +288,38 @@ class Table:
         """Return the table with the rows of another one, too; another task wrote it at the same time."""
         rows: dict[str, Scopes] = {}
         for name in dict.fromkeys((*self.rows, *other.rows)):
-            rows[name] = _combined(self.rows.get(name, {}), other.rows.get(name, {}), lambda mine, its: {**mine, **its})
+            rows[name] = _combined(self.rows.get(name, {}), other.rows.get(name, {}), _with_rows)
         return replace(self, rows=rows, run=other.run)
 
     def scopes_of(self, name: str, record: Record) -> tuple[str, ...]:
         """Return the scopes of a list field that a website is in, such as ``("*", "www.example.com")``."""
         domain, website_id = website_of(record)
-        scopes = [scope for scope in (EVERYWHERE, domain_key(domain), website_id) if scope in self.rows.get(name, {})]
-        scopes += [scope for scope in self._not_exact.get(name, ()) if _is_in(scope, domain, website_id)]
-        return tuple(dict.fromkeys(scopes))
+        by_selector = self._by_selector.get(name, {})
+        # There may be thousands of domains, which are not compared one by one.
+        selectors = [EVERYWHERE, domain_key(domain), website_id]
+        selectors += [pattern for pattern in self._patterns.get(name, ()) if matches(pattern, domain)]
+        scopes: list[str] = []
+        for selector in dict.fromkeys(selectors):
+            for scope in by_selector.get(selector, ()):
+                if not _is_excepted(scope, domain, website_id):
+                    scopes.append(scope)
+        return tuple(scopes)
 
     @cached_property
-    def _not_exact(self) -> dict[str, list[str]]:
-        """List field to the scopes that are compared with each website; there may be thousands of others."""
-        found: dict[str, list[str]] = {}
+    def _by_selector(self) -> dict[str, dict[str, list[str]]]:
+        """List field to selector to its scopes, with and without exceptions."""
+        found: dict[str, dict[str, list[str]]] = {}
         for name, scopes in self.rows.items():
-            found[name] = [scope for scope in scopes if is_pattern(scope) or _EXCEPT in scope]
+            by_selector: dict[str, list[str]] = {}
+            for scope in scopes:
+                by_selector.setdefault(scope.partition(_EXCEPT)[0], []).append(scope)
+            found[name] = by_selector
         return found
+
+    @cached_property
+    def _patterns(self) -> dict[str, list[str]]:
+        """List field to the patterns that are compared with each website."""
+        return {name: list(filter(is_pattern, by_selector)) for name, by_selector in self._by_selector.items()}
 
     def entries_in(self, name: str, scopes: Iterable[str]) -> Mapping[str, EntrySource]:
         """Return the rows of some scopes of a list field; an entry has left if it has left all of them."""
@@ -315,6 +349,10 @@ class Table:
     def protects(self, today: date) -> bool:
         """Return whether other lists keep the entries of this one, because it ran in the last :data:`SPARING_DAYS`."""
         return self.run is not None and today - self.run.began.date() <= timedelta(days=SPARING_DAYS)
+
+
+def _with_rows(mine: Mapping[str, EntrySource], others: Mapping[str, EntrySource]) -> Mapping[str, EntrySource]:
+    return mine if mine is others else {**mine, **others}
 
 
 def _distinct(scopes: Scopes) -> list[Mapping[str, EntrySource]]:
@@ -354,6 +392,16 @@ def _rows_of(stored: _StoredTable) -> Rows:
             scopes.update(dict.fromkeys(group.scopes, entries))
         rows[name] = scopes
     return rows
+
+
+def _check_patterns(rows: Rows) -> None:
+    """Raise :class:`ValueError` if each website would be compared with too many patterns."""
+    for name, scopes in rows.items():
+        count = 0
+        for scope in filter(is_pattern, scopes):
+            count += 1 + len(_exceptions_of(scope).patterns)
+        if count > MAX_PATTERNS:
+            raise ValueError(f"{name} has {counted(count, 'pattern')}; allowed: at most {MAX_PATTERNS:,}")
 
 
 def _groups_of(scopes: Scopes, numbers: dict[EntrySource, int]) -> tuple[_StoredGroup, ...]:
@@ -414,6 +462,8 @@ class ListTables:
         protecting = [(other, other.scopes_of(name, record)) for other in self.others if other.protects(self.today)]
         key = (name, scopes, tuple(their_scopes for _, their_scopes in protecting))
         if key not in self._settled:
+            if len(self._settled) >= _MAX_SETTLED:
+                self._settled.clear()
             list_of: dict[str, str] = {}
             for other, their_scopes in protecting:
                 theirs = other.entries_in(name, their_scopes)
@@ -451,11 +501,12 @@ def _updated_rows(
     """
     forgotten = (today - timedelta(days=KEPT_DAYS)).isoformat()
     rows: dict[str, EntrySource] = {}
+    known: dict[int, EntrySource] = {}  # thousands of entries can share a source
     for entry, source in before.items():
         if entry not in now:
             left = source.left or leaves
             if not left or left >= forgotten:
-                rows[entry] = replace(source, left=left)
+                rows[entry] = known.setdefault(id(source), replace(source, left=left))
     for entry, source in now.items():
         since = today.isoformat()
         if entry in before and not before[entry].left:

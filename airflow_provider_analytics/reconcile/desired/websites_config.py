@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,11 @@ class WebsitesAsCode:
     def __post_init__(self) -> None:
         if self.prune and self.create_only:
             raise invalid_together("one of the two", prune=True, create_only=True)
+
+    @property
+    def protected_patterns(self) -> list[str]:
+        """The protected patterns, without the protected websites of the file, which are not deleted anyway."""
+        return list(filter(is_pattern, self.protected))
 
     @property
     def websites(self) -> list[DesiredWebsite]:
@@ -119,33 +124,28 @@ class WebsitesAsCode:
         protected: list[str] = []
         if not self.prune:
             return frozenset(), protected
+        patterns = self.protected_patterns
         for record in not_in_the_files:
             domain, website_id = website_of(record)
-            why = self._why_protected(domain)
+            why = _why_protected(domain, patterns)
             if why is None:
                 deleted_ids.add(website_id)
             else:
                 protected.append(f"{website_name(domain, website_id)}: {why}")
         return frozenset(deleted_ids), protected
 
-    def _why_protected(self, domain: str) -> str | None:
-        """Return why a website that is not in the file is not deleted; None if it may be deleted."""
-        try:
-            check_key(domain)
-        except ValueError:
-            return "its domain is not allowed in a file"
-        for pattern in self.protected:
-            if matches(pattern, domain):
-                return f"{pattern} is protected"
-        return None
-
     def _unused_protections(self, records: Sequence[Record]) -> list[str]:
         """Return a warning for each protected domain or pattern that matches no website."""
-        unused = set(self.protected)
-        for record in records:
-            domain, _website_id = website_of(record)
-            unused -= {pattern for pattern in unused if matches(pattern, domain)}
-        return [f"{pattern} is protected, but no website matches it" for pattern in self.protected if pattern in unused]
+        domains = [domain for domain, _website_id in map(website_of, records)]
+        keys = set(map(domain_key, domains))
+        warnings = []
+        for name in self.protected:
+            is_used = domain_key(name) in keys
+            if is_pattern(name):
+                is_used = any(matches(name, domain) for domain in domains)
+            if not is_used:
+                warnings.append(f"{name} is protected, but no website matches it")
+        return warnings
 
     def _problems(self, ids: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
         """Yield why websites cannot be planned.
@@ -173,3 +173,18 @@ class WebsitesAsCode:
                 )
             for website_id in ids.get("", ()):
                 yield website.place, f"the record of website {website_id} has no domain: it may be {website.domain}"
+
+
+def _why_protected(domain: str, patterns: Iterable[str]) -> str | None:
+    """Return why a website that is not in the file is not deleted; None if it may be deleted.
+
+    :param patterns: the protected patterns.
+    """
+    try:
+        check_key(domain)
+    except ValueError:
+        return "its domain is not allowed in a file"
+    for pattern in patterns:
+        if matches(pattern, domain):
+            return f"{pattern} is protected"
+    return None

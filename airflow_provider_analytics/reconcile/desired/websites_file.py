@@ -19,7 +19,7 @@ from typing import Any
 import jsonschema
 
 from airflow_provider_analytics.api.checks import invalid
-from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.domains import MAX_PATTERNS, domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, check_password_has_effect
 from airflow_provider_analytics.readable import first_of, readable
@@ -303,6 +303,11 @@ class _YamlFile:
         parsed.modes = self._modes
         for domain, value in websites.items():
             self._add(domain, value or {}, ("websites", domain))
+        number = len(parsed.protected_patterns)
+        if number > MAX_PATTERNS:
+            values.problem(
+                ("websites",), f"there are {number:,} patterns up to here; allowed: at most {MAX_PATTERNS:,}"
+            )
 
     def _add(self, domain: str, value: Mapping[str, Any], path: Path) -> None:
         """Add a website, or a protected pattern."""

@@ -56,6 +56,13 @@ def test_selectors_can_be_text() -> None:
             parse_selectors("websites", bad)  # type: ignore[arg-type]
 
 
+def test_selectors_can_have_a_thousand_patterns() -> None:
+    patterns = [f"*{number}.example" for number in range(1001)]
+    assert len(parse_selectors("websites", [*patterns[1:], "a.example"])) == 1001
+    with pytest.raises(ValueError, match="websites has 1,001 patterns; allowed: at most 1,000"):
+        parse_selectors("websites", patterns)
+
+
 @pytest.mark.parametrize("text", ["['a.example', 'b.example']", "('a.example', 'b.example')", "{'a.example'}", "None"])
 def test_python_list_rendered_by_a_template_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"except_websites=.* is not allowed; allowed: a list, or its JSON .*tojson"):

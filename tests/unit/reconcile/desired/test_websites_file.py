@@ -129,6 +129,10 @@ def website(settings: str) -> str:
         ("websites: {a.example: {}, a.example: {}}", ":1: a.example is a duplicate of line 1"),
         ("websites:\n  '*.example': {protect: true, privacy: private}\n", ":2: .*is a pattern"),
         ("websites:\n  '*.example': {protect: false}\n", ":2: protect=False is not allowed"),
+        (
+            "websites:\n" + "".join(f"  '*{number}.example': {{protect: true}}\n" for number in range(1001)),
+            "there are 1,001 patterns up to here; allowed: at most 1,000",
+        ),
         (website("email: !x y"), ":2: invalid YAML"),
         (website("email: 2026-13-45"), ":2: .*cannot be read"),
         (website("password_from: x"), r":2: password_from \(value not shown\) is not allowed"),
