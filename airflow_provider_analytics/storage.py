@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import re
 import secrets
@@ -40,13 +41,13 @@ SHARED, PRIVATE = 0o666, 0o600
 #: A file that people wrote, and all files of a folder together: 400 bytes for each of ten thousand websites.
 MAX_TEXT_BYTES = 4_000_000
 #: A table of a list, a plan, a manifest, or the changes of a snapshot; and its values, counted before it is parsed.
-MAX_STATE_BYTES, MAX_STATE_VALUES = 32_000_000, 2_000_000
+MAX_STATE_BYTES, MAX_STATE_VALUES = 16_000_000, 1_000_000
 #: A data file of a snapshot as it is stored, and its text without compression.
 MAX_DATA_BYTES, MAX_EXPANDED_BYTES = 2 * 1024**3, 8 * 1024**3
 #: A row of a data file, a row group of a Parquet file, and its rows that are in memory at the same time.
 MAX_ROW_BYTES, MAX_GROUP_BYTES, MAX_BLOCK_BYTES = 16_000_000, 128_000_000, 64_000_000
-#: Rows of a data file.
-MAX_ROWS = 1_000_000
+#: Rows of a data file, and characters of the records of a snapshot that are exported as a websites file.
+MAX_ROWS, MAX_EXPORTED = 1_000_000, 16_000_000
 
 #: Seconds to wait for the lock of a file, at most: no task writes a small file for so long.
 LOCK_SECONDS = 60.0
@@ -68,6 +69,8 @@ _UNUSABLE = {
     "read": "cannot be read: {reason}; allowed: a text file in UTF-8",
     "write": "cannot be written: {reason}; allowed: a file in a folder",
 }
+
+log = logging.getLogger(__name__)
 
 _TOKEN_FORMAT = "%Y%m%dT%H%M%SZ"  # noqa: S105 - a time format, not a secret
 _TOKEN = re.compile(r"(?P<time>\d{8}T\d{6}Z)-(?P<writer>[0-9a-f]{8})")
@@ -577,8 +580,8 @@ def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str,
     return True
 
 
-def _lock(file: IO[bytes] | int, path: Path) -> None:
-    """Lock a file or a folder for this process.
+def _lock(file: IO[bytes] | int, path: Path) -> bool:
+    """Lock a file or a folder for this process; return whether its disk has locks.
 
     :raises StorageError: if another process keeps the lock for too long.
     """
@@ -594,9 +597,9 @@ def _lock(file: IO[bytes] | int, path: Path) -> None:
                 ) from None
             time.sleep(_LOCK_INTERVAL)
         except OSError:  # a network disk without locks
-            return
+            return False
         else:
-            return
+            return True
 
 
 def _move_to_new(temporary: Path, target: Path) -> None:
@@ -610,7 +613,12 @@ def _move_to_new(temporary: Path, target: Path) -> None:
         raise
     except OSError:  # a disk without hard links: all writers of new files in the folder wait for each other
         with _opened_folder(target.parent) as folder:
-            _lock(folder, target.parent)
+            if not _lock(folder, target.parent):
+                log.warning(
+                    "The disk of %s has neither hard links nor locks. If two tasks create this file at the same time, "
+                    "one of them overwrites the other. Use another disk or object storage, or run one task at a time.",
+                    target,
+                )
             if target.exists():
                 raise FileExistsError(target) from None
             temporary.replace(target)

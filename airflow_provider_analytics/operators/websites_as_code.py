@@ -559,12 +559,18 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
     def _read_snapshot(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.catalog import read_snapshot
+        from airflow_provider_analytics.storage import MAX_EXPORTED, check_limit
 
         base = storage_path(str(self.base_path), "base_path")
         snapshot = read_snapshot(base, str(self.snapshot_date), self.snapshot_name)
         if snapshot is None:
             raise MissingSnapshotError(f"No snapshot of {self.snapshot_date} is published under {self.base_path}")
-        records = [json.loads(row["record"]) for row in snapshot.rows()]
+        records = []
+        size = 0
+        for row in snapshot.rows():
+            size += len(row["record"])
+            check_limit(snapshot.partition.manifest, "characters of records to export", size, MAX_EXPORTED)
+            records.append(json.loads(row["record"]))
         for record in records:
             if hook.client.redact.finds(f"{record.get('id')}\n{record.get('domain')}"):
                 raise ValueError(

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import re
 import resource
 import subprocess
@@ -23,7 +25,7 @@ SECONDS = 60
 HEAD = """
 import gzip, json, os, sys
 from datetime import UTC, date, datetime
-from airflow_provider_analytics.reconcile.desired.tables import Identity, Run, Table
+from airflow_provider_analytics.reconcile.desired.tables import ListTables, Run, Table
 from airflow_provider_analytics.snapshots.formats import read_rows
 from airflow_provider_analytics.storage import SharedFile, StoragePath, open_verified, read_bytes, read_text
 folder = sys.argv[1]
@@ -46,14 +48,14 @@ def parquet(texts, **options):
 SPARSE = "write(b''); os.truncate(file.path, 40 << 30)"
 #: Hostile file to the code that writes it, the code that reads it, and the error.
 CASES = {
-    "sparse table": (SPARSE, "SharedFile(file, 'state_path')", "file is too large.*32,000,000"),
+    "sparse table": (SPARSE, "SharedFile(file, 'state_path')", "file is too large.*16,000,000"),
     "sparse text": (SPARSE, "read_text(file, 'config_path')", "file.*too large.*4,000,000"),
     "sparse data file": (
         SPARSE,
         "with open_verified(file, ''): pass",
         "file is too large: it has 42,949,672,960 bytes.*2,147,483,648",
     ),
-    "values": ("write(b'[' + b'[],' * 10_000_000 + b'[]]')", "read_bytes(file)", "file.*20,000,002 values.*2,000,000"),
+    "values": ("write(b'[' + b'[],' * 5_000_000 + b'[]]')", "read_bytes(file)", "file.*10,000,002 values.*1,000,000"),
     "one line of 8 GB": ("write(gzip.compress(bytes(1 << 20)), 8192)", "rows('a.jsonl.gz')", "a row .*16,000,000"),
     "blank lines": ("write(gzip.compress(b'\\n' * (1 << 20)), 8192)", "rows('a.csv.gz')", "a row .*16,000,000"),
     "cell of many lines": (
@@ -90,6 +92,31 @@ CASES = {
         """,
         "^$",
     ),
+    # 600 KB, but 100,000,000 entries of all websites.
+    "product of entries and websites": (
+        """
+        groups = [{"scopes": ["*"], "entries": {f"10.0.{n >> 8}.{n & 255}": 0 for n in range(10_000)}}]
+        groups += [{"scopes": [str(n)], "entries": {f"198.51.100.{n}": 0}} for n in range(4000)]
+        write(json.dumps({"version": 2, "service": "s", "account": None, "list": "l", "run": None, "names": {},
+                          "sources": [{}], "rows": {"exclude_ips": groups}}).encode())
+        """,
+        """
+        table = Table.parse(SharedFile(file, "state_path").text, file.path)
+        lists = ListTables(table, table, [], date(2026, 1, 1), {}, Run("d/r", "t", datetime.now(UTC)))
+        for n in range(4000):
+            assert len(lists.owned("exclude_ips", {"id": n, "domain": f"{n}.example"})) == 10_001
+        """,
+        "^$",
+    ),
+    "patterns of a table": (
+        """
+        group = {"scopes": [f"*{n}* except *a{n}*" for n in range(501)], "entries": {"192.0.2.1": 0}}
+        write(json.dumps({"version": 2, "service": "s", "account": None, "list": "l", "run": None, "names": {},
+                          "sources": [{}], "rows": {"exclude_ips": [group]}}).encode())
+        """,
+        "Table.parse(SharedFile(file, 'state_path').text, file.path)",
+        r"exclude_ips has 1,002 patterns; allowed: at most 1,000",
+    ),
 }
 
 
@@ -121,6 +148,20 @@ def test_table_that_could_not_be_read_again_is_not_written(tmp_path: Path, monke
     with pytest.raises(StorageError, match=r"file is too large: it has 11 bytes or more, and 10 are allowed"):
         file.write("12345678901")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_new_file_on_a_disk_without_hard_links_and_locks_is_written_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unsupported(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    monkeypatch.setattr(os, "link", unsupported)
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    file = SharedFile(StoragePath.of(str(tmp_path / "file")), "state_path")
+    assert file.write("text")
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert warning.startswith(f"The disk of {tmp_path / 'file'} has neither hard links nor locks.")
 
 
 def test_write_ends_if_another_process_keeps_the_file_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

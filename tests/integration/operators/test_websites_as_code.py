@@ -12,8 +12,10 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from distortion import Distortion
 from reconciling import Night
 
+from airflow_provider_analytics import storage
 from airflow_provider_analytics.api.fields import RECORD_FIELDS
-from airflow_provider_analytics.exceptions import BulkError
+from airflow_provider_analytics.exceptions import BulkError, StorageError
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -205,6 +207,17 @@ def test_export_of_two_websites_with_a_domain_fails_and_names_what_to_do(night: 
     told = r"(?s)Several websites have the domain a\.example: ids \d, \d\..*Not retried: resolve the duplicates first\."
     with pytest.raises(AirflowFailException, match=told):
         night.execute(ExportWebsitesOperator, output_path=str(night.folder / "out.yaml"))
+    assert not (night.folder / "out.yaml").exists()
+
+
+def test_export_of_a_snapshot_with_too_much_text_fails(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    night.add(2)
+    base = str(night.folder / "snapshots")
+    taken = SnapshotWebsitesOperator(task_id="snapshot", base_path=base, partition_date=None).execute({})
+    monkeypatch.setattr(storage, "MAX_EXPORTED", 100)
+    export = {"output_path": str(night.folder / "out.yaml"), "base_path": base}
+    with pytest.raises(StorageError, match=r"manifest\.json is too large.*records to export or more, and 100 are"):
+        night.execute(ExportWebsitesOperator, snapshot_date=taken["snapshot_date"], **export)
     assert not (night.folder / "out.yaml").exists()
 
 
