@@ -15,7 +15,7 @@ from airflow_provider_analytics.readable import readable
 Choice = TypeVar("Choice")
 
 #: Length of a name, and number of known names, up to which a similar name is suggested.
-_MAX_COMPARED = 100
+_MAX_LENGTH, _MAX_COMPARED = 100, 5_000
 #: Python's spelling of None or a list, unlike the glob ``[ab]``.
 _PYTHON = re.compile(r"[\[({].*('|None).*[\])}]", re.DOTALL)
 #: How Python, JSON and pandas write a missing value, in lower case.
@@ -70,7 +70,7 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     import difflib  # imported late: operator modules import this module, and few need it
 
     names = list(known)
-    if max(len(name), len(names)) > _MAX_COMPARED:
+    if len(name) > _MAX_LENGTH or len(names) > _MAX_COMPARED:
         return None
     return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=cutoff)), None)
 

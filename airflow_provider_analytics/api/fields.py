@@ -172,7 +172,11 @@ class PrivacyFlag(Flag):
             for setting in Privacy:
                 if text in (str(setting.value), setting.label):
                     return setting.label
-        raise invalid(self.name, value, ", ".join([f"{setting.value} ({setting.label})" for setting in Privacy]))
+        allowed = ", ".join([f"{setting.label} ({setting.value})" for setting in Privacy])
+        near = nearest(str(value), [setting.label for setting in Privacy])
+        if near:
+            allowed += f"; did you mean {near}?"
+        raise invalid(self.name, value, allowed)
 
     def to_form(self, value: Any, booleans: BooleanTexts) -> str:
         """Return the number."""

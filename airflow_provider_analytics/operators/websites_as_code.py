@@ -479,7 +479,12 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the file."""
         from airflow_provider_analytics.hooks.object_storage import storage_path
-        from airflow_provider_analytics.reconcile.desired.selection import parse_selectors, raise_unmatched, select
+        from airflow_provider_analytics.reconcile.desired.selection import (
+            parse_selectors,
+            raise_unmatched,
+            select,
+            similar_domain,
+        )
         from airflow_provider_analytics.reconcile.desired.websites_export import export_websites
         from airflow_provider_analytics.storage import PRIVATE, write_text
 
@@ -498,7 +503,9 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
                 records, origin = self._read_current(hook)
             if selectors is not None:
                 chosen, unmatched = select(records, selectors)
-                raise_unmatched([f"websites: {selector!r}" for selector in unmatched])
+                raise_unmatched(
+                    [f"websites: {selector!r}{similar_domain(selector, records)}" for selector in unmatched]
+                )
                 records = [record for record in records if str(record["id"]) in chosen]
             text, omitted = export_websites(records, origin=origin, restore=bool(self.base_path))
             file = storage_path(self.output_path, "output_path")

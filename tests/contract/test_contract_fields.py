@@ -127,7 +127,7 @@ NO_LINES: list[Any] = [
 #: Field to the message, and rejected values.
 REFUSED: dict[str, tuple[str, list[Any]]] = {
     "domain": ("domain=", ["", " ", "http://a.example", "a.example/x", "a b.example", "a.example\n", None, 7, "a..b"]),
-    "privacy": (r"privacy=.*0 \(public\), 1 \(private\), 2 \(password\)", [3, -1, True, "", "secret", 1.0, [1]]),
+    "privacy": (r"privacy=.*public \(0\), private \(1\), password \(2\)", [3, -1, True, "", "secret", 1.0, [1]]),
     **{name: (f"{name}=.*allowed: True or False", NO_FLAG) for name in ("email", "exclude_bots", "favorite")},
     **{name: (name, NO_LINES) for name in ("exclude_params", "exclude_ips")},
 }

@@ -18,6 +18,7 @@ from airflow_provider_analytics.reconcile.desired.selection import (
     raise_unless_found,
     raise_unmatched,
     select,
+    similar_domain,
 )
 from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Rows, scope_of
 from airflow_provider_analytics.reconcile.records import by_id
@@ -112,7 +113,9 @@ class ExclusionList:
         selected: dict[str, set[str]] = {}
         for argument, selectors in arguments.items():
             selected[argument], without_website = select(records, selectors)
-            unmatched += [f"{argument}: {selector!r}" for selector in without_website]
+            unmatched += [
+                f"{argument}: {selector!r}{similar_domain(selector, records)}" for selector in without_website
+            ]
             warnings += _near_equals(argument, selectors, records, selected[argument])
         managed = selected["websites"]
         if self.websites is None:
@@ -125,7 +128,7 @@ class ExclusionList:
         for selector, entry_list in self.per_website.items():
             ids, without_website = select(candidates, (selector.strip(),))
             if without_website:
-                unmatched.append(f"per_website: {selector.strip()!r}")
+                unmatched.append(f"per_website: {selector.strip()!r}{similar_domain(selector.strip(), records)}")
             for website_id in ids:
                 additional.setdefault(website_id, []).append(entry_list)
         warnings += _near_equals("per_website", tuple(self.per_website), records, additional)

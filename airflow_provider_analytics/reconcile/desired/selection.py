@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from airflow_provider_analytics.api.checks import invalid, short_repr, text_list
+from airflow_provider_analytics.api.checks import invalid, nearest, short_repr, text_list
 from airflow_provider_analytics.api.domains import (
     MAX_PATTERNS,
     domain_key,
@@ -132,6 +132,14 @@ def raise_unless_found(records: Sequence[Record], text: str) -> None:
                 f"search={text!r} found {short_repr(domain)} (id {website_id}), whose domain does not contain it: "
                 f"the service may ignore the search. Use a pattern instead: websites=['*{text}*']"
             )
+
+
+def similar_domain(selector: str, records: Sequence[Record]) -> str:
+    """Return the website whose domain is most similar to a selector, as the end of a text; empty if none is similar."""
+    near = nearest(selector, [website_of(record)[0] for record in records], cutoff=0.8)
+    if near is None:
+        return ""
+    return f" (similar: {readable(near)})"
 
 
 def raise_unmatched(unmatched: Sequence[str]) -> None:

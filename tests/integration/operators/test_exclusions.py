@@ -113,6 +113,7 @@ def test_sync_uses_selectors_exceptions_and_further_entries(night: Night) -> Non
     ("arguments", "message"),
     [
         ({"websites": ["1.example", "b.exmaple", "77"]}, "websites: 'b.exmaple'; websites: '77'"),
+        ({"websites": ["1.exmaple"]}, r"websites: '1\.exmaple' \(similar: 1\.example\)"),
         ({"websites": []}, "websites: an empty list"),
         ({"websites": {"search": "zzz"}}, "No website matches websites: {'search': 'zzz'}"),
         ({"websites": {"favourite": True}}, "did you mean favorite"),
