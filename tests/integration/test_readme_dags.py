@@ -38,7 +38,6 @@ def night(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, mon
     connection = {"conn_type": "http", "host": analytics_sandbox.url}
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_HTTP", json.dumps(connection))
     monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_API_KEY", analytics_sandbox.api_key)
-    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("airflow_provider_analytics.api.client.SETTLE_SECONDS", 0)
     # The interface does not say that a domain must be unique.
     analytics_sandbox.configure(allow_duplicates=True)
@@ -46,7 +45,9 @@ def night(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, mon
     def run(code: str) -> DagOutcome:
         # A DAG file leaves its DAG to its parser; here it is requested by name.
         named = re.sub(r"^(websites\w*)\(\)$", r"the_dag = \1()", code, flags=re.MULTILINE)
-        (tmp_path / "a_dag.py").write_text(named.replace("/data/", f"{tmp_path}/"))
+        (tmp_path / "a_dag.py").write_text(
+            named.replace("/data/", f"{tmp_path}/").replace("/tmp/analytics-state", f"{tmp_path}/state")
+        )
         [dag] = [value for value in runpy.run_path(str(tmp_path / "a_dag.py")).values() if isinstance(value, DAG)]
         for task in dag.tasks:
             task.retry_delay = timedelta(0)

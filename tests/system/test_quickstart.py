@@ -56,14 +56,14 @@ def run_all(text: str, folder: Path, environment: dict[str, str]) -> None:
     for number, (commands, lines) in enumerate(found):
         said = done.stdout.partition(marks[number])[2].partition("\n=== step ")[0]
         for line in lines:
+            if line == "...":  # lines are left out
+                continue
             assert re.search(loosely(line), said), f"{commands}\ndoes not print\n{line}\nbut\n{said[-5000:]}"
 
 
 def test_readme_starts_like_the_quickstart_and_each_output_belongs_to_a_command() -> None:
     assert next(steps(README))[0] == next(steps(QUICKSTART))[0]
-    assert README.count("```text\n") == 2
-    rejected = re.findall(r"```text\n(AirflowFailException.*?)```", README, re.DOTALL)
-    assert [text in QUICKSTART for text in rejected] == [True]
+    assert README.count("```text\n") == 1
     targets = re.findall(r"^make ([\w-]+)", README, re.MULTILINE)
     assert targets == ["demo", "test"]
     assert all(f"\n{target}: " in (ROOT / "Makefile").read_text() for target in targets)
@@ -103,16 +103,15 @@ def test_readme_first_dag_runs_as_printed(shell: dict[str, str], tmp_path: Path)
     """All commands after the installation, which the quickstart has, too."""
     [dag] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert "Save this DAG as `airflow/dags/office.py`." in README
-    text = README[README.index("Start the local server") :]
+    assert "Stop the local server with\n`kill %1`" in README
+    text = README[README.index("Start the local server") :] + "```console\nkill %1\n```"
     until_it_listens = "until (echo > /dev/tcp/127.0.0.1/8500) 2>/dev/null; do :; done"
     text = text.replace("airflow db migrate\n", f"airflow db migrate\n{until_it_listens}\n")
     folder = tmp_path / "empty"
     (folder / "airflow" / "dags").mkdir(parents=True)
-    (folder / "airflow" / "dags" / "office.py").write_text(dag)
-    environment = {**shell, "HOME": str(tmp_path / "home")}
-    (tmp_path / "home").mkdir()
-    run_all(text.replace("8500", str(free_port())), folder, environment)
-    assert list((tmp_path / "home" / "analytics-state").rglob("lists/*.json"))
+    (folder / "airflow" / "dags" / "office.py").write_text(dag.replace("/tmp/analytics-state", str(tmp_path / "state")))
+    run_all(text.replace("8500", str(free_port())), folder, shell)
+    assert list((tmp_path / "state").rglob("lists/*.json"))
 
 
 def test_documented_single_operator_runs(shell: dict[str, str], tmp_path: Path) -> None:

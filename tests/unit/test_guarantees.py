@@ -41,4 +41,4 @@ def test_tests_named_in_a_document_exist(page: str) -> None:
     named = set(re.findall(r"`(test_\w+)`", (ROOT / f"{page}.md").read_text()))
     sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert {name for name in named if f"def {name}(" not in sources} == set()
-    assert len(named) >= 7
+    assert len(named) >= 5

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README.md: it is short, and its links are absolute and lead to files of this checkout."""
+"""README.md and docs/: the README is short, and the links lead to files of this checkout."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 REPOSITORY = "airflow-provider-analytics/airflow-provider-analytics"
 PAGES = f"https://github.com/{REPOSITORY}/blob/main/"
 PICTURES = f"https://raw.githubusercontent.com/{REPOSITORY}/main/"
-TEXT, _, DEFINITIONS = README.partition("\n[airflow]: ")
-LINKS = dict(re.findall(r"^\[(\S+)\]: (\S+)$", f"[airflow]: {DEFINITIONS}", re.MULTILINE))
+TEXT, _, DEFINITIONS = README.partition("\n[compatibility]: ")
+LINKS = dict(re.findall(r"^\[(\S+)\]: (\S+)$", f"[compatibility]: {DEFINITIONS}", re.MULTILINE))
 
 #: User documents to the tests that run or check their code, with its languages; ``-`` for none.
 RUN_BY: dict[str, dict[str, str]] = {
@@ -25,11 +25,9 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/concepts.md": {},
     "docs/sample_dags.md": {},
     "docs/guards.md": {},
-    "docs/command_line.md": {},
-    "docs/connection.md": {
-        "unit/hooks/test_connection": "console",
-        "integration/probe/test_probe": "text",
-    },
+    "docs/how_it_works.md": {"integration/docs/test_how_it_works": "text"},
+    "docs/command_line.md": {"integration/probe/test_probe": "text"},
+    "docs/connection.md": {"unit/hooks/test_connection": "console"},
     "docs/operators.md": {"integration/operators/test_single_operators": "python", "system/test_quickstart": "console"},
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
     "docs/testing.md": {"integration/sandbox/test_sandbox_page": "python sh text", "system/test_quickstart": "console"},
@@ -58,7 +56,8 @@ RUN_BY: dict[str, dict[str, str]] = {
 }
 
 
-def test_readme_links_are_at_the_end_of_its_source() -> None:
+def test_readme_is_short_with_its_links_at_the_end() -> None:
+    assert len(README.splitlines()) <= 120
     assert "](" not in TEXT
     without_code = re.sub(r"```.*?```|`[^`]*`", "", TEXT, flags=re.DOTALL)
     used = {name or text for text, name in re.findall(r"\[([^\[\]]+)\](?:\[([^\]]+)\])?", without_code)}
@@ -98,16 +97,18 @@ def headings(file: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
-def test_every_document_is_named_and_checked() -> None:
+def test_every_page_is_in_the_navigation_and_checked() -> None:
     pages = {str(file.relative_to(ROOT)) for file in (ROOT / "docs").glob("*.md")}
     assert pages <= RUN_BY.keys()
-    assert pages <= {target.partition("#")[0].removeprefix(PAGES) for target in LINKS.values()}
+    navigation = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert pages <= {f"docs/{name}" for name in navigation}
 
 
 @pytest.mark.parametrize("document", RUN_BY)
 def test_every_code_block_is_run_or_checked(document: str) -> None:
     # Generated documents contain signatures of docstrings.
-    text = re.split("<!-- begin (?:hook|sandbox|commands)", (ROOT / document).read_text(encoding="utf-8"))[0]
+    text = (ROOT / document).read_text(encoding="utf-8")
+    text = re.sub(r"<!-- begin (hook|sandbox|commands).*?<!-- end \1", "", text, flags=re.DOTALL)
     # Every other fence ends a block.
     languages = {language or "-" for language in re.findall(r"^```(.*)$", text, re.MULTILINE)[::2]}
     assert languages == set(" ".join(RUN_BY[document].values()).split())

@@ -41,18 +41,6 @@ def blocks(page: Callable[[str], str]) -> Callable[[str, str], list[str]]:
 
 
 @pytest.fixture
-def documented() -> Callable[[str, str], dict[str, Any]]:
-    """Return the keys of a return value with their examples, from the table below a heading of a page's text."""
-
-    def read(text: str, heading: str) -> dict[str, Any]:
-        section = re.split(r"^## ", text.partition(f"\n## {heading}\n")[2], flags=re.MULTILINE)[0]
-        rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| `(.*?)` \|", section, re.MULTILINE)
-        return {key: json.loads(example) for key, example in rows}
-
-    return read
-
-
-@pytest.fixture
 def connect(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Create a connection to the sandbox that differs in some fields: ``connect("conn_id", host=...)``."""
 
