@@ -5,16 +5,16 @@
 
     AnalyticsError                    catch this for all of the following
         AnalyticsConfigError          correct the connection; no request was sent
-        AnalyticsApiError             any error status: read ``status``, ``message`` and ``errors``
+        AnalyticsApiError             any error status: read ``status``, ``message``, and ``errors``
             AuthenticationError       401: correct the API key
             NotFoundError             404: check the website id and the base URL
-        AnalyticsConnectionError      check host, proxy and TLS; retry later if ``transient``
-        UnexpectedResponseError       check the base URL: a login page or a proxy may respond there
+        AnalyticsConnectionError      check host, proxy, and TLS; retry later if ``transient``
+        UnexpectedResponseError       check the base URL: a login page or a proxy might respond there
         IncompleteListError           discard the records; read again if ``moved``, otherwise follow the message
         DomainError                   the domain does not select one website: see ``website_ids``
         AmbiguousWriteError           look up the domain before you create it again
         NotAppliedError               find out why the service accepts a value and does not store it
-        GuardError                    review what would change, then follow the message
+        GuardError                    review the plan or the list, then follow the message
         StoppedError                  retry: the task was stopped, and the next try completes the work
         BulkError                     retry the websites in ``failures``
         StorageError                  correct the storage or the file; published snapshots are intact
@@ -23,11 +23,12 @@
 
 A bad argument raises :class:`ValueError` before any request is sent.
 
-Each error has a ``problem`` (what happened) and a ``remedy`` (what to do; may be empty), both as whole sentences.
-``str(error)`` contains the problem, the remedy, further details, the service and the connection. The last two are on
-separate lines, because Airflow's logs cut long lines at the edge of the screen. All errors can be pickled. No error
-contains an API key or a website password. Text of the service is made :func:`readable` before it is passed to an
-exception, and so is the whole message.
+Each error has a ``problem`` (what happened) and a ``remedy`` (what to do, can be empty), both as whole sentences.
+``permanent`` is true if a retry cannot help before someone acts, and ``before_retry`` says what to do first.
+``retry_after`` is the number of seconds that the service asks to wait, or None. ``str(error)`` contains the problem,
+the remedy, further details, the service, and the connection. All errors can be pickled. No error contains an API key or
+a website password: text of the service is made :func:`readable` before it is passed to an exception, and so is the
+whole message.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class AnalyticsError(Exception):
     remedy: str = ""
     #: Whether a retry of the task cannot succeed before someone acts. Operators then fail without a retry.
     permanent: bool = False
-    #: Recommended action before a retry, for people; empty if a retry alone may succeed.
+    #: Recommended action before a retry, for people; empty if a retry alone can succeed.
     before_retry: str = ""
     #: Id of the website that the failed call created; empty if none is known.
     created: str = ""
@@ -156,8 +157,8 @@ class AnalyticsConfigError(AnalyticsError):
         sentences = [f"{problem.removesuffix('.')}." for problem in self.problems]
         if len(sentences) > 1:
             sentences = [f"({number}) {sentence}" for number, sentence in enumerate(sentences, start=1)]
-        self.problem = " ".join(sentences)
-        self.remedy = f"Correct {self.source}."
+        # Each problem says what to do.
+        self.problem = f"{self.source[:1].upper()}{self.source[1:]}: {' '.join(sentences)}"
 
 
 _RATE = (
@@ -217,7 +218,7 @@ class AnalyticsApiError(AnalyticsError):
     :param message: message of the service, readable.
     :param errors: field name to messages, if the response contains fields.
     :param facts: further facts of the response, such as ``Retry-After 42 s``.
-    :param is_blocked: whether it is a web page: a proxy, a firewall or a login blocked the request, not the service.
+    :param is_blocked: whether it is a web page: a proxy, a firewall, or a login blocked the request, not the service.
     :param is_limited: whether a rate limit rejected the request: status 429, 403 with the headers of a limit, or 503 of
         nginx. It was not applied.
     :param is_invalid: whether the service rejected a value: status 422, or 400 with JSON in response to a write.
@@ -322,7 +323,7 @@ class AnalyticsApiError(AnalyticsError):
 
 
 class AuthenticationError(AnalyticsApiError):
-    """Status 401: the key is missing, wrong or expired. A retry does not help."""
+    """Status 401: the key is missing, wrong, or expired. A retry does not help."""
 
 
 class NotFoundError(AnalyticsApiError):
@@ -402,11 +403,11 @@ class UnexpectedResponseError(AnalyticsError):
 
 
 class IncompleteListError(AnalyticsError):
-    """A list that cannot be proven complete; none of its records may be published.
+    """A list that cannot be proven complete; do not publish any of its records.
 
     :param check: name of the failed check, such as ``total`` or ``page number``.
-    :param seen: observation, and the setting that may help.
-    :param moved: True if the list changed during the reading. Reading it again may succeed.
+    :param seen: observation, and the setting that might help.
+    :param moved: True if the list changed while it was read. Reading it again might succeed.
     """
 
     remedy = (
@@ -447,7 +448,7 @@ class DomainError(AnalyticsError):
 
 
 class AmbiguousWriteError(AnalyticsError):
-    """A create whose outcome is unknown: it may have been applied, so it was not sent again.
+    """A create whose outcome is unknown: it might have been applied, so it was not sent again.
 
     Look up the domain before a retry. ``CreateWebsiteOperator`` does this automatically.
 
@@ -505,7 +506,7 @@ class NotAppliedError(AnalyticsError):
 
 
 class GuardError(AnalyticsError):
-    """A change or a list that a guard blocked, such as one that removes too much.
+    """A plan or a list that a guard blocked, for example because too many entries would be removed.
 
     No changes were sent, and no snapshot was published.
 
@@ -585,7 +586,7 @@ class BulkError(AnalyticsError):
 
 
 class StorageError(AnalyticsError):
-    """A file that cannot be written or read: a snapshot, a ledger, a plan, an audit trail.
+    """A file that cannot be written or read: a snapshot, a list table, a plan, or an audit trail.
 
     The storage failed, or the file is damaged, too new, or changed by another process. Published snapshots are intact.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_analytics import __version__
+from airflow_provider_analytics import SITE, __version__
 
 #: Connection type and its form; also used by :mod:`airflow_provider_analytics.hooks.analytics`.
 CONNECTION_TYPE: dict[str, Any] = {
@@ -20,7 +20,7 @@ CONNECTION_TYPE: dict[str, Any] = {
         "placeholders": {
             "host": "https://stats.example.com",
             "password": "API key of the account",
-            "port": "443: some versions of Airflow test only with a port",
+            "port": "443 (Airflow 3.3.1 and 3.3.2 need it for the Test button)",
         },
     },
     "conn-fields": {
@@ -56,7 +56,8 @@ CONNECTION_TYPE: dict[str, Any] = {
         },
         "headers": {
             "label": "Headers",
-            "description": "JSON object of headers for a proxy in front; visible to its editors. If empty: none.",
+            "description": "Extra HTTP headers for a reverse proxy, as JSON. Anyone who can edit the connection can "
+            "read them. If empty: none.",
             "schema": {"type": ["object", "null"]},
         },
         "parallel_requests": {
@@ -71,7 +72,7 @@ CONNECTION_TYPE: dict[str, Any] = {
         },
         "list_key": {
             "label": "List key",
-            "description": "Key of the list in a response, such as data.items. If empty: detected.",
+            "description": "Key of the list in a response, for example data.items. If empty: detected.",
             "schema": {"type": ["string", "null"]},
         },
         "boolean_format": {
@@ -120,7 +121,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {
                 "integration-name": integration,
-                "external-doc-url": "https://airflow-provider-analytics.github.io/airflow-provider-analytics/",
+                "external-doc-url": SITE,
                 "tags": ["service"],
             }
         ],

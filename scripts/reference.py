@@ -11,12 +11,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from airflow_provider_analytics import commands, exceptions
+from airflow_provider_analytics import SITE, commands, exceptions
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.get_provider_info import get_provider_info
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
+#: Module of operators to the title of its page; a guide has another title.
+_TITLES = {
+    "account": "Account operators",
+    "exclusions": "Exclusion list operators",
+    "snapshots": "Snapshot operators",
+    "task_groups": "Task groups",
+    "websites": "Website operators",
+    "websites_as_code": "Websites as code operators",
+}
+#: Methods that a reader of the hook's page does not need: every hook has them, or only this package uses them.
+_NOT_LISTED = {"get_conn", "where"}
+#: Attributes of every exception, which the head of the page describes.
+_OF_EVERY_ERROR = {"problem", "remedy", "permanent", "before_retry"}
+#: Number of arguments in common from which an entry refers to an earlier entry of its page.
+_MANY = 3
 #: Item of a list of keys in a docstring, with its type, an example, and its meaning.
 _KEY = re.compile(r"`(\w+)` \((.+?), such as `(.+?)`\): (.+)\.")
 _LINE = 120
@@ -31,13 +46,13 @@ def operator_modules() -> list[str]:
 def operators(name: str) -> Iterator[str]:
     """Yield the reference page of a module of operators: its operators, and the functions beside them."""
     module = import_module(name)
-    title = re.sub(r" \(docs/[^)]*\)", "", (module.__doc__ or "").partition("\n")[0]).rstrip(".")
-    short = name.rpartition(".")[2]
-    yield from (f"# {short.replace('_', ' ').capitalize()}", "", f"{title}. Module: `{name}`.", "")
+    title = (module.__doc__ or "").partition("\n")[0].rstrip(".")
+    yield from (f"# {_TITLES[name.rpartition('.')[2]]}", "", f"{title}. Module: `{name}`.", "")
     yield from (_WRITTEN, "")
     public = [found for found in vars(module).values() if _is_public(found, name)]
+    page = _Page("../../")
     for found in public:
-        yield from _entry(found, 2, folder="../../")
+        yield from page.entry(found, 2)
 
 
 def operator_index() -> Iterator[str]:
@@ -57,29 +72,31 @@ def operator_index() -> Iterator[str]:
         public = [found.__name__ for found in vars(import_module(name)).values() if _is_public(found, name)]
         short = name.rpartition(".")[2]
         links = ", ".join(f"[`{found}`]({short}.md#{found.lower()})" for found in public)
-        yield f"| [{short.replace('_', ' ').capitalize()}]({short}.md) | {links} |"
+        yield f"| [{_TITLES[name.rpartition('.')[2]]}]({short}.md) | {links} |"
 
 
 def hook() -> Iterator[str]:
     """Yield the reference of the hook and its methods."""
-    yield from _entry(AnalyticsHook, 2)
+    page = _Page("../")
+    yield from page.entry(AnalyticsHook, 2)
     for name, found in vars(AnalyticsHook).items():
         method = found.fget if isinstance(found, property) else found
-        if inspect.isfunction(method) and not name.startswith("_"):
-            yield from _entry(method, 3)
+        if inspect.isfunction(method) and not name.startswith("_") and name not in _NOT_LISTED:
+            yield from page.entry(method, 3, is_attribute=isinstance(found, property))
 
 
 def sandbox() -> Iterator[str]:
     """Yield the reference of the server for tests."""
-    yield from _entry(SandboxServer, 2)
+    yield from _Page("../").entry(SandboxServer, 2)
 
 
 def raised() -> Iterator[str]:
     """Yield the reference of the exceptions."""
     yield from (*_markdown(inspect.getdoc(exceptions) or "").partition("\n\n")[2].splitlines(), "")
+    page = _Page("../", is_of_exceptions=True)
     for found in vars(exceptions).values():
         if inspect.isclass(found) and issubclass(found, exceptions.AnalyticsError):
-            yield from _entry(found, 2)
+            yield from page.entry(found, 2)
 
 
 def command_line() -> Iterator[str]:
@@ -120,50 +137,84 @@ def _is_public(found: Any, module: str) -> bool:
     return is_own and (inspect.isfunction(found) or hasattr(found, "execute"))
 
 
-def _entry(found: Any, level: int, folder: str = "../") -> Iterator[str]:
-    """Yield heading, description, parameters, return value and errors of a class or a function.
+class _Page:
+    """The entries of a page.
 
     :param folder: the folder docs/ from the page, for its links.
+    :param is_of_exceptions: the entries are exceptions: readers use their attributes, and do not create them.
     """
-    text, *parts = re.split(r"^:(?=param |return|raises )", inspect.getdoc(found) or "", flags=re.MULTILINE)
-    yield from (f"{'#' * level} {found.__name__}", "")
-    if inspect.isfunction(found):
-        yield from ("```text", *_signature(found), "```", "")
-    yield from (*_markdown(text, folder).splitlines(), "")
-    defaults = _defaults(found)
-    arguments: dict[str, str] = {}
-    results: list[str] = []
-    keys: list[str] = []
-    errors: list[str] = []
-    for field in parts:
-        field, *items = re.split(r"^ +\* ", field, flags=re.MULTILINE)
-        keys += [" ".join(_markdown(item, folder).split()) for item in items]
-        head, _, meaning = " ".join(_markdown(field, folder).split()).partition(": ")
-        kind, _, name = head.partition(" ")
-        if kind == "param":
-            arguments[name] = meaning
-        elif kind == "raises":
-            errors.append(f"Raises **`{name}`**: {meaning}")
-        else:
-            results.append(f"Returns: {meaning}")
-    if arguments:
-        yield from _arguments(arguments, defaults)
-    if keys:
-        yield from (*results, "", *_keys(keys), "")
-        results = []
-    for line in (*results, *errors):
-        yield from _wrapped(line)
-    if results or errors:
+
+    def __init__(self, folder: str, *, is_of_exceptions: bool = False) -> None:
+        self._folder = folder
+        self._is_of_exceptions = is_of_exceptions
+        #: Each row of arguments to the first entry that has it.
+        self._printed: dict[str, str] = {}
+
+    def entry(self, found: Any, level: int, *, is_attribute: bool = False) -> Iterator[str]:
+        """Yield heading, description, arguments, return value and errors of a class or a function."""
+        text, *parts = re.split(r"^:(?=param |return|raises )", inspect.getdoc(found) or "", flags=re.MULTILINE)
+        yield from (f"{'#' * level} {found.__name__}", "")
+        if inspect.isfunction(found) and not is_attribute:
+            yield from ("```text", *_signature(found), "```", "")
+        yield from (*_markdown(text, self._folder).splitlines(), "")
+        arguments: dict[str, str] = {}
+        results: list[str] = []
+        keys: list[str] = []
+        errors: list[str] = []
+        for part in parts:
+            field, *items = re.split(r"^ +\* ", part, flags=re.MULTILINE)
+            keys += [" ".join(_markdown(item, self._folder).split()) for item in items]
+            head, _, meaning = " ".join(_markdown(field, self._folder).split()).partition(": ")
+            kind, _, name = head.partition(" ")
+            if kind == "param":
+                arguments[name] = meaning
+            elif kind == "raises":
+                errors.append(f"Raises **`{name}`**: {meaning}")
+            else:
+                results.append(f"Returns: {meaning}")
+        if self._is_of_exceptions:
+            yield from _attributes(arguments)
+        elif arguments:
+            yield from self._arguments(found.__name__, arguments, defaults_of(found))
+        if keys:
+            yield from (*results, "", *_keys(keys), "")
+            results = []
+        for line in (*results, *errors):
+            yield from _wrapped(line)
+        if results or errors:
+            yield ""
+
+    def _arguments(self, entry: str, arguments: Mapping[str, str], defaults: Mapping[str, str]) -> Iterator[str]:
+        """Yield the table of arguments, the required ones first, without many that an earlier entry has as well."""
+        rows = {}
+        for name in sorted(arguments, key=lambda name: name in defaults):
+            default = f"`{defaults[name]}`" if name in defaults else "**required**"
+            meaning = arguments[name].replace("|", r"\|")
+            rows[name] = f"| `{name}` | {default} | {meaning} |"
+        repeated: dict[str, list[str]] = {}
+        for name, row in rows.items():
+            repeated.setdefault(self._printed.get(row, ""), []).append(name)
+        repeated.pop("", None)
+        repeated = {earlier: names for earlier, names in repeated.items() if len(names) >= _MANY}
+        left_out = {name for names in repeated.values() for name in names}
+        own = [row for name, row in rows.items() if name not in left_out]
+        for row in own:
+            self._printed.setdefault(row, entry)
+        if own:
+            yield from ("| Argument | Default | Meaning |", "|---|---|---|", *own, "")
+        for earlier, names in repeated.items():
+            listed = ", ".join(f"`{name}`" for name in names)
+            yield from (*_wrapped(f"As for [`{earlier}`](#{earlier.lower()}): {listed}."), "")
+
+
+def _attributes(arguments: Mapping[str, str]) -> Iterator[str]:
+    """Yield the table of the attributes of an exception, without those of every exception."""
+    own = {name: meaning for name, meaning in arguments.items() if name not in _OF_EVERY_ERROR}
+    if own:
+        yield from ("| Attribute | Meaning |", "|---|---|")
+        for name, meaning in own.items():
+            yield f"| `{name}` | {meaning} |"
         yield ""
-
-
-def _arguments(arguments: Mapping[str, str], defaults: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the table of arguments, the required ones first."""
-    yield from ("| Argument | Default | Meaning |", "|---|---|---|")
-    for name in sorted(arguments, key=lambda name: name in defaults):
-        default = f"`{defaults[name]!r}`" if name in defaults else "**required**"
-        yield f"| `{name}` | {default} | {arguments[name].replace('|', chr(92) + '|')} |"
-    yield ""
 
 
 def _keys(items: Iterable[str]) -> Iterator[str]:
@@ -177,15 +228,20 @@ def _keys(items: Iterable[str]) -> Iterator[str]:
         yield f"| `{key}` | {kind} | `{example}` | {meaning} |"
 
 
-def _defaults(found: Any) -> dict[str, Any]:
-    """Return the default of each parameter that has one, also of those that a base class declares."""
+def defaults_of(found: Any) -> dict[str, str]:
+    """Return the default of each parameter that has one, as text, also of those that only a base class declares.
+
+    The nearest class decides: a parameter that it requires has no default, whatever its base class says.
+    """
     classes = reversed(found.__mro__) if inspect.isclass(found) else ()
     functions = [vars(class_)["__init__"] for class_ in classes if "__init__" in vars(class_)] or [found]
-    parameters = [parameter for function in functions for parameter in signature_of(function).parameters.values()]
-    # Without classes and factories, which the description has; "no default" is a class, too.
-    return {
-        parameter.name: parameter.default for parameter in parameters if not repr(parameter.default).startswith("<")
-    }
+    defaults: dict[str, str] = {}
+    for function in functions:
+        for name, parameter in signature_of(function).parameters.items():
+            defaults.pop(name, None)
+            if parameter.default is not inspect.Parameter.empty:
+                defaults[name] = getattr(parameter.default, "__name__", repr(parameter.default))
+    return defaults
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -233,7 +289,7 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
 def _markdown(text: str, folder: str = "../") -> str:
     """Return the reStructuredText of a docstring as Markdown, for a page from which docs/ is ``folder``."""
     text = re.sub(r":\w+:`~?\.?([^`]+)`", r"`\1`", text)
-    text = re.sub(r"docs/((?:reference/)?(\w+)\.md)", rf"[\2]({folder}\1)", text)
+    text = re.sub(re.escape(SITE) + r"((?:reference/)?(\w+))/(#[\w-]+)?", rf"[\2]({folder}\1.md\3)", text)
 
     def fenced(found: re.Match[str]) -> str:
         before, language, block = found.groups()

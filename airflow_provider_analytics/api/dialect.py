@@ -449,7 +449,7 @@ def _find_list(answer: Answer, list_key: str | None) -> tuple[list[Any], list[Re
     if isinstance(found, list):
         return found, around
     raise answer.unexpected(
-        "The response contains no list of websites, or more than one: the extra list_key names the right one."
+        "The response does not contain exactly one list of websites. Set the extra list_key to the key of the list."
     )
 
 

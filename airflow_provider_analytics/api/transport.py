@@ -126,7 +126,7 @@ _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
     (exceptions.LocationValueError, "", _BAD_ADDRESS, False),
     # The response to plain http is a TLS alert.
     (exceptions.HTTPError, r"\\x15\\x03", "{host} speaks https, and the Base URL says http: write https://.", False),
-    (exceptions.HTTPError, "", "{host} broke the connection off before it responded: {cause}.{https}", True),
+    (exceptions.HTTPError, "", "{host} closed the connection before it responded: {cause}.{https}", True),
     (requests.exceptions.InvalidURL, "", _BAD_ADDRESS, False),
     # Before the connection is opened: a CA or client certificate.
     (Exception, "", "The request to {host} cannot be sent: {cause}.", False),
@@ -542,8 +542,8 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
                 "proxy in front of it, so that it does not redirect: no Base URL helps."
             )
         return answer.unexpected(
-            f"The service redirects to '{target}', which is not followed: to a login, or because it has moved. If it "
-            "has moved, change the Base URL."
+            f"The service redirects to '{target}'. Redirects are not followed. If the service has moved, change the "
+            f"Base URL. If this is a sign-in page, allow {dialect.API_PREFIX} without it."
         )
     message, errors = dialect.error_details(answer)
     facts = dialect.error_facts(answer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hook with the six operations of the service (docs/interface.md, Operations)."""
+"""Hook with the six operations of the service."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class AnalyticsHook(BaseHook):
             domains = [website["domain"] for website in hook.list_websites()]
 
     Records are plain dicts as the service returns them, without the envelope. Their keys are not documented; only
-    ``id`` is certain (docs/interface.md, Not documented).
+    ``id`` is certain.
 
-    A hook has one connection pool, which threads may share. A forked process opens its own connections. Close the hook,
+    A hook has one connection pool, which threads can share. A forked process opens its own connections. Close the hook,
     or use it in a ``with`` statement.
 
     All methods raise :class:`ValueError` for a bad argument, before they send a request. All other errors come from
@@ -83,16 +83,20 @@ class AnalyticsHook(BaseHook):
             return self._client
 
     def _read_connection(self) -> Any:
+        variable = f"AIRFLOW_CONN_{self.analytics_conn_id.upper()}"
         try:
             with without_warnings_of_short_extras():
-                return self.get_connection(self.analytics_conn_id)
+                connection = self.get_connection(self.analytics_conn_id)
+            is_readable = bool(connection.conn_type)  # a text without a scheme becomes a connection without a type
         except AirflowNotFoundException:
-            variable = f"AIRFLOW_CONN_{self.analytics_conn_id.upper()}"
+            # Airflow logs why it cannot read a variable, and continues as if it did not exist.
             if variable not in os.environ:
                 raise
-            # Airflow logs why it cannot read it, and continues as if it did not exist.
-            problem = f"{variable} is set, but it is neither JSON nor a URI"
-            raise AnalyticsConfigError([problem], "the environment variable") from None
+            is_readable = False
+        if not is_readable and variable in os.environ:
+            problem = f"{variable} is set, but it is neither JSON nor a URI. Write it as JSON, with double quotes"
+            raise AnalyticsConfigError([problem], self.where) from None
+        return connection
 
     def _send_metric(self, counted: str, number: float) -> None:
         """Send a count of the client to Airflow's metrics (docs/monitoring.md)."""
@@ -124,24 +128,24 @@ class AnalyticsHook(BaseHook):
     def stop(self) -> None:
         """Send no further requests, and stop waiting; safe in a signal handler, such as ``on_kill``.
 
-        A read under way raises :class:`StoppedError`. A write under way has two seconds to finish. After that it
-        raises an error that says that it may have been applied.
+        A read under way raises :class:`StoppedError`. A write under way has two seconds to finish. After that, it
+        raises an error, because the change might have been applied.
         """
         self._is_stopped = True
         if self._client is not None:
             self._client.stop()
 
     def list_websites(self, **filters: Unpack[ListFilters]) -> list[dict[str, Any]]:
-        """Return the complete list of websites (docs/interface.md, List parameters).
+        """Return the complete list of websites.
 
-        A list that changes during the reading is read again, at most four times in total.
+        A list that changes while it is read is read again, at most four times in total.
 
         :param search: search text; the service decides which websites match.
         :param search_by: field to search: ``domain``.
         :param favorite: True for favorites only, False for the others only.
-        :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``.
-        :param sort: ``desc`` or ``asc``; default ``desc``. The default order needs the fewest requests.
-        :param per_page: websites per request: 10, 25, 50 or 100; default 100.
+        :param sort_by: ``id`` (date of creation, default) or ``domain``.
+        :param sort: ``desc`` (default) or ``asc``. The default order needs the fewest requests.
+        :param per_page: websites per request: 10, 25, 50, or 100 (default).
         :return: list of website records.
         :raises IncompleteListError: if the list cannot be proven complete.
         """
@@ -157,16 +161,16 @@ class AnalyticsHook(BaseHook):
         :param search: search text; the service decides which websites match.
         :param search_by: field to search: ``domain``.
         :param favorite: True for favorites only, False for the others only.
-        :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``.
-        :param sort: ``desc`` or ``asc``; default ``desc``. The default order needs the fewest requests.
-        :param per_page: websites per request: 10, 25, 50 or 100; default 100.
+        :param sort_by: ``id`` (date of creation, default) or ``domain``.
+        :param sort: ``desc`` (default) or ``asc``. The default order needs the fewest requests.
+        :param per_page: websites per request: 10, 25, 50, or 100 (default).
         :return: iterable of website records.
         :raises IncompleteListError: while iterating, if the list cannot be proven complete.
         """
         return self.client.iter_websites(**filters)
 
     def get_website(self, website_id: int | str) -> dict[str, Any]:
-        """Return a website (docs/interface.md, Operations).
+        """Return a website.
 
         :param website_id: id of the website.
         :return: the website record.
@@ -179,22 +183,22 @@ class AnalyticsHook(BaseHook):
 
         Searches, and reads the website that was found. If the search is not conclusive, reads the whole list.
 
-        :param domain: domain name, without scheme, port or path.
+        :param domain: domain name, without scheme, port, or path.
         :return: the website record, or None.
         :raises DomainError: if several websites have the domain.
         """
         return self.client.find_website(domain)
 
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> dict[str, Any]:
-        """Create a website, verify it, and return it (docs/interface.md, Operations).
+        """Create a website, verify it, and return it.
 
         The request is never sent twice. This method does not check whether the domain exists: see
         :meth:`ensure_website`. Omitted settings get the defaults of the service: privacy ``public``, no e-mail reports,
         bots excluded.
 
-        :param domain: domain name, without scheme, port or path.
-        :param privacy: protection of the statistics page: a :class:`Privacy`, its number or its name.
-        :param password: password of the statistics page; only with privacy ``password``.
+        :param domain: domain name, without scheme, port, or path.
+        :param privacy: protection of the statistics page: a :class:`Privacy`, its number, or its name.
+        :param password: password of the statistics page; only allowed with privacy ``password``.
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
         :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
@@ -209,34 +213,35 @@ class AnalyticsHook(BaseHook):
         """Return the website of a domain; create it with these settings if it does not exist.
 
         The hook reads the complete list before the create, and the newest websites after it. If several tasks create
-        the same domain at the same time, at most one succeeds (docs/guarantees.md). An existing website is returned
+        the same domain at the same time, at most one succeeds. An existing website is returned
         unchanged, whatever its settings.
 
-        :param domain: domain name, without scheme, port or path.
-        :param privacy: protection of the statistics page: a :class:`Privacy`, its number or its name.
-        :param password: password of the statistics page; only with privacy ``password``.
+        :param domain: domain name, without scheme, port, or path.
+        :param privacy: protection of the statistics page: a :class:`Privacy`, its number, or its name.
+        :param password: password of the statistics page; only allowed with privacy ``password``.
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
         :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
         :param exclude_ips: IP addresses excluded from tracking: a list, or a text with one entry per line.
         :return: the website record.
         :raises DomainError: if several websites have the domain.
-        :raises DomainError: if the service seems to write the domain in another way, and has such a website.
+        :raises DomainError: if the service seems to spell the domain differently, and a website with that spelling
+            exists.
         :raises AmbiguousWriteError: if it is unknown whether the website was created; call this method again.
         :raises NotAppliedError: if the service does not return these settings for the new website.
         """
         return self.client.ensure_website(domain, **settings).record
 
     def update_website(self, website_id: int | str, **settings: Unpack[UpdateSettings]) -> dict[str, Any]:
-        """Change settings of a website, verify it, and return it (docs/interface.md, Operations).
+        """Change settings of a website, verify it, and return it.
 
         The website is fetched before and after the update. The sent settings must have changed, and no others. An
         argument of None is not sent, and its setting is kept. ``[]`` clears a list. If the website already has all
         settings, no update is sent.
 
         :param website_id: id of the website.
-        :param privacy: protection of the statistics page: a :class:`Privacy`, its number or its name.
-        :param password: password of the statistics page; only with privacy ``password``.
+        :param privacy: protection of the statistics page: a :class:`Privacy`, its number, or its name.
+        :param password: password of the statistics page; only allowed with privacy ``password``.
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
         :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
@@ -249,17 +254,17 @@ class AnalyticsHook(BaseHook):
         return self.client.update_website(website_id, **settings).record
 
     def delete_website(self, website_id: int | str) -> None:
-        """Delete a website, and verify that it is gone (docs/interface.md, Operations).
+        """Delete a website, and verify that it is gone.
 
         :param website_id: id of the website.
-        :raises NotFoundError: if no website has this id, unless an earlier attempt of this call, whose
-            response was lost, may have deleted it.
+        :raises NotFoundError: if no website has this id, unless an earlier attempt of this call, whose response was
+            lost, might have deleted it.
         :raises NotAppliedError: if the service still returns it.
         """
         self.client.delete_website(website_id)
 
     def get_account(self) -> dict[str, Any]:
-        """Return the account of the API key (docs/interface.md, Operations). Its keys are not documented."""
+        """Return the account of the API key. Its keys are not documented."""
         return self.client.get_account()
 
     def test_connection(self) -> tuple[bool, str]:

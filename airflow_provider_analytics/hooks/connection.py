@@ -50,8 +50,8 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
         # Checked first: the password is the secret of another service.
         raise AnalyticsConfigError(
             [
-                f"The connection is of type {connection.conn_type!r}, so its password was not sent. The type must be "
-                f"{CONNECTION_TYPE['connection-type']!r}."
+                f"The connection is of type {connection.conn_type!r}, so its password was not sent. Set its type to "
+                f"{CONNECTION_TYPE['connection-type']!r}, or select another connection."
             ],
             source,
         )

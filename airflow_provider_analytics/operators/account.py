@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class GetAccountOperator(AnalyticsBaseOperator):
-    """Return the account of the connection's API key (docs/interface.md, Operations).
+    """Return the account of the connection's API key.
 
     .. code-block:: python
 

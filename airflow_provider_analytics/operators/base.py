@@ -17,6 +17,7 @@ from airflow.providers.common.compat.sdk import (
     BaseOperator,
 )
 
+from airflow_provider_analytics import SITE
 from airflow_provider_analytics.api.checks import names, once
 from airflow_provider_analytics.exceptions import (
     MAX_MESSAGE,
@@ -251,8 +252,8 @@ def require_run(context: Context, keys: Iterable[str], what: str) -> None:
     missing = [key for key in keys if key not in context]
     if missing:
         raise ValueError(
-            f"{what} needs the context that Airflow hands to a task of a run; missing: {', '.join(missing)}. Call "
-            "dag.test() in place of execute; see docs/operators.md"
+            f"{what} works only in a DAG run. Missing in the context: {', '.join(missing)}. Use dag.test() instead of "
+            f"execute(). See {SITE}operators/#run-one-by-itself"
         )
 
 

@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 
 
 def chunk_websites(websites: Iterable[Mapping[str, Any] | str | int], chunks: int) -> list[list[str]]:
-    """Divide websites into chunks by their ids, for ``.expand(websites=...)`` (docs/exclusions.md).
+    """Divide websites into chunks by their ids, for ``.expand(websites=...)``.
+
+    Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/exclusions/#chunks
 
     A website is in the same chunk in every run, independent of other websites. A chunk may be empty, and chunks differ
     slightly in size. With another number of chunks, websites move to other chunks.
@@ -148,7 +150,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         self.log.info("Planned %s:\n%s", self.field, result["markdown"])
         # Last, because Airflow displays the end of a log first.
         self.log.info(
-            "Planned %s for %s of %s: %s to add, %s to remove",
+            "Planned %s on %s of %s: %s to add, %s to remove.",
             self.field,
             f"{result['updates']:,}",
             counted(result["websites_compared"], "website"),
@@ -344,12 +346,14 @@ def _resolved_names(lists: Sequence[EntryList], before: Mapping[str, Resolution]
 
 
 class SyncExcludedIpsOperator(_SyncExclusionsOperator):
-    """Sync the excluded IP addresses of many websites with one list (docs/exclusions.md).
+    """Sync the excluded IP addresses of many websites with one list.
 
-    The operator reads the list of websites, plans the changes and checks the guards. Then it fetches each website that
-    differs and changes it. At the end it reads all changed websites again. Lists are compared as sets; order and
-    comments of existing entries are kept. A website that fails does not stop the others. :class:`BulkError` lists all
-    failed websites at the end, and a retry updates only websites that still differ.
+    The operator reads the website list, plans the changes, and checks the guards. Then it fetches each website that
+    differs, updates it, and reads it again. The order of entries does not matter, and existing lines keep their text
+    and position. If a website fails, the others continue: :class:`BulkError` lists all failed websites at the end, and
+    a retry updates only websites that still differ.
+
+    Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/exclusions/
 
     .. code-block:: python
 
@@ -359,38 +363,38 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
             state_path="s3://analytics-state",
         )
 
-    :param exclude_ips: IP addresses: a list, or text with one per line, ``#`` comments and blank lines allowed. An
-        empty list needs ``override_guards=["empty_list"]``. In mode ``"managed"``, a comment may contain an owner and a
-        last day: ``203.0.113.7  # office, owner=it@example.com, until=2027-01-31``. (templated)
+    :param exclude_ips: IP addresses: a list, or text with one entry per line. ``#`` starts a comment. An empty list
+        needs ``override_guards=["empty_list"]``. In the mode ``managed``, a comment can contain an owner and an
+        expiration date: ``203.0.113.7 # office, owner=it@example.com, until=2027-01-31``. (templated)
     :param exclude_ips_path: URL or absolute path of a file with such text, instead of ``exclude_ips``. (templated)
-    :param networks: how to handle networks such as ``203.0.113.0/24``: ``"reject"`` (default), ``"expand"`` (to single
-        addresses, up to 1,024 per list) or ``"as_is"``, which also sends ranges, patterns and any other text. The
-        interface documents single addresses only. (templated)
-    :param resolve_names: allow host names such as ``vpn.example.com`` in the list, for ``"managed"``: each run looks up
-        their addresses, IPv4 and IPv6. A name that does not resolve keeps its last addresses for 7 days. (templated)
-    :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the
+    :param networks: how to handle networks, for example ``203.0.113.0/24``: ``"reject"`` (default), ``"expand"`` (to
+        single addresses, at most 1,024 per list), or ``"as_is"``, which also sends ranges, patterns, and any other
+        text. The service documents only single addresses. (templated)
+    :param resolve_names: allow host names, for example ``vpn.example.com``, in a ``managed`` list. Each run looks up
+        their IPv4 and IPv6 addresses. If a name does not resolve, its last addresses are kept for 7 days. (templated)
+    :param websites: None (default) for all; a list of domains, patterns (``*.example.com``), and ids; or filters of the
         list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
-    :param except_websites: domains, globs and ids to exclude. (templated)
-    :param per_website: domain, glob or id to additional entries for these websites; a dict, or the text of a JSON
-        object. (templated, but for the keys of a dict)
-    :param mode: ``"managed"`` (default with ``state_path``) adds missing entries and removes entries that left the
-        list; ``"merge"`` (default without) only adds; ``"replace"`` makes each list equal to this one. Lines with a
-        comment stay, except in ``"replace"``. (templated)
-    :param state_path: folder (URL or absolute path) for the tables of lists, plans and audit trails. All lists of a
-        service share it, so that none removes an entry that another one has. (templated)
+    :param except_websites: domains, patterns, and ids to exclude. (templated)
+    :param per_website: additional entries by domain, pattern, or id: a dict, or a JSON object as text. (templated,
+        except for the keys of a dict)
+    :param mode: ``"managed"`` (default with ``state_path``) adds missing entries, and removes entries that you removed
+        from the list; ``"merge"`` (default without) only adds; ``"replace"`` makes each list equal to this one. Lines
+        with a comment are kept, except by ``"replace"``. (templated)
+    :param state_path: state folder (URL or absolute path) for list tables, plans, and audit trails. Use one folder for
+        all lists of a service, so that no list removes an entry that another list contains. (templated)
     :param list_name: name of the list in this folder; default ``<dag id>.<task id>``. (templated)
-    :param unmanage_websites: for ``"managed"``: domains, globs and ids of websites to stop managing: the entries of
-        this list are removed there, and nothing is added. (templated)
-    :param override_guards: names of guards whose finding is expected in this run, as a list or separated by commas:
-        ``empty_list`` (the list is empty), ``no_match`` (a selector matches no website), ``entries_lost`` (too many
-        entries would be lost), ``fewer_websites`` (many websites of the last run are missing). (templated)
-    :param max_loss_fraction: largest fraction of the list that may leave it, or in mode ``"replace"`` of the entries on
-        the selected websites that may be lost; default 0.3; checked if there are 10 entries or more. (templated)
-    :param dry_run: plan only: send nothing; ``state_path`` gets the plan and the websites. (templated, as
-        ``is_dry_run``)
-    :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
-        (docs/websites_as_code.md). Exactly the approved plan is applied, or nothing. Default ``"any"``: any plan
-        within the guards is applied. (templated)
+    :param unmanage_websites: for ``"managed"``: domains, patterns, and ids of websites to stop managing. The entries of
+        this list are removed from them, and none are added. (templated)
+    :param override_guards: names of guards to override in this run, as a list or separated by commas: ``empty_list``
+        (the list is empty), ``no_match`` (a selector matches no website), ``entries_lost`` (too many entries would be
+        lost), ``fewer_websites`` (many websites of the last run are missing). (templated)
+    :param max_loss_fraction: limit of the guards, default 0.3: the largest fraction of the list that can be removed
+        from it, or, in the mode ``replace``, of all entries on the selected websites. Checked from 10 entries on.
+        (templated)
+    :param dry_run: only plan: send no changes. The plan and the compared websites are stored in ``state_path``.
+        (templated, as ``is_dry_run``)
+    :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form
+        contains it. Only this plan is applied. Default ``"any"``: any plan that no guard blocks. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with these keys:
 
@@ -421,20 +425,21 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         * ``applied`` (number, such as ``36``): websites that were changed and verified; 0 for a dry run.
         * ``states`` (object, such as ``{"unchanged": 1, "applied": 36, "unclear": 0, "failed": 0, "rejected": 0,
           "not_tried": 0}``): number of planned changes by result.
-        * ``verified`` (boolean, such as ``true``): true if all changes were read again and are in effect, and nothing
-          else changed.
+        * ``verified`` (boolean, such as ``true``): true if all changes are in effect, and nothing else changed.
         * ``unverified`` (list of strings, such as ``[]``): sent fields that the service does not return.
-        * ``unexpected_changes`` (list of strings, such as ``[]``): values that other users or tasks changed during the
-          run, at most 20.
+        * ``unexpected_changes`` (list of strings, such as ``[]``): values that this task did not send, and that differ
+          afterwards, at most 20.
         * ``markdown`` (string or null, such as ``null``): the plan of a dry run, with at most 60,000 characters.
 
-    :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, a guard
-        trips, or the connection cannot be used.
-    :raises AnalyticsError: before anything is sent, if a host name has not resolved for longer than 7 days.
-    :raises BulkError: at the end, if websites failed, or in mode ``"merge"`` or ``"managed"`` lack entries of the list.
-    :raises AirflowSkipException: before anything is sent, if a later run of the task has begun with other entries.
-    :raises StoppedError: if Airflow stopped the task, or if such a later run began after this one had sent changes. The
-        next try applies the remaining changes.
+    :raises AirflowFailException: without a retry and before any change is sent, if an argument is not allowed, a guard
+        blocks the plan, or the connection cannot be used.
+    :raises AnalyticsError: before any change is sent, if a host name has not resolved for more than 7 days.
+    :raises BulkError: at the end, if websites failed or, in the modes ``merge`` and ``managed``, lack entries of the
+        list.
+    :raises AirflowSkipException: before any change is sent, if a newer run of this task has started with different
+        entries.
+    :raises StoppedError: if Airflow stopped the task, or if such a newer run started after this one had sent changes.
+        The next try applies the remaining changes.
     """
 
     template_fields = (
@@ -502,41 +507,43 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
 
 
 class SyncExcludedParamsOperator(_SyncExclusionsOperator):
-    """Sync the excluded URL query parameters of many websites with one list (docs/exclusions.md).
+    """Sync the excluded URL query parameters of many websites with one list.
 
     Works like :class:`SyncExcludedIpsOperator`, which describes the result and the errors.
+
+    Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/exclusions/
 
     .. code-block:: python
 
         SyncExcludedParamsOperator(task_id="tracking_parameters", exclude_params=["gclid", "fbclid"])
 
-    :param exclude_params: names of query parameters, case-sensitive: a list, or text with one per line, ``#`` comments
-        and blank lines allowed. An empty list needs ``override_guards=["empty_list"]``. (templated)
+    :param exclude_params: case-sensitive names of query parameters: a list, or text with one entry per line. ``#``
+        starts a comment. An empty list needs ``override_guards=["empty_list"]``. (templated)
     :param exclude_params_path: URL or absolute path of a file with such text, instead of ``exclude_params``.
         (templated)
-    :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the
+    :param websites: None (default) for all; a list of domains, patterns (``*.example.com``), and ids; or filters of the
         list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
-    :param except_websites: domains, globs and ids to exclude. (templated)
-    :param per_website: domain, glob or id to additional entries for these websites; a dict, or the text of a JSON
-        object. (templated, but for the keys of a dict)
-    :param mode: ``"managed"`` (default with ``state_path``) adds missing entries and removes entries that left the
-        list; ``"merge"`` (default without) only adds; ``"replace"`` makes each list equal to this one. Lines with a
-        comment stay, except in ``"replace"``. (templated)
-    :param state_path: folder (URL or absolute path) for the tables of lists, plans and audit trails. All lists of a
-        service share it, so that none removes an entry that another one has. (templated)
+    :param except_websites: domains, patterns, and ids to exclude. (templated)
+    :param per_website: additional entries by domain, pattern, or id: a dict, or a JSON object as text. (templated,
+        except for the keys of a dict)
+    :param mode: ``"managed"`` (default with ``state_path``) adds missing entries, and removes entries that you removed
+        from the list; ``"merge"`` (default without) only adds; ``"replace"`` makes each list equal to this one. Lines
+        with a comment are kept, except by ``"replace"``. (templated)
+    :param state_path: state folder (URL or absolute path) for list tables, plans, and audit trails. Use one folder for
+        all lists of a service, so that no list removes an entry that another list contains. (templated)
     :param list_name: name of the list in this folder; default ``<dag id>.<task id>``. (templated)
-    :param unmanage_websites: for ``"managed"``: domains, globs and ids of websites to stop managing: the entries of
-        this list are removed there, and nothing is added. (templated)
-    :param override_guards: names of guards whose finding is expected in this run, as a list or separated by commas:
-        ``empty_list`` (the list is empty), ``no_match`` (a selector matches no website), ``entries_lost`` (too many
-        entries would be lost), ``fewer_websites`` (many websites of the last run are missing). (templated)
-    :param max_loss_fraction: largest fraction of the list that may leave it, or in mode ``"replace"`` of the entries on
-        the selected websites that may be lost; default 0.3; checked if there are 10 entries or more. (templated)
-    :param dry_run: plan only: send nothing; ``state_path`` gets the plan and the websites. (templated, as
-        ``is_dry_run``)
-    :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
-        (docs/websites_as_code.md). Exactly the approved plan is applied, or nothing. Default ``"any"``: any plan
-        within the guards is applied. (templated)
+    :param unmanage_websites: for ``"managed"``: domains, patterns, and ids of websites to stop managing. The entries of
+        this list are removed from them, and none are added. (templated)
+    :param override_guards: names of guards to override in this run, as a list or separated by commas: ``empty_list``
+        (the list is empty), ``no_match`` (a selector matches no website), ``entries_lost`` (too many entries would be
+        lost), ``fewer_websites`` (many websites of the last run are missing). (templated)
+    :param max_loss_fraction: limit of the guards, default 0.3: the largest fraction of the list that can be removed
+        from it, or, in the mode ``replace``, of all entries on the selected websites. Checked from 10 entries on.
+        (templated)
+    :param dry_run: only plan: send no changes. The plan and the compared websites are stored in ``state_path``.
+        (templated, as ``is_dry_run``)
+    :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form
+        contains it. Only this plan is applied. Default ``"any"``: any plan that no guard blocks. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     """
 

@@ -180,11 +180,11 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         from airflow_provider_analytics.reconcile.plan.approval import parse_digest
         from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, managed_lists_lose_entries
 
+        if self.state_path:
+            require_run(context, ["ti"], "state_path")
         digest = parse_digest(approved_digest)
         prepared = self.prepare(hook, context)
         folder, file, lists = prepared.folder, prepared.file, prepared.lists
-        if folder:
-            require_run(context, ["ti"], "state_path")
         if file and lists and digest is None:
             override_guards = parse_guards(self.override_guards)
             given = GuardInput(self._limit, override_guards, prepared.source.managed, lists)

@@ -72,7 +72,7 @@ def snapshot_asset(
     :param search: filter of the list.
     :param favorite: filter of the list.
     :param partitioned: return the asset whose events have the day of the snapshot as partition key, for
-        ``PartitionedAssetTimetable`` (docs/snapshots.md).
+        ``PartitionedAssetTimetable``.
     :raises ValueError: if ``partitioned`` is set and this Airflow version does not support partition keys of events.
     """
     uri = asset_uri(analytics_conn_id, snapshot_name, search=search, favorite=favorite)
@@ -84,7 +84,9 @@ def snapshot_asset(
 
 
 class SnapshotWebsitesOperator(AnalyticsBaseOperator):
-    """Write the complete list of websites as a dated snapshot that a warehouse can load (docs/snapshots.md).
+    """Write the complete list of websites as a dated snapshot that a warehouse can load.
+
+    Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/snapshots/
 
     The data is written to ``<base_path>/<snapshot_name>/dt=YYYY-MM-DD/``, the manifest to
     ``<base_path>/_<snapshot_name>/``. Readers get the complete snapshot or nothing. Passwords are never written.
@@ -110,8 +112,8 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
 
     :param base_path: folder of the snapshots: a URL that Airflow's ``ObjectStoragePath`` supports, or an absolute path.
         (templated)
-    :param snapshot_name: name of the snapshots, and of its folder; default ``websites``. A list with other filters, or
-        of another connection, needs its own. (templated)
+    :param snapshot_name: name of the snapshots, and of their folder. A list with other filters, or of another
+        connection, needs its own name. (templated)
     :param format: ``jsonl`` (default), ``csv``, or ``parquet`` (extra ``parquet``). (templated)
     :param compression: None (default) or ``gzip``; Parquet uses snappy if None. (templated)
     :param exclude_ips_as: how ``exclude_ips`` is written: unchanged (``keep``, default), each entry as its SHA-256
@@ -122,9 +124,9 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     :param search: only websites that the service's search finds. (templated)
     :param favorite: only favorites (True) or only others (False). (templated)
     :param ignore_fields: names of documented fields that do not count as changes. (templated)
-    :param max_loss_fraction: largest fraction of the websites, and of the values of a field, that may be lost; default
-        0.3; checked from 10 websites on, and if no website is left. (templated)
-    :param override_guards: names of the guards that are not checked in this run, as a list or separated by commas:
+    :param max_loss_fraction: limit of the guards, default 0.3: the largest fraction of the websites, and of the values
+        of a field, that can be lost. Checked from 10 websites on, and if no website is left. (templated)
+    :param override_guards: names of guards to override in this run, as a list or separated by commas:
         ``fewer_websites``, ``other_source``, ``missing_fields``, ``clock_skew``, ``newer_version``. (templated)
     :param html_report: also write an HTML report; default False. (templated)
     :param asset: asset that the snapshot updates; default: ``snapshot_asset`` of the connection, the snapshot name and
@@ -159,9 +161,9 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         * ``changes_path`` (string or null, such as ``null``): JSON Lines file with all changes since ``previous``.
         * ``report`` (string or null, such as ``null``): the HTML report.
 
-    :raises AirflowFailException: without a retry, if an argument is not allowed, a guard trips, the list is late and
-        must not be published, or the connection cannot be used.
-    :raises AirflowSkipException: if the list is late, must not be published, and ``on_late="skip"``.
+    :raises AirflowFailException: without a retry, if an argument is not allowed, a guard blocks the snapshot, the list
+        is late and ``on_late="fail"``, or the connection cannot be used.
+    :raises AirflowSkipException: if the list is late and ``on_late="skip"``.
     :raises IncompleteListError: if the list cannot be proven complete.
     :raises StorageError: if the storage fails or the clock is wrong; the last snapshot is unchanged.
     """
@@ -300,7 +302,11 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
             snapshot.partition.data,
         )
         if manifest.late:
-            self.log.warning("Late: the list of %s is filed under %s", manifest.observed_at, manifest.snapshot_date)
+            self.log.warning(
+                "The list was read at %s, and stored late as the snapshot of %s.",
+                manifest.observed_at,
+                manifest.snapshot_date,
+            )
         differences = drift(manifest.fields)
         if manifest.fields.missing or manifest.fields.invalid_values:
             self.log.warning("The fields of the websites differ from the documented ones: %s.", differences)
@@ -396,10 +402,10 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
 
 
 class CompareSnapshotsOperator(ShortErrorsOperator):
-    """Compare two snapshots: websites removed, changed and added, field by field (docs/snapshots.md).
+    """Compare two snapshots field by field: removed, changed, and added websites.
 
-    All changes are written to ``_since-<previous>.jsonl`` in the folder of the current manifest. The return value has a
-    bounded size. Removed websites and changes of privacy always come first.
+    All changes are written to ``_since-<previous>.jsonl`` in the folder of the current manifest. The return value
+    contains the first ones: removed websites and changes of privacy come first.
 
     .. code-block:: python
 
@@ -501,11 +507,11 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
 
 
 class PruneSnapshotsOperator(ShortErrorsOperator):
-    """Remove old snapshots; keep a number of daily, weekly and monthly ones (docs/snapshots.md).
+    """Remove old snapshots; keep a number of daily, weekly, and monthly ones.
 
-    Only days, weeks and months with a snapshot count, so that nothing expires during a pause. The newest snapshot is
-    never removed. Damaged snapshots do not count, and are removed only with ``remove_damaged``. Leftovers of dead runs
-    are removed too, even next to a snapshot.
+    Only days, weeks, and months with a snapshot count, so nothing expires during a pause. The newest snapshot is
+    never removed. Damaged snapshots do not count, and are removed only with ``remove_damaged``. Leftovers of killed
+    runs are also removed, even next to a snapshot.
 
     The operator removes only files that a manifest lists, and files next to a manifest with the unique name of a run.
     It does not touch other files and tables, data without manifests, or symbolic links.
@@ -603,13 +609,12 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
                     days,
                 )
             prune(series, pruning, dry_run=dry_run)
-        done = "Dry run, to remove" if dry_run else "Removed"
         self.log.info(
-            "%s: %s, %s. Kept: %s.",
-            done,
+            "%s %s (%s), and kept %s.",
+            "Dry run: would have removed" if dry_run else "Removed",
             counted(len(pruning.removed), "snapshot"),
             counted(pruning.count, "file"),
-            counted(len(pruning.kept), "snapshot"),
+            len(pruning.kept),
         )
         return {
             "path": str(series.data),

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 def websites_as_code(
     group_id: str = "websites_as_code", *, approval: Mapping[str, Any] | None = None, **arguments: Any
 ) -> TaskGroup:
-    """Plan the changes that make the websites match a file, wait for an approval, and apply exactly that plan.
+    """Plan the changes that a websites file requires, wait for an approval, and apply exactly that plan.
 
     The tasks are ``plan``, ``check`` (skips the rest if nothing changes, fails if a guard blocks the plan),
-    ``approve`` and ``apply``.
+    ``approve``, and ``apply``.
+
+    Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/websites_as_code/#plan-approve-apply
 
     .. code-block:: python
 
@@ -67,7 +69,7 @@ def exclusion_list(
         exclusion_list(exclude_ips="{{ var.value.exclude_ips }}", state_path="s3://analytics-state", list_name="office")
 
     :param group_id: id of the task group.
-    :param operator: operator of the list.
+    :param operator: operator class of the list.
     :param approval: arguments of Airflow's ``ApprovalOperator``, such as ``assigned_users`` and ``notifiers``.
     :param arguments: arguments of the operator; ``list_name`` defaults to ``group_id``.
     :raises AirflowOptionalProviderFeatureException: if Airflow has no ``ApprovalOperator``.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One operator for each operation on websites (docs/interface.md, Operations)."""
+"""One operator for each operation on websites."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ARGUMENTS = {"email": "email_reports", "password": "password_from"}
 
 
 class ListWebsitesOperator(AnalyticsBaseOperator):
-    """Return the complete list of websites, if it is short enough for XCom (docs/interface.md, List parameters).
+    """Return the complete list of websites, if it is short enough for XCom.
 
     For a longer list, use ``SnapshotWebsitesOperator``, which writes the websites to storage.
 
@@ -35,12 +35,12 @@ class ListWebsitesOperator(AnalyticsBaseOperator):
 
         ListWebsitesOperator(task_id="favorites", favorite=True, sort_by="domain", sort="asc")
 
-    :param search: search query; the service defines the matching. (templated)
+    :param search: search text; the service decides which websites match. (templated)
     :param search_by: field to search: ``domain``. (templated)
     :param favorite: only favorites (True) or only others (False). (templated)
-    :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``. (templated)
-    :param sort: ``desc`` or ``asc``; default ``desc``. (templated)
-    :param per_page: websites per request: 10, 25, 50 or 100; default 100. (templated)
+    :param sort_by: ``id`` (date of creation, default) or ``domain``. (templated)
+    :param sort: ``desc`` (default) or ``asc``. (templated)
+    :param per_page: websites per request: 10, 25, 50, or 100 (default). (templated)
     :param max_records: maximum number of websites; a longer list fails the task; default 1,000. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: list of website records as the service returns them, dicts without secrets.
@@ -106,15 +106,15 @@ class ListWebsitesOperator(AnalyticsBaseOperator):
 
 
 class GetWebsiteOperator(AnalyticsBaseOperator):
-    """Return one website (docs/interface.md, Operations).
+    """Return one website.
 
     .. code-block:: python
 
         GetWebsiteOperator(task_id="read", domain="shop.example.com")
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id; exact match that ignores case, a trailing dot and punycode
-        encoding. (templated)
+    :param domain: domain of the website, instead of its id. It must match exactly, except for case, a trailing dot, and
+        punycode. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the website record as the service returns it, a dict without secrets.
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the domain, or
@@ -195,20 +195,20 @@ class _SettingsOperator(AnalyticsBaseOperator):
 
 
 class CreateWebsiteOperator(_SettingsOperator):
-    """Create a website, unless one with this domain exists (docs/interface.md, Operations).
+    """Create a website, unless one with this domain exists.
 
-    The operator reads the complete list first, so that a retry does not create a second website. Afterwards it reads
-    the newest websites: if two tasks create the same website at the same time, at most one of them succeeds.
+    The operator reads the complete list first, so that a retry does not create a second website. Afterwards, it reads
+    the newest websites. If two tasks create the same website at the same time, at most one of them succeeds.
 
     .. code-block:: python
 
         CreateWebsiteOperator(task_id="create", domain="shop.example.com", privacy="private", exclude_ips=["192.0.2.7"])
 
-    :param domain: domain of the website, without scheme, port or path. (templated)
-    :param privacy: who sees the statistics page: ``public`` (0), ``private`` (1) or ``password`` (2), by name or
+    :param domain: domain of the website, without scheme, port, or path. (templated)
+    :param privacy: who can see the statistics page: ``public`` (0), ``private`` (1), or ``password`` (2), by name or
         number. If it is not given, the page is public, and a warning says so. (templated)
-    :param password_from: source of the password of the statistics page: ``connection:NAME`` or ``variable:NAME``, with
-        a name that begins with ``page_password``; only with privacy ``password``. (templated)
+    :param password_from: source of the password of the statistics page: ``connection:NAME`` or ``variable:NAME``. The
+        name must start with ``page_password``. Only allowed with privacy ``password``. (templated)
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
     :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line. Comments
@@ -227,8 +227,8 @@ class CreateWebsiteOperator(_SettingsOperator):
           that were left unchanged, with ``if_exists="skip"``.
         * ``unverified`` (list of strings, such as ``["password"]``): sent fields that the service does not return.
         * ``verified`` (boolean, such as ``false``): true if all fields are as requested, and nothing else changed.
-        * ``unexpected_changes`` (list of strings, such as ``[]``): fields that other users or tasks changed at the same
-          time.
+        * ``unexpected_changes`` (list of strings, such as ``[]``): fields that this task did not send, and that differ
+          afterwards.
         * ``website`` (object, such as ``{"id": 7, "domain": "shop.example.com"}``): the record as the service returns
           it, without secrets.
 
@@ -342,19 +342,19 @@ def _lacks_password(settings: Mapping[str, Any]) -> bool:
 
 
 class UpdateWebsiteOperator(_SettingsOperator):
-    """Change settings of a website (docs/interface.md, Operations). Other settings stay unchanged.
+    """Change settings of a website. Other settings are kept.
 
     .. code-block:: python
 
         UpdateWebsiteOperator(task_id="hide", domain="shop.example.com", privacy="private", favorite=True)
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id; exact match that ignores case, a trailing dot and punycode
-        encoding. (templated)
-    :param privacy: who sees the statistics page: ``public`` (0), ``private`` (1) or ``password`` (2), by name or
+    :param domain: domain of the website, instead of its id. It must match exactly, except for case, a trailing dot, and
+        punycode. (templated)
+    :param privacy: who can see the statistics page: ``public`` (0), ``private`` (1), or ``password`` (2), by name or
         number. (templated)
-    :param password_from: source of the password of the statistics page: ``connection:NAME`` or ``variable:NAME``, with
-        a name that begins with ``page_password``; only with privacy ``password``. (templated)
+    :param password_from: source of the password of the statistics page: ``connection:NAME`` or ``variable:NAME``. The
+        name must start with ``page_password``. Only allowed with privacy ``password``. (templated)
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
     :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line. Comments
@@ -436,15 +436,15 @@ class UpdateWebsiteOperator(_SettingsOperator):
 
 
 class DeleteWebsiteOperator(AnalyticsBaseOperator):
-    """Delete a website (docs/interface.md, Operations).
+    """Delete a website.
 
     .. code-block:: python
 
         DeleteWebsiteOperator(task_id="retire", domain="shop.example.com")
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id; exact match that ignores case, a trailing dot and punycode
-        encoding. (templated)
+    :param domain: domain of the website, instead of its id. It must match exactly, except for case, a trailing dot, and
+        punycode. (templated)
     :param ignore_if_missing: succeed if the website does not exist, so that the task can run again; default True. Then
         the account must be readable, because with a wrong base URL every website is missing. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)

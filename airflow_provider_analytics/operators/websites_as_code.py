@@ -100,7 +100,9 @@ def _counts(result: Mapping[str, Any]) -> str:
 
 
 class PlanWebsitesOperator(_WebsitesAsCodeOperator):
-    """Plan the changes that make the websites match a file; send nothing (docs/websites_as_code.md).
+    """Plan the changes that a websites file requires, without sending them.
+
+    Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/websites_as_code/
 
     .. code-block:: python
 
@@ -111,16 +113,17 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         with ``domain`` and settings, such as the output of another task. (templated)
     :param prune: also delete websites that are not in the file. (templated)
     :param create_only: create the websites that do not exist, and leave all others unchanged. (templated)
-    :param state_path: folder (URL or absolute path) for the tables of managed lists, plans and audit trails. With it,
-        lists are ``managed`` unless the file says otherwise. (templated)
+    :param state_path: state folder (URL or absolute path) for list tables, plans, and audit trails. With it, lists are
+        ``managed`` unless the file says otherwise. (templated)
     :param list_name: name of the lists of this file in this folder; default: the id of the DAG. (templated)
-    :param override_guards: names of guards whose finding is expected in this run, as a list or separated by commas:
+    :param override_guards: names of guards to override in this run, as a list or separated by commas:
         ``fewer_websites`` (with ``state_path``: many websites of the last run are missing in the list),
         ``many_created`` (many of them would be created again), ``empty_list`` (all websites would be deleted),
         ``many_deleted`` (many would be deleted), ``made_public`` (many statistics pages would become public),
         ``entries_lost`` (lists would lose many entries). (templated)
-    :param max_loss_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
-        be lost, and of the statistics pages that may become public; default 0.3; checked from 10 on. (templated)
+    :param max_loss_fraction: limit of the guards, default 0.3: the largest fraction of the websites that can be
+        deleted, of the entries that a list can lose, and of the statistics pages that can become public. Checked from
+        10 on. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with these keys:
 
@@ -150,11 +153,11 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         * ``applied`` (number, such as ``36``): changes that were sent and verified; 0 for a plan.
         * ``states`` (object, such as ``{"unchanged": 1, "applied": 36, "unclear": 0, "failed": 0, "rejected": 0,
           "not_tried": 0}``): number of planned changes by result.
-        * ``verified`` (boolean, such as ``true``): true if all changes were read again and are in effect, and nothing
-          else changed; false for a plan.
+        * ``verified`` (boolean, such as ``true``): true if all changes are in effect, and nothing else changed; false
+          for a plan.
         * ``unverified`` (list of strings, such as ``[]``): sent fields that the service does not return.
-        * ``unexpected_changes`` (list of strings, such as ``[]``): values that other users or tasks changed during the
-          run, at most 20.
+        * ``unexpected_changes`` (list of strings, such as ``[]``): values that this task did not send, and that differ
+          afterwards, at most 20.
         * ``markdown`` (string or null, such as ``null``): the plan for a reviewer, such as the body of an
           ``ApprovalOperator``, with at most 60,000 characters; null after an apply.
 
@@ -213,15 +216,15 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
 
 
 class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
-    """Make the websites match a file, with or without an approved plan (docs/websites_as_code.md).
+    """Apply the changes that a websites file requires, with or without an approved plan.
 
-    The operator reads the list and plans again. With ``approved_digest``, it applies the approved plan completely or
-    not at all: the new plan must be the approved one, or the rest of it after a crash. Otherwise the task fails
-    without a retry, and nothing is sent.
+    The operator reads the website list, and plans again. With ``approved_digest``, the new plan must be the approved
+    one, or the rest of it after a crash. Otherwise the task fails without a retry, and no changes are sent.
 
-    Each website is fetched immediately before it is changed, and read again at the end. Before a delete, the domain of
-    the id is checked again. Passwords are read from the connection or variable in ``password_from``, only when they are
-    needed.
+    Each website is fetched immediately before it is changed, and read again afterwards. Before a delete, the domain of
+    the id is checked again. Passwords are read from the connection or Variable in ``password_from``.
+
+    Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/websites_as_code/
 
     .. code-block:: python
 
@@ -232,8 +235,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             approved_digest="{{ params.approved_digest }}",
         )
 
-    :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
-        (docs/websites_as_code.md). Default ``"any"``: any plan within the guards is applied. (templated)
+    :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form
+        contains it. Only this plan is applied. Default ``"any"``: any plan that no guard blocks. (templated)
     :param config_path: the YAML file, or a folder of YAML files (URL or absolute path). (templated)
     :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
     :param prune: also delete websites that are not in the file. (templated)
@@ -245,13 +248,14 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     :param max_loss_fraction: see :class:`PlanWebsitesOperator`; with ``approved_digest``, as in the plan. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as the result of :class:`PlanWebsitesOperator`.
-    :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the file
-        has problems, the plan is not the approved one, a guard trips, or the connection cannot be used.
-    :raises BulkError: at the end, if websites failed or could not be read; with ``approved_digest``, before anything is
-        sent if websites could not be read. A retry applies the remaining changes.
-    :raises AirflowSkipException: before anything is sent, if a later run of the task has begun with other entries.
-    :raises StoppedError: if Airflow stopped the task, or if such a later run began after this one had sent changes. The
-        next try applies the remaining changes.
+    :raises AirflowFailException: without a retry and before any change is sent, if an argument is not allowed, the file
+        has problems, the plan is not the approved one, a guard blocks it, or the connection cannot be used.
+    :raises BulkError: at the end, if websites failed or could not be read; with ``approved_digest``, before any change
+        is sent if websites could not be read. A retry applies the remaining changes.
+    :raises AirflowSkipException: before any change is sent, if a newer run of this task has started with different
+        entries.
+    :raises StoppedError: if Airflow stopped the task, or if such a newer run started after this one had sent changes.
+        The next try applies the remaining changes.
     """
 
     template_fields = (
@@ -318,7 +322,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
 
 
 class CheckDriftOperator(_WebsitesAsCodeOperator):
-    """Fail, skip or report if the websites differ from a file; send nothing (docs/websites_as_code.md).
+    """Fail, skip, or report if the websites differ from a websites file, without sending changes.
 
     .. code-block:: python
 
@@ -337,7 +341,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as the result of :class:`PlanWebsitesOperator`.
     :raises AirflowFailException: without a retry, if there is drift and ``on_drift="fail"``, an argument is not
-        allowed, the file has problems, or the connection cannot be used. The message begins with the counts.
+        allowed, the file has problems, or the connection cannot be used. The message starts with the counts.
     :raises AirflowSkipException: if there is drift and ``on_drift="skip"``.
     :raises BulkError: if websites could not be read.
     """
@@ -409,9 +413,10 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 class ExportWebsitesOperator(AnalyticsBaseOperator):
     """Write the current websites, or those of a snapshot, to a file for websites as code.
 
-    Planned against the same websites, the file changes nothing. To restore a snapshot: export it, plan, apply. The top
-    of the file lists what cannot be restored: ids, statistics, passwords, and fields that are missing in the records.
-    See docs/websites_as_code.md.
+    A plan of this file against the same websites is empty. To restore a snapshot, export it, plan, and apply. Ids,
+    statistics, and passwords cannot be restored; the top of the file lists the missing fields.
+
+    Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/websites_as_code/#export-and-restore
 
     .. code-block:: python
 
@@ -423,10 +428,10 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
     :param snapshot_name: ``snapshot_name`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)
     :param websites: domains, patterns such as ``*.example.com``, or ids of the websites; default: all. (templated)
-    :param override_guards: names of guards whose finding is expected in this run: ``fewer_websites`` (the file lacks
-        many websites of the file that it replaces). (templated)
-    :param max_loss_fraction: largest fraction of the websites of the replaced file that may be missing; default 0.3;
-        checked from 10 on. Not checked for a snapshot. (templated)
+    :param override_guards: names of guards to override in this run: ``fewer_websites`` (the file lacks many websites of
+        the file that it replaces). (templated)
+    :param max_loss_fraction: limit of the guard, default 0.3: the largest fraction of the websites in the replaced file
+        that can be missing. Checked from 10 on. Not checked for a snapshot. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with these keys:
 
@@ -437,7 +442,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
           lists them.
 
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the same domain,
-        the guard trips, or the connection cannot be used.
+        the guard blocks the export, or the connection cannot be used.
     :raises StorageError: if the snapshot does not exist or cannot be read.
     :raises BulkError: if websites could not be read.
     """

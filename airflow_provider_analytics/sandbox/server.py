@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
     missing = (error.name or "").partition(".")[0]
     if missing not in {"pydantic", "starlette", "uvicorn"}:
         raise
-    msg = f"The sandbox needs {missing}: pip install 'airflow-provider-analytics[sandbox]'"
+    msg = f"The sandbox needs {missing}. Run: pip install starlette uvicorn"
     raise ModuleNotFoundError(msg, name=missing) from error
 
 from airflow_provider_analytics.sandbox.requests import Operation, RecordedRequest

@@ -63,8 +63,7 @@ class Format(ABC):
             import_module(self.library)
         except ImportError as error:
             raise MissingPackageError(
-                f"{setting} needs the package {self.library}. Run on the workers: "
-                f"pip install 'airflow-provider-analytics[{self.name}]'"
+                f"{setting} needs the package {self.library}. Run on the workers: pip install {self.library}"
             ) from error
 
     def suffix(self, compression: str | None) -> str:

@@ -128,7 +128,7 @@ def test_first_use_in_many_threads_creates_a_single_client(connect: Any, monkeyp
 def test_connection_of_another_type_sends_nothing(connect: Any) -> None:
     with RawServer(echo) as server:
         hook = connect(server.url, conn_type="http")
-        with pytest.raises(AnalyticsConfigError, match=r"of type 'http'.* must be 'analytics'"):
+        with pytest.raises(AnalyticsConfigError, match=r"of type 'http'.* Set its type to 'analytics'"):
             hook.get_website(1)
         worked, message = hook.test_connection()
         assert (worked, server.connections) == (False, 0)

@@ -92,7 +92,7 @@ def test_error_of_a_connection_that_cannot_be_used_names_no_service(
     monkeypatch.setenv("AIRFLOW_CONN_BROKEN", '{"conn_type": "analytics", "host": "https://stats.example.com"}')
     with pytest.raises(AirflowFailException) as caught:
         execute(SyncExcludedIpsOperator, **SYNC, analytics_conn_id="broken")
-    assert "Correct connection 'broken'." in str(caught.value)
+    assert "Connection 'broken': " in str(caught.value)
     assert "Service: " not in str(caught.value)
 
 

@@ -63,5 +63,5 @@ def test_plugin_imports_few_modules_and_names_a_missing_extra() -> None:
         "print(main([]))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    needed = "The sandbox needs starlette: pip install 'airflow-provider-analytics[sandbox]'\n"
+    needed = "The sandbox needs starlette. Run: pip install starlette uvicorn\n"
     assert (ended.stdout, ended.stderr) == ("set()\n1\n", needed)

@@ -64,11 +64,11 @@ def test_key_with_a_trailing_line_break_is_masked_in_the_task_log(end: str, monk
 def test_bad_connection_is_reported_at_first_use_and_by_the_test_button(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_STATS", '{"conn_type": "analytics", "extra": {"timeuot": 1}}')
     hook = AnalyticsHook("stats")
-    with pytest.raises(AnalyticsConfigError, match="connection 'stats'"):
+    with pytest.raises(AnalyticsConfigError, match="Connection 'stats'"):
         hook.get_account()
     worked, message = hook.test_connection()
     assert not worked
-    for part in ("Base URL", "API key", "'timeout'", "Correct this connection."):
+    for part in ("Base URL", "API key", "'timeout'", "This connection: "):
         assert part in message
 
 
@@ -86,7 +86,9 @@ def test_connection_form_has_a_field_for_every_extra() -> None:
         # knows.
         assert not [word for word in ("mask", "hidden") if word in field["description"]]
     assert not any(name in "headers" for name in MASKED_BY_AIRFLOW)
-    assert "visible to its editors" in CONNECTION_TYPE["conn-fields"]["headers"]["description"]
+    assert (
+        "Anyone who can edit the connection can read them" in CONNECTION_TYPE["conn-fields"]["headers"]["description"]
+    )
 
 
 @needs_wtforms

@@ -46,7 +46,7 @@ def settings_of(host: str | None = "https://stats.example.com", **fields: Any) -
 def problems_of(host: str | None = "https://stats.example.com", **fields: Any) -> Sequence[str]:
     with pytest.raises(AnalyticsConfigError) as caught:
         settings_of(host, **fields)
-    assert "connection 'c'" in str(caught.value)
+    assert "Connection 'c'" in str(caught.value)
     assert KEY not in str(caught.value)
     assert KEY not in repr(caught.value)
     return caught.value.problems
