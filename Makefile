@@ -30,7 +30,7 @@ help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 	@echo "AIRFLOW=$(OLDEST) works on the oldest supported Airflow, PYTHON=... on another Python."
 
-install: $(VENV)/.installed  ## Set up the virtual environment of AIRFLOW (default: the newest)
+install: $(VENV)/.installed  ## Set up the virtual environment of AIRFLOW (default: the newest version)
 	@:
 
 .tools/bin/uv: constraints/uv.txt
@@ -48,7 +48,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
 	@$(UV) pip install --python $(PY) --no-deps --editable .
 	@touch $@
 
-test: install .tools/recipes/.installed  ## Run the tests of each guarantee: quick tests, and some slow ones (AIRFLOW=...)
+test: install .tools/recipes/.installed  ## Run the tests of each guarantee: the fast tests, and some slow ones (AIRFLOW=...)
 	@$(PY) -m pytest $(PYTEST_FLAGS) --part chosen
 
 test-rest: install .tools/recipes/.installed
@@ -60,7 +60,7 @@ test-all: test test-rest  ## Run the whole test suite
 # About three minutes on two cores. A test that makes it much longer is quicker or marked before it lands.
 FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/fuzzer
 
-test-fast: install  ## Run what answers within three minutes: no kills, no browser, no commands of Airflow
+test-fast: install  ## Run the fast tests (three minutes): no process kills, browser, or Airflow commands
 	@$(PY) -m pytest $(PYTEST_FLAGS) $(FAST)
 
 ROOM ?= api
@@ -70,7 +70,7 @@ test-room: install  ## Run the quick tests of one folder of the package, for exa
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m "not (kill or browser or system or slow)" \
 		$(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM))
 
-coverage: install  ## Measure which branches the tests of test-fast take; fails below the floor in pyproject.toml
+coverage: install  ## Measure the branch coverage of test-fast; fail below the floor in pyproject.toml
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(PY) -m coverage run -m pytest $(PYTEST_FLAGS) $(FAST)
 	@$(PY) -m coverage combine --quiet
@@ -90,17 +90,17 @@ test-floors: .tools/bin/uv  ## Run the wire tests on the lowest versions of all 
 	@.venv-floors/bin/python -m pytest -q -m "not (kill or browser or system or slow)" \
 		-W "ignore:ObjectStoragePath._protocol_dispatch:DeprecationWarning" tests/integration/api
 
-test-matrix: install  ## Run all suites on every supported Airflow and Python from the wheel, write docs/internals/test_runs.md
+test-matrix: install  ## Test the wheel on every supported Airflow and Python, and write constraints/test_runs.md
 	@$(PY) scripts/matrix.py
 
-test-distributed:  ## Run tasks by Celery while workers are killed and hang; needs PostgreSQL and Redis
+test-distributed:  ## Kill Celery workers while they run tasks; needs PostgreSQL and Redis
 	@$(MAKE) --no-print-directory install AIRFLOW=$(NEWEST)-celery
 	@rm -f build/distributed.md
 	@.venv-$(NEWEST)-celery/bin/python -m pytest -q tests/system/distributed
 	@cat build/distributed.md
 
 # The connection is passed in the environment: a command line is visible to other users.
-acceptance: install  ## Run the contract tests of writes on a real server: CONN is its connection, as URI or JSON
+acceptance: install  ## Run the contract tests of writes on a real server; CONN is its connection as URI or JSON
 	@ACCEPTANCE_CONN="$${CONN:?is the connection of the server, as URI or JSON}" $(PY) -m pytest -q -rs -p no:xdist \
 		tests/contract/test_contract_servers.py
 
@@ -116,42 +116,42 @@ soak: install  ## Fuzz the provider against random services for SECONDS (300); S
 
 RUNS ?= 200
 
-two-tasks: install  ## Run two tasks at the same time, RUNS times (200) with a service that is behind and RUNS times without
+two-tasks: install  ## Run two tasks at the same time, RUNS (200) times without and RUNS times with a replica that is behind
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=CRITICAL PYTHONPATH=tests/support $(PY) tests/fuzzer/two_tasks.py $(RUNS)
 
-fault-matrix: install  ## Try every way a list may be served and a write be taken
+fault-matrix: install  ## Test all combinations of list formats and write behaviors
 	@FAULT_MATRIX=all $(PY) -m pytest $(PYTEST_FLAGS) tests/integration/api/test_fault_matrix.py
 
 N ?= 40
 
-mutants: install  ## Make N small mistakes, drawn by SEED, and print those that no test notices
+mutants: install  ## Introduce N small mistakes, selected by SEED, and list those that no test catches
 	@$(PY) scripts/mutants.py $(N) --seed $(or $(SEED),1)
 
 requests: install  ## Count the requests of each operation, and write the table of docs/reference/performance.md
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/request_counts.py
 
-partitions: install  ## Let a scheduler try which consumers a snapshot starts, and write the table of docs/snapshots.md
+partitions: install  ## Record which consumer DAGs a snapshot triggers, and write the table of docs/snapshots.md
 	@PYTHONPATH=scripts $(PY) tests/support/partition_cells.py
 
 formats: install  ## Write a snapshot in every format, read it back, and print the sizes
 	@$(PY) scripts/snapshot_formats.py
 
 # Takes turns with what it compares: nothing else should run meanwhile.
-bench: install  ## Measure the package beside its peers, write the tables of docs/reference/performance.md
+bench: install  ## Measure the package and its peers, and write the tables of docs/reference/performance.md
 	@$(PY) tests/benchmarks/bench.py --document
 
-generate: install  ## Write the schemas, docs/interface.md and the tables of the documents
+generate: install  ## Write all generated files and tables, for example docs/interface.md
 	@$(PY) scripts/generate.py
 
-demo: install  ## Let Airflow run the nightly DAG against a local server and show the snapshot
+demo: install  ## Run the nightly DAG in a real Airflow against a local server, and print the snapshot
 	@$(PY) scripts/demo.py
 
-ui: install  ## Start Airflow's web interface with a local server, a connection and the sample DAGs
+ui: install  ## Start Airflow's web interface with a local server, a connection, and the sample DAGs
 	@$(PY) scripts/ui.py
 
 SCREENSHOTS := -q tests/system/test_screens.py tests/system/test_web_interface.py
 
-screenshots: install  ## Take pictures of all screens (build/screenshots), and put the best into docs/images
+screenshots: install  ## Take pictures of all screens (build/screenshots), and copy the best ones to docs/images
 	@$(MAKE) --no-print-directory install AIRFLOW=$(OLDEST)
 	@.venv-$(OLDEST)/bin/python -m pytest $(SCREENSHOTS)
 	@$(PY) -m pytest $(SCREENSHOTS)
@@ -168,21 +168,21 @@ screenshots: install  ## Take pictures of all screens (build/screenshots), and p
 
 # Not --quiet: what is not said is not counted by --strict. The variable is Material's, which says at each start when it
 # will end; what comes after it reads the same mkdocs.yml.
-docs: .tools/docs/.installed  ## Build the documentation site into site/; a link that leads nowhere is an error
+docs: .tools/docs/.installed  ## Build the documentation site into site/; a broken link is an error
 	@mkdir -p build
 	@NO_MKDOCS_2_WARNING=1 .tools/docs/bin/python -m mkdocs build --strict > build/docs.log 2>&1 || \
 		{ cat build/docs.log; exit 1; }
 
-dist: .tools/release/.installed  ## Build wheel, sdist and SBOM of the last commit, and check all that a release needs
+dist: .tools/release/.installed  ## Build wheel, sdist, and SBOM of the last commit, and check everything that a release needs
 	@.tools/release/bin/python scripts/release_check.py $(if $(TAGGED),--tagged)
 
-release-check: dist coverage  ## All of it: make dist, and the floor of the coverage
+release-check: dist coverage  ## Run make dist and make coverage
 
 # uv keeps the pins that a file has already, unless it upgrades.
 UPGRADE := $(if $(ADD),,--upgrade)
 
 # The tools with their hashes: what they build is what is published. The pins per Airflow are for pip's --constraint.
-constraints: .tools/bin/uv  ## Pin the newest versions, per supported Airflow (constraints/*.in); ADD=1 only adds what is missing
+constraints: .tools/bin/uv  ## Pin the newest versions per supported Airflow (constraints/*.in); ADD=1 only adds missing ones
 	@for tools in docs recipes release uv; do \
 		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate $(UPGRADE) --generate-hashes \
 			constraints/$$tools.in --output-file constraints/$$tools.txt > /dev/null || exit 1; \
@@ -196,6 +196,6 @@ constraints: .tools/bin/uv  ## Pin the newest versions, per supported Airflow (c
 		--extra sandbox --no-emit-package airflow-provider-analytics pyproject.toml constraints/floors.in \
 		--output-file constraints/floors.txt > /dev/null
 
-clean:  ## Remove what the other targets made, the virtual environments too
+clean:  ## Remove everything that the other targets created, including the virtual environments
 	@rm -rf .tools .venv .venv-* .matrix .mypy_cache .pytest_cache .ruff_cache .hypothesis .demo .ui build dist site
 	@find . -name __pycache__ -prune -exec rm -rf {} +

@@ -269,7 +269,6 @@ def contents() -> Iterator[tuple[Path, str]]:
     package = CHECKOUT / "airflow_provider_analytics"
     yield package / "snapshots" / "manifest.schema.json", _json(manifest.json_schema())
     yield CHECKOUT / "docs" / "interface.md", contract_table.render()
-    yield CHECKOUT / "docs" / "internals" / "interface_tests.md", contract_table.render_tests()
     yield CHECKOUT / ".airflow-registry.yaml", registry()
     yield CHECKOUT / "docs" / "reference" / "public_api.txt", public_api.render()
     pages = CHECKOUT / "docs" / "reference" / "operators"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the suites on every supported Airflow and Python, from the wheel, and fill in docs/internals/test_runs.md.
+"""Run the suites on every supported Airflow and Python, from the wheel, and fill in constraints/test_runs.md.
 
 The wheel is built once. Each cell of the matrix has its own virtual environment, with the pins of
 ``constraints/airflow-<version>.txt``. The tests run in a copy of this checkout without the package, so that only the
@@ -30,13 +30,13 @@ from packaging.version import Version
 
 UV = CHECKOUT / ".tools" / "bin" / "uv"
 OUTPUT = CHECKOUT / ".matrix"
-DOCUMENT = CHECKOUT / "docs" / "internals" / "test_runs.md"
+DOCUMENT = CHECKOUT / "constraints" / "test_runs.md"
 CONSTRAINTS = CHECKOUT / "constraints"
 DISTRIBUTION = "airflow-provider-analytics"
 SUITES = ("unit", "contract", "integration")
 SAMPLES = sorted(path.stem for path in (CHECKOUT / "dags").glob("*.py"))
 #: What the tests read, besides the package.
-FOLDERS = ("tests", "dags", "docs", "scripts", "constraints")
+FOLDERS = ("tests", "dags", "docs", "examples", "scripts", "constraints")
 FILES = ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")
 #: The tests of a cell.
 WHOLE = "not (kill or browser or repository)"

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every statement of the interface in our own words, with the tests that name it.
 
-A test registers itself with :func:`proves`. ``make generate`` writes docs/interface.md and
-docs/internals/interface_tests.md.
+A test registers itself with :func:`proves`. ``make generate`` writes docs/interface.md.
 """
 
 from __future__ import annotations
@@ -181,7 +180,7 @@ def render() -> str:
         "Check whether your service fits, and how this package fills the gaps of its documentation. The sections below",
         "describe the documented HTTP API in our own words, and the last section lists the gaps. Every statement is",
         "tested with the package and its [sandbox](reference/sandbox.md):",
-        f"[tests]({REPOSITORY}/docs/internals/interface_tests.md).",
+        f"[tests]({REPOSITORY}/tests/contract/contract_table.py).",
         "",
     ]
     for section in _sections():
@@ -201,28 +200,6 @@ def render() -> str:
         "<!-- Written by `make generate` from tests/contract/contract_table.py. -->",
     ]
     return "\n".join(lines) + "\n"
-
-
-def render_tests() -> str:
-    """Return docs/internals/interface_tests.md."""
-    load()
-    lines = [
-        "# Tests of the interface",
-        "",
-        f"For maintainers: {len(STATEMENTS)} statements and {len(OPEN_POINTS)} gaps of",
-        "[the interface](../interface.md), and their tests in `tests/contract/`. Written by `make generate`.",
-        "",
-    ]
-    ids = {
-        section: [statement.id for statement in STATEMENTS if statement.section == section] for section in _sections()
-    }
-    for section, found in (ids | {"Not documented": [point.id for point in OPEN_POINTS]}).items():
-        lines += [f"## {section}", "", "| Statement | Tests |", "|---|---|"]
-        for item in found:
-            tests = ", ".join(f"`{name}`" for name in TESTS[item])
-            lines.append(f"| {item} | {tests} |")
-        lines.append("")
-    return "\n".join(lines)
 
 
 def _sections() -> Iterable[str]:

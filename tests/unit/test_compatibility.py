@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Supported Airflow versions: README claims only the runs in docs/internals/test_runs.md (``make test-matrix``)."""
+"""Supported Airflow versions: README claims only the runs in constraints/test_runs.md (``make test-matrix``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.repository
 
 ROOT = Path(__file__).parents[2]
-TABLE = (ROOT / "docs" / "internals" / "test_runs.md").read_text("utf-8").partition("<!-- begin runs")[2]
+TABLE = (ROOT / "constraints" / "test_runs.md").read_text("utf-8").partition("<!-- begin runs")[2]
 
 
 def test_every_pinned_airflow_was_run_without_a_failure() -> None:
