@@ -51,7 +51,7 @@ WITH days AS (
            lead(snapshot_date) OVER (PARTITION BY source ORDER BY snapshot_date) AS next_date
     FROM snapshots
 ), seen AS (
-    -- CSV does not distinguish an empty text from null: a change of the format would else begin a version.
+    -- CSV does not distinguish an empty text from null; otherwise, a change of the format would start a new version.
     SELECT websites.* REPLACE (
         nullif(domain, '') AS domain, nullif(exclude_params, '') AS exclude_params,
         nullif(exclude_ips, '') AS exclude_ips
@@ -130,14 +130,14 @@ def load_snapshot_into_duckdb() -> None:
                 for entry in reversed(list_snapshots(path)):
                     snapshot = entry.snapshot
                     if snapshot is None or not entry.is_whole:
-                        print(f"Not loaded, as it is not whole: {entry.day}: {', '.join(entry.problems)}")
+                        print(f"Skipped the damaged snapshot of {entry.day}: {', '.join(entry.problems)}")
                     elif known.get(entry.day) != snapshot.digest:
                         connection.begin()
                         try:
                             store(connection, source, snapshot)
                         except StorageError as error:  # its content is read only now
                             connection.rollback()
-                            print(f"Not loaded, as it is not whole: {entry.day}: {error}")
+                            print(f"Skipped the damaged snapshot of {entry.day}: {error}")
                             continue
                         connection.commit()
                         loaded.append(str(entry.day))

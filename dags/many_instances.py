@@ -2,10 +2,9 @@
 per client.
 
 The instances are the Airflow Variable ``analytics_instances``: the ids of their connections as a JSON array, such as
-``["client_a", "client_b"]``. Each has a folder of its own for its snapshots and its state, named like its connection,
-so a connection may be added, moved or removed anywhere in the array. The addresses are the Variable ``exclude_ips``:
-one per line, ``#`` starts a comment. An instance is synced after its snapshot. If the snapshot fails, the instance is
-not changed.
+``["client_a", "client_b"]``. Each instance has its own folder, named after its connection, so you can reorder the
+array. The addresses are the Variable ``exclude_ips``: one per line, ``#`` starts a comment. An instance is synced after
+its snapshot. If the snapshot fails, the instance is not changed.
 
 An instance that fails does not stop the others. **Read the task ``summary`` first**: it fails if an instance failed,
 and its log lists the failed instances with their reasons. To repeat some, trigger the DAG with their ids in ``only``.

@@ -4,7 +4,7 @@ The e-mail has the number of websites that differ, the first of them, and a link
 comparison fails for another reason, such as a rejected key. The DAG changes nothing: for that, use
 ``websites_as_code.py``.
 
-``SmtpNotifier`` comes with Airflow. You can use any other notifier instead, such as that of Slack.
+``SmtpNotifier`` comes with Airflow. You can use any other notifier instead, for example the Slack notifier.
 
 Copy this file and ``websites.yaml`` to your DAG folder. Requires a connection ``analytics_default`` of type Website
 Analytics, a connection ``smtp_default`` of type SMTP with the address of the sender (``from_email``), and the Variable

@@ -26,13 +26,16 @@ class SingleUse(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def add_connection(parser: argparse.ArgumentParser) -> None:
-    """Add ``--conn-id``."""
+def add_connection(parser: argparse.ArgumentParser, default: str = "analytics_default") -> None:
+    """Add ``--conn-id``.
+
+    :param default: the default as text, for the help.
+    """
     parser.add_argument(
         "--conn-id",
         action=SingleUse,
         metavar="ID",
-        help="Airflow connection of type analytics (default: analytics_default)",
+        help=f"Airflow connection of type analytics (default: {default})",
     )
 
 

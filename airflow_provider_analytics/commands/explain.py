@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource
     from airflow_provider_analytics.reconcile.desired.tables import Scopes, Table
 
-COLUMNS = ("entry", "list", "for", "owner", "since", "until", "host name", "reason")
+COLUMNS = ("entry", "list", "for", "websites", "owner", "since", "until", "host name", "reason")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.epilog = f"{parser.epilog} An entry that no list has is a finding."
+    parser.epilog = f"{parser.epilog} An entry that no list contains is a finding."
     parser.add_argument("entry", metavar="ENTRY", nargs="?", help="address or query parameter; default: all entries")
     parser.add_argument("--state-path", metavar="FOLDER", required=True, help="state folder of the operators")
-    add_connection(parser)
-    parser.description = f"{parser.description} With --conn-id also counts the websites that have it; changes nothing."
+    add_connection(parser, default="none: the websites are not counted")
+    parser.description = f"{parser.description} With --conn-id, also count the websites that contain it."
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
         return ExitStatus.NO_CHANGES
     if not args.entry:
         return ExitStatus.NO_CHANGES
-    where = "no list has it"
+    where = "no list contains it"
     if records is not None:
-        where = "no list has it, and no website"
+        where = "no list and no website contains it"
     sys.stdout.write(f"{readable(args.entry)}: {where}\n")
     return ExitStatus.CHANGES
 
@@ -74,7 +74,6 @@ def find_entries(
     :param records: the websites; entries on them that no list has get a row, too.
     """
     from airflow_provider_analytics.api.fields import LINE_FIELDS
-    from airflow_provider_analytics.readable import counted
     from airflow_provider_analytics.reconcile.desired.tables import entries_of
 
     present: Counter[tuple[str, str]] = Counter()
@@ -90,14 +89,14 @@ def find_entries(
                 known.add((name, listed_entry))
                 if not _matches(name, entry, listed_entry, source.names):
                     continue
-                websites = _scope_text(scopes, listed_entry, source)
+                number = ""
                 if records is not None:
-                    websites += f", on {present[name, listed_entry]:,}"
-                yield _row(listed_entry, f"{table.identity.list} ({name}){service}", websites, *_cells(source))
+                    number = f"{present[name, listed_entry]:,}"
+                scope = _scope_text(scopes, listed_entry, source)
+                yield _row(listed_entry, f"{table.identity.list} ({name}){service}", scope, number, *_cells(source))
     for name, listed_entry in sorted(present.keys() - known):
         if _matches(name, entry, listed_entry):
-            websites = f"on {counted(present[name, listed_entry], 'website')}"
-            yield _row(listed_entry, f"no list ({name})", websites)
+            yield _row(listed_entry, f"no list ({name})", "", f"{present[name, listed_entry]:,}")
 
 
 def _row(*cells: str) -> list[str]:

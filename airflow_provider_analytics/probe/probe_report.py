@@ -69,7 +69,7 @@ def _conclusion(probe: Probe) -> str:
 
 
 def as_line(reader: LimitedReader) -> str:
-    """Summarize the first page for the Test button: ``42 websites; pages by `page`; exclusion lists are shown``."""
+    """Summarize the first page for the Test button: ``42 websites; pages by `page`; exclusion lists are returned``."""
     rows = reader.page.rows
     count = f"{counted(len(rows), 'website')} on the first page, no total"
     if reader.page.total is not None:
@@ -80,7 +80,7 @@ def as_line(reader: LimitedReader) -> str:
         if missing:
             parts.append(f"rows lack {', '.join(missing)}")
         else:
-            parts.append("exclusion lists are shown")
+            parts.append("exclusion lists are returned")
     if reader.extras:
         parts.append(f"set the extra list_key to {reader.extras['list_key']}")
     return "; ".join(parts)

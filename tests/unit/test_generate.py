@@ -70,7 +70,7 @@ def test_generate_names_the_file_to_edit_if_an_entry_is_missing(
         listed(lines)
 
 
-def test_generate_names_the_docstring_of_a_manifest_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generate_fails_if_a_manifest_key_has_no_description(monkeypatch: pytest.MonkeyPatch) -> None:
     definition = {"description": "A manifest.", "properties": {"new_key": {"type": "string"}}}
     monkeypatch.setattr(manifest, "json_schema", lambda: {"$defs": {"Manifest": definition}})
     with pytest.raises(

@@ -92,7 +92,7 @@ def _head(plan: Plan, *, is_whole: bool) -> Iterator[str]:
     if plan.protected:
         yield f"Not in the file, but protected ({len(plan.protected):,}): {_names(plan.protected, is_whole=is_whole)}"
     if worst_cases:
-        yield f"The most on:\n\n{_bullets(code_span(line, None) for line in worst_cases)}"
+        yield f"Most affected:\n\n{_bullets(code_span(line, None) for line in worst_cases)}"
 
 
 def effect_lines(plan: Plan, action: Action, *, limit: int | None = MAX_CHARACTERS) -> list[str]:

@@ -43,7 +43,7 @@ def test_explain_with_a_connection_prints_only_the_lists_of_its_service(
     assert f"vpn (exclude_ips) of {OTHER}" in both
     assert main([*arguments, "--conn-id", "analytics_default"]) == 0
     own = capsys.readouterr().out
-    assert "office (exclude_ips)  all websites, on 1" in own
+    assert "office (exclude_ips)  all websites  1 " in own
     assert "vpn" not in own
     assert OTHER not in own
 
@@ -53,7 +53,7 @@ def test_explain_reports_an_entry_that_only_another_service_has_as_unknown(
 ) -> None:
     store(tmp_path, OTHER, "vpn", ADDRESS)
     assert main(["explain", ADDRESS, "--state-path", str(tmp_path), "--conn-id", "analytics_default"]) == 2
-    assert capsys.readouterr().out == f"{ADDRESS}: no list has it, and no website\n"
+    assert capsys.readouterr().out == f"{ADDRESS}: no list and no website contains it\n"
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_files_of_a_run_that_might_still_write_are_kept(shelf: Shelf) -> None:
     assert set(held(second)) == {"notes.txt", young, *own(second)}
 
 
-def test_reading_of_hours_does_not_make_its_files_look_orphaned(shelf: Shelf) -> None:
+def test_files_of_a_long_read_are_not_treated_as_orphaned(shelf: Shelf) -> None:
     taken = shelf.take(3, clock=lambda: NOON + 3 * HOUR)
     assert (taken.manifest.observed_at, taken.manifest.finished_at) == (NOON, NOON + 3 * HOUR)
     shelf.fs.pipe_file(taken.partition.manifest.path, b"{")  # so that no run owns the file

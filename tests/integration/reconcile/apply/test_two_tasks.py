@@ -384,7 +384,9 @@ def test_simultaneous_creates_of_the_same_websites_do_not_stop_the_run(night: Ni
 
 
 @pytest.mark.parametrize("websites", [1, 3])
-def test_unsent_settings_of_a_new_website_may_change(night: Night, distortion: Distortion, websites: int) -> None:
+def test_create_succeeds_if_another_user_changes_an_unsent_setting(
+    night: Night, distortion: Distortion, websites: int
+) -> None:
     def meanwhile(method: str, path: str) -> None:
         for website in night.sandbox.websites():
             night.sandbox.change_website(website["id"], exclude_bots=0)
