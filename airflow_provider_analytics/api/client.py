@@ -666,9 +666,9 @@ class AnalyticsClient:
         try:
             return self.transport.retried(attempt, "DELETE", number=2)
         except NotFoundError as error:
-            if error.method != "DELETE" or self._becomes_gone(website_id, None):
+            if self._becomes_gone(website_id, None):
                 raise
-            still = {"website": "still exists, although the service responded to the delete with 'not found'"}
+            still = {"website": "still exists, although the service responded with 'not found'"}
             raise NotAppliedError(website_id, still) from error
 
     # Verification
