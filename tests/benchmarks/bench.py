@@ -3,7 +3,7 @@
 
 It prints ratios, never absolute times: both sides take turns (A B A B) in the same run, and the median of the ratios of
 the pairs is printed, with the smallest and the largest. ``build/benchmarks`` gets all measurements as JSON; with
-``--document`` the tables of docs/reference/performance.md and docs/internals/performance.md are written, and the
+``--document`` the tables of docs/reference/performance.md and tests/benchmarks/results.md are written, and the
 line in docs/comparison.md.
 """
 
@@ -329,14 +329,18 @@ def fill(document: Path, name: str, lines: list[str]) -> None:
 def document(bench: Bench) -> None:
     """Write the tables and the line of the documents."""
     docs = CHECKOUT / "docs"
-    fill(docs / "internals" / "performance.md", "table", [machine(bench.sizes.repeats), "", *table(bench.results)])
+    fill(
+        CHECKOUT / "tests" / "benchmarks" / "results.md",
+        "table",
+        [machine(bench.sizes.repeats), "", *table(bench.results)],
+    )
     fill(docs / "reference" / "performance.md", "scale", scale(bench.measured, bench.sizes.growth[-1]))
     found = {(result.work, result.against): f"{result.median:.2f}" for result in bench.results}
     get = next(ratio for (work, against), ratio in found.items() if "get_website" in work and "HttpHook" in against)
     memory = next(ratio for (work, _), ratio in found.items() if "peak memory" in work)
     lines = [
         f"Against `HttpHook` and `HttpOperator`: {get} of the CPU time for a website, {memory} of the memory for a",
-        f"list of 100,000 ([how it is measured]({REPOSITORY}/docs/internals/performance.md)).",
+        f"list of 100,000 ([how it is measured]({REPOSITORY}/tests/benchmarks/results.md)).",
     ]
     fill(docs / "comparison.md", "ratios", lines)
 

@@ -28,6 +28,7 @@ from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOpera
 from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 Blocks = Callable[[str, str], list[str]]
 #: A far-away day, so that no scheduler of these tests considers it past.
 MIDNIGHT = datetime(2031, 3, 1, 23, tzinfo=UTC)  # 00:00 of the next day in Berlin
@@ -263,7 +264,7 @@ def test_retry_policy_waits_as_long_as_the_service_asks(
 ) -> None:
     connect()
     analytics_sandbox.seed(3)
-    module = module_of(blocks("deployment", "python")[2])
+    module = module_of((EXAMPLES / "retry_policy.py").read_text(encoding="utf-8"))
     [task] = module.snapshot_with_retry_policy().tasks
     analytics_sandbox.fault("any", status=503, headers={"Retry-After": "300"}, times=None)
     with pytest.raises(AnalyticsApiError) as caught:

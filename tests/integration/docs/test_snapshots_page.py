@@ -24,7 +24,7 @@ def test_documented_code_writes_the_documented_layout(
 ) -> None:
     connect()
     analytics_sandbox.seed(12)
-    take, read, _, compare, prune = blocks("snapshots", "python")
+    take, read, compare, prune = blocks("snapshots", "python")
     result = run_block(take)["snapshot"]
     assert all(path.endswith(".jsonl.gz") for path in result["files"])
     layout = page("snapshots").partition("\n## Layout\n")[2].partition("```\n")[2].partition("```")[0]
@@ -38,22 +38,14 @@ def test_documented_code_writes_the_documented_layout(
     assert run_block(prune)["prune"]["kept"] == 1
 
 
-def test_files_are_private_and_the_documented_copy_is_for_a_group(
+def test_files_are_private(
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
     blocks: Callable[[str, str], list[str]],
     run_block: Callable[..., dict[str, Any]],
-    tmp_path: Path,
 ) -> None:
     connect()
     analytics_sandbox.seed(12)
-    take, _, copy, *_ = blocks("snapshots", "python")
-    result = run_block(take)["snapshot"]
+    result = run_block(blocks("snapshots", "python")[0])["snapshot"]
     [file] = [Path(item.removeprefix("file://")) for item in result["files"]]
     assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)
-    target = tmp_path / "for_analysts"
-    target.mkdir(mode=0o750)
-    base = str(tmp_path / "analytics")
-    [copied] = run_block(copy)["copy_for_analysts"](base, result["snapshot_date"], str(target))
-    assert Path(copied).read_bytes() == file.read_bytes()
-    assert stat.S_IMODE(Path(copied).stat().st_mode) == 0o640

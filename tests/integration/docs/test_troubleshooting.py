@@ -210,7 +210,6 @@ SHOP = {"shop.example": {"privacy": "private"}}
 NO_DIGEST = {"chosen_options": ["Approve"], "params_input": {}}
 #: Heading to the field of a connection that causes its error.
 CONNECTIONS: dict[str, dict[str, Any]] = {
-    "The connection is of type": {"conn_type": "http"},
     "is not allowed; allowed": {"extra": {"verify": "/no/such/bundle.pem"}},
     "API key rejected": {"password": "0123456789"},
     "cannot be reached": {"host": f"http://127.0.0.1:{free_port()}"},
@@ -222,7 +221,6 @@ FAULTS: dict[str, dict[str, Any]] = {
     "The service limits the rate of requests": {"status": 429},
     "The service failed": {"status": 500},
     "The response is a web page": {"body": "<h1>Back soon</h1>"},
-    "The service redirects": {"status": 302, "headers": {"Location": "https://x.example/"}},
 }
 #: Heading to the call that causes its error or warning.
 CASES: dict[str, Callable[[Scenario], Any]] = {
@@ -240,13 +238,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     ),
     "Not found (404": lambda scenario: scenario.execute(GetWebsiteOperator, website_id=7),
     "The service rejected": no_nullable,
-    "did not respond within": lambda scenario: scenario.raw(Reply(then="hang"), timeout=0.05),
-    "more than 2,000,000 values": lambda scenario: scenario.raw(
-        http(200, b"[" + b"{}," * 1_000_001 + b"{}]"), ListWebsitesOperator
-    ),
-    "is not trusted": lambda scenario: scenario.certificate("127.0.0.1", is_known=False),
     "is not as expected after the write": not_taken,
-    "The response does not contain exactly one list of websites": unknown_key,
     "websites failed": lambda scenario: scenario.rejected(3),
     "Sent, but not in effect": lambda scenario: scenario.unchanged(1),
     "accepted the changes of two websites but did not store": lambda scenario: scenario.unchanged(3),
