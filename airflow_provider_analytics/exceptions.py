@@ -254,7 +254,7 @@ class AnalyticsApiError(AnalyticsError):
     @property
     def is_rejected_method(self) -> bool:
         """Whether the status can mean that the update method is not allowed; with 403, the key might be the cause."""
-        return self.method in OTHER_METHODS and self.status in _METHOD_REJECTED
+        return self.method in OTHER_METHODS and self.status in _METHOD_REJECTED and not self.is_limited
 
     def _meaning(self) -> _Meaning:
         if self.is_rejected_method and (self.is_blocked or self.status != HTTPStatus.FORBIDDEN):

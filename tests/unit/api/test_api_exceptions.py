@@ -95,6 +95,14 @@ def test_error_message_has_the_event_the_next_step_and_the_place(status: int, ha
     ]
 
 
+@pytest.mark.parametrize(
+    ("status", "is_limited", "is_rejected"), [(403, False, True), (403, True, False), (405, False, True)]
+)
+def test_method_is_not_rejected_by_a_rate_limit(status: int, is_limited: bool, is_rejected: bool) -> None:
+    error = AnalyticsApiError(status, "PATCH", "/api/v1/websites/7", "slow down", is_limited=is_limited)
+    assert error.is_rejected_method == is_rejected
+
+
 def test_message_continues_on_the_next_line_before_airflow_cuts_it() -> None:
     error = AnalyticsError("The connection is closed. " * 3, "Check the proxy. " * 3)
     error.so_far = "9 of 30 websites changed."
