@@ -11,8 +11,8 @@ The order of the steps makes this safe even if the process dies:
 5. ``_latest.json`` is replaced, if this is the newest day.
 6. The draft, the files of the replaced snapshot, and the files of dead runs are removed, also on the day before.
 
-If two runs publish at the same time, the one that writes the manifest last wins. The other removes its own files. A run
-removes files of three kinds only, so it takes none from another run:
+If two runs publish at the same time, the one that writes the manifest last wins. The other removes its own files, and
+publishes a new list once more. A run removes files of three kinds only, so it takes none from another run:
 
 - files that the replaced manifest lists;
 - files that are too old to belong to a run that is still writing;
@@ -77,6 +77,10 @@ _COMPARISON = re.compile(r"_since-[0-9]{4}-[0-9]{2}-[0-9]{2}\.jsonl")
 log = logging.getLogger(__name__)
 
 
+class OvertakenError(StorageError):
+    """Another run replaced the snapshot before its publication ended."""
+
+
 def publish(
     series: SnapshotSeries,
     manifest: Manifest,
@@ -91,8 +95,8 @@ def publish(
     :param token: the unique part of the names.
     :param check: called with the manifest that is replaced; raises an error if it must not be. Another run may have
         published it after this run started.
-    :raises StorageError: if the storage fails, or another run published at the same time. The folders then contain the
-        earlier snapshot, or the one of the other run.
+    :raises StorageError: if the storage fails. The folders then contain the earlier snapshot.
+    :raises OvertakenError: if another run published at the same time. The folders then contain its snapshot.
     """
     partition = series.partition(manifest.snapshot_date)
     content = encode(manifest)
@@ -128,7 +132,7 @@ def publish(
     with storage_errors(f"write the snapshot to {partition.data}"):
         if read_bytes(partition.manifest) != content:
             _remove_all(files)
-            raise StorageError(
+            raise OvertakenError(
                 f"Another run published {manifest.snapshot_date} at the same time. Its snapshot is kept.",
                 "A retry publishes the snapshot of this run after it.",
             )

@@ -44,7 +44,7 @@ from airflow_provider_analytics.snapshots.manifest import (
     NewerVersionError,
     Previous,
 )
-from airflow_provider_analytics.snapshots.publish import publish
+from airflow_provider_analytics.snapshots.publish import OvertakenError, publish
 from airflow_provider_analytics.storage import MAX_DATA_BYTES, new_token, temporary_folder
 
 #: Maximum number of snapshots in a chart, including the current one.
@@ -151,6 +151,8 @@ def take_snapshot(
 ) -> Snapshot:
     """Read the list, publish it as the snapshot of a day, and return the snapshot.
 
+    If another run publishes the day at the same time, this is done once more.
+
     :param series: the snapshots with one name.
     :param day: day of the snapshot.
     :param origin: the list to read.
@@ -167,23 +169,32 @@ def take_snapshot(
     :raises IncompleteListError: if the list cannot be proven complete; nothing was written.
     """
     options.check()
-    earlier = look_back(series, day, now or clock(), options)
 
-    def check_source(other: Manifest) -> None:
-        if "other_source" not in options.override_guards:
-            snapshot_guards.check_source(origin.source, origin.filters, other)
+    def take() -> Snapshot:
+        earlier = look_back(series, day, now or clock(), options)
 
-    last_good = earlier.replaced or earlier.other_day
-    if last_good:
-        check_source(last_good.manifest)  # before reading the list, which may be long
-    with temporary_folder() as temporary:
-        reading = read(origin, day, temporary, now=now, options=options, clock=clock)
-        check(reading, earlier, options)
-        late = is_late(reading.observed_at)
-        # The token is created after reading, because other runs infer from its age whether this run may still write.
-        token = new_token(reading.finished_at, writer)
-        manifest = describe(reading, origin, earlier, series, day, options=options, late=late, token=token)
-        return publish(series, manifest, temporary, token, check_source)
+        def check_source(other: Manifest) -> None:
+            if "other_source" not in options.override_guards:
+                snapshot_guards.check_source(origin.source, origin.filters, other)
+
+        last_good = earlier.replaced or earlier.other_day
+        if last_good:
+            check_source(last_good.manifest)  # before reading the list, which may be long
+        with temporary_folder() as temporary:
+            reading = read(origin, day, temporary, now=now, options=options, clock=clock)
+            check(reading, earlier, options)
+            late = is_late(reading.observed_at)
+            # The token is created after reading, because other runs infer from its age whether this run may still
+            # write.
+            token = new_token(reading.finished_at, writer)
+            manifest = describe(reading, origin, earlier, series, day, options=options, late=late, token=token)
+            return publish(series, manifest, temporary, token, check_source)
+
+    try:
+        return take()
+    except OvertakenError as error:
+        log.info("%s The list is read again, and published after it.", error.problem)
+    return take()
 
 
 def look_back(series: SnapshotSeries, day: date, now: datetime, options: SnapshotOptions) -> EarlierSnapshots:
