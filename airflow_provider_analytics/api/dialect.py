@@ -231,7 +231,7 @@ def is_success(answer: Answer) -> bool:
 def record(answer: Answer) -> Record:
     """Return the website record of a response; it must have an id.
 
-    The record is the whole body, or the value of ``data``, or of the only key besides a message.
+    The record is the whole body, or the value of ``data``, or of the only key besides a message, also below ``data``.
     """
     found = record_or_none(answer)
     if found is None:
@@ -801,16 +801,15 @@ def count_values(body: bytes | bytearray) -> int:
 
 
 def _unwrapped(found: Any) -> Any:
-    """Return the value of ``data``, or of the only key besides a message; otherwise the value itself."""
-    if not isinstance(found, dict) or "id" in found:
-        return found
-    if "data" in found:
-        return found["data"]
-    others = found.keys() - _MESSAGE_KEYS
-    if len(others) == 1:
-        value = found[others.pop()]
-        if isinstance(value, dict):
-            return value
+    """Return the value of ``data``, or of the only key besides a message, also below ``data``; otherwise the value."""
+    for _ in range(2):
+        if not isinstance(found, dict) or "id" in found:
+            return found
+        others = found.keys() - _MESSAGE_KEYS
+        if "data" in found:
+            found = found["data"]
+        elif len(others) == 1 and isinstance(found[min(others)], dict):
+            return found[min(others)]
     return found
 
 
