@@ -801,16 +801,32 @@ def count_values(body: bytes | bytearray) -> int:
 
 
 def _unwrapped(found: Any) -> Any:
-    """Return the value of ``data``, or of the only key besides a message, also below ``data``; otherwise the value."""
-    for _ in range(2):
-        if not isinstance(found, dict) or "id" in found:
-            return found
-        others = found.keys() - _MESSAGE_KEYS
-        if "data" in found:
-            found = found["data"]
-        elif len(others) == 1 and isinstance(found[min(others)], dict):
-            return found[min(others)]
-    return found
+    """Return the value of ``data``, or of the only key besides a message; otherwise the value itself.
+
+    Below ``data``, a record can have one more key.
+    """
+    if not isinstance(found, dict) or "id" in found:
+        return found
+    if "data" not in found:
+        nested = _only_object(found)
+        return found if nested is None else nested
+    nested = _only_object(found["data"])
+    if nested is not None and "id" in nested and "id" not in found["data"]:
+        return nested
+    return found["data"]
+
+
+def _only_object(found: Any) -> Record | None:
+    """Return the object under the only key besides a message; None if there is none."""
+    if not isinstance(found, dict):
+        return None
+    others = found.keys() - _MESSAGE_KEYS
+    if len(others) != 1:
+        return None
+    value = found[others.pop()]
+    if isinstance(value, dict):
+        return value
+    return None
 
 
 def _reports_failure(found: Record) -> bool:
