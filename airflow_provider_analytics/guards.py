@@ -49,7 +49,7 @@ def are_websites_lost(lost: int, before: int, now: int, max_fraction: float) -> 
     :param lost: number of websites that are missing.
     :param before: number of websites before.
     :param now: number of websites now.
-    :param max_fraction: largest fraction that may be missing.
+    :param max_fraction: largest fraction that can be missing.
     """
     is_empty_now = now == 0 and before > 0 and max_fraction < 1
     return is_empty_now or loses_too_much(lost, before, max_fraction)

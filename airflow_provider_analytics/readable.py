@@ -43,7 +43,7 @@ class Redactor:
     """Secrets of a connection or a client. :func:`readable` masks them as long as this object exists."""
 
     def __init__(self) -> None:
-        # Dicts, because several threads may add secrets while others read.
+        # Dicts, because several threads can add secrets while others read.
         self._secrets: dict[str, None] = {}
         self._in_text: dict[str, None] = {}
         #: Each form, and how it is written within a JSON document.
@@ -80,7 +80,7 @@ class Redactor:
         return any(map(text.__contains__, tuple(self._in_data)))
 
     def may_be_in(self, document: bytes) -> bool:
-        """Return whether any text in a JSON document may contain a secret; a quick check of all of them."""
+        """Return whether any text in a JSON document can contain a secret; a quick check of all of them."""
         return any(map(document.__contains__, tuple(self._in_data.values())))
 
 
@@ -104,7 +104,7 @@ def readable(
     :param breaks: handling of line breaks. ``escape`` writes them as ``\n``. ``fold`` replaces each run of white space
         with a blank, for a document whose layout means nothing. ``keep`` keeps them, for a message of this package,
         whose parts are already escaped.
-    :param is_part: whether the text may end within a secret, because a service or a broken connection cut it.
+    :param is_part: whether the text can end within a secret, because a service or a broken connection cut it.
     """
     if limit is not None and len(text) > _MAX_PROCESSED:
         text = text[:_MAX_PROCESSED]
@@ -199,14 +199,14 @@ class _Escapes(dict[int, str]):
 def _mask(text: str, is_part: bool) -> str:
     """Return a text with each secret replaced by :data:`MASK`.
 
-    :param is_part: whether the text may end within a secret; then the start of a secret at its end is replaced, too.
+    :param is_part: whether the text can end within a secret; then the start of a secret at its end is replaced, too.
     """
     forms: set[str] = set()
     for reference in _redactors.valuerefs():
         redactor = reference()
         if redactor is not None:
             forms.update(tuple(redactor._in_text))
-    # The longest first, because a secret may contain another one.
+    # The longest first, because a secret can contain another one.
     longest_first = sorted(forms, key=len, reverse=True)
     for form in longest_first:
         text = text.replace(form, MASK)

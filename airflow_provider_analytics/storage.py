@@ -441,7 +441,7 @@ def temporary_folder() -> Iterator[Path]:
         mine = Path(name)
         oldest = mine.stat().st_mtime - ABANDONED_AFTER_HOURS * 3600
         for folder in mine.parent.glob(f"{_TEMPORARY_PREFIX}*"):
-            with suppress(OSError):  # another process may be removing it at this moment
+            with suppress(OSError):  # another process might be removing it at this moment
                 found = folder.lstat()
                 if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and found.st_mtime < oldest:
                     shutil.rmtree(folder)
@@ -543,7 +543,7 @@ def _replace_on_s3(path: StoragePath, seen: FileState, content: bytes, token: st
     try:
         path.fs.pipe_file(path.path, content, **condition)
     except OSError as error:
-        # If the file has changed, a retry within the library may have failed because an earlier attempt succeeded.
+        # If the file has changed, a retry within the library might have failed because an earlier attempt succeeded.
         if read_stored(path) != seen:
             return
         if error.errno != errno.ENOSYS:

@@ -21,7 +21,7 @@ _PYTHON = re.compile(r"[\[({].*('|None).*[\])}]", re.DOTALL)
 #: How Python, JSON and pandas write a missing value, in lower case.
 _MISSING = ("none", "null", "nan")
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
-#: Placeholder for a value that may be a secret.
+#: Placeholder for a value that might be a secret.
 NOT_SHOWN = object()
 #: Maximum number of levels of a website record. Python cannot write, compare or copy much deeper data.
 MAX_DEPTH = 50
@@ -51,7 +51,7 @@ def short_repr(value: object) -> str:
 
 
 def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
-    """Return the allowed value that equals ``value``, which may be text, because templates render to text.
+    """Return the allowed value that equals ``value``, which can be text, because templates render to text.
 
     :raises ValueError: for any other value; the message lists the allowed values and suggests the nearest.
     """

@@ -193,7 +193,7 @@ class AnalyticsClient:
     # Reading
 
     def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
-        """Return the list, to iterate over its records. See :class:`Listing` for when they may be used."""
+        """Return the list, to iterate over its records. See :class:`Listing` for when they can be used."""
         return Listing(
             self.page,
             fields.list_query(boolean_texts=self.settings.boolean_texts, **filters),
@@ -323,7 +323,7 @@ class AnalyticsClient:
             return None
         if len(found) != 1:
             return None
-        website = self.website_or_none(found.pop())  # the search may use an old index
+        website = self.website_or_none(found.pop())  # the search can use an old index
         if website is None or not _has_domain(website, key):
             return None
         return website
@@ -354,7 +354,7 @@ class AnalyticsClient:
         return read_again(consume, self.iter_websites)
 
     def website_or_none(self, website_id: str) -> Record | None:
-        """Return a website by its id, or None. A single response of "not found" may be wrong, so it is repeated."""
+        """Return a website by its id, or None. A single response of "not found" might be wrong, so it is repeated."""
         try:
             return self.read_website(website_id)
         except NotFoundError:
@@ -411,7 +411,7 @@ class AnalyticsClient:
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> WriteResult:
         """Create a website, and verify it. The request is never sent twice.
 
-        :raises AmbiguousWriteError: if the website may or may not have been created.
+        :raises AmbiguousWriteError: if the website might or might not have been created.
         :raises DomainError: if the service returns another domain than the one sent.
         :raises NotAppliedError: if the service returns other settings than the sent ones.
         """
@@ -461,7 +461,7 @@ class AnalyticsClient:
         """Create a website, and return the record of the response; None if the service reports success without an id.
 
         :param settings: normalized settings.
-        :raises AmbiguousWriteError: if the website may or may not have been created.
+        :raises AmbiguousWriteError: if the website might or might not have been created.
         """
         form = fields.form({"domain": domain, **settings}, self.settings.boolean_texts)
         self._hide_password(form, Privacy.PUBLIC)
@@ -501,7 +501,7 @@ class AnalyticsClient:
     def newest_websites(self, known: str | None) -> Sequence[Record]:
         """Return the newest websites, down to a known one; all websites if one page does not contain it.
 
-        If the ids have no order, a new website may be on any page, so all websites are returned.
+        If the ids have no order, a new website might be on any page, so all websites are returned.
 
         :param known: id of the website that was the newest; None if there was none, or if it is unknown.
         """
@@ -585,7 +585,7 @@ class AnalyticsClient:
         update is computed from a current record. The outcome is not verified: see :meth:`verify`.
 
         :param work_out: returns the normalized settings to send for a record, or None to send no update.
-        :param lost: called after an update that may or may not have been applied.
+        :param lost: called after an update that might or might not have been applied.
         :raises ValueError: if ``work_out`` raises it.
         """
         path = website_path(website_id)
@@ -612,7 +612,7 @@ class AnalyticsClient:
         """Delete a website, and verify that it is gone.
 
         :param expected_domain: the domain that the website must have; None: any.
-        :raises NotFoundError: if the website does not exist, unless a previous attempt of this call may have deleted
+        :raises NotFoundError: if the website does not exist, unless a previous attempt of this call might have deleted
             it.
         :raises DomainError: if the website has another domain.
         :raises NotAppliedError: if the service still returns it.
@@ -632,11 +632,11 @@ class AnalyticsClient:
     ) -> Record:
         """Delete a website, without verifying the outcome, and return its record from before.
 
-        The website is fetched immediately before each attempt: the service may have given the id of a deleted website
+        The website is fetched immediately before each attempt: the service might have given the id of a deleted website
         to a new one.
 
         :param check: raises an error if the record is not that of the website to delete.
-        :param lost: called after a delete that may or may not have been applied.
+        :param lost: called after a delete that might or might not have been applied.
         :raises NotFoundError: as :meth:`delete_website`.
         :raises NotAppliedError: if the service responds with "not found", but still returns the website.
         """
@@ -676,7 +676,7 @@ class AnalyticsClient:
     def verify(self, website_id: str, expected: ExpectedRecord) -> Comparison:
         """Fetch a website after a write until it is as expected, and return the comparison with its record.
 
-        A service may take a moment until it returns a write or a new website. If it does not return a field at all,
+        A service can take a moment until it returns a write or a new website. If it does not return a field at all,
         the client logs this once.
 
         :raises NotFoundError: if the service does not return it.
@@ -727,7 +727,7 @@ class AnalyticsClient:
         return self._until(read, lambda comparison: comparison.is_as_expected or is_final(reads))
 
     def _may_be_omitted(self, names: Iterable[str]) -> bool:
-        """Return whether the service may omit one of these fields because it is empty: no record contained it yet."""
+        """Return whether the service can omit one of these fields because it is empty: no record contained it yet."""
         known = self._fields_of_records | self._fields_of_rows | self._not_returned
         return any(fields.FIELDS[name].column is not None for name in set(names) - known)
 
@@ -856,7 +856,7 @@ def _may_be_of(record: Mapping[str, Any], domain: object) -> bool:
 
 
 def may_mean_taken(error: AnalyticsApiError) -> bool:
-    """Return whether the error of a create may mean that the domain already exists."""
+    """Return whether the error of a create can mean that the domain already exists."""
     return error.status in _MAY_MEAN_TAKEN and (not error.errors or "domain" in error.errors)
 
 

@@ -24,7 +24,7 @@ _MAX_LENGTH, _MAX_LABEL = 254, 63
 _PUNCTUATION = ("Pd", "Pi", "Pf", "Ps", "Pe")
 #: Further characters that look like ASCII punctuation: accents, primes, the minus sign and the ellipsis.
 _LOOK_ALIKES = frozenset("\u00b4\u02ba\u2032\u2033\u2035\u2036\u2043\u2212\u2026\uff02\uff07")
-#: Scheme, port and end of the path with which a service may store a domain.
+#: Scheme, port and end of the path with which a service can store a domain.
 _DECORATIONS = ("http://{}", "https://{}", "{}/", "http://{}/", "https://{}/", "{}:80", "{}:443")
 _PUNYCODE = "xn--"
 #: Maximum number of patterns in an argument, in all websites files, and in a list table for a list field. Each is
@@ -75,7 +75,7 @@ def same_domain(first: str, other: str) -> bool:
 
 
 def spellings(domain: str) -> list[str]:
-    """Return the spellings that a service may use for a domain: as given, as A-labels, as U-labels."""
+    """Return the spellings that a service can use for a domain: as given, as A-labels, as U-labels."""
     given = domain.removesuffix(".")
     key = domain_key(domain)
     unicode = ".".join(map(_to_u_label, key.split(".")))
@@ -106,9 +106,9 @@ def is_pattern(text: str) -> bool:
 
 
 def may_become(domain: str) -> set[str]:
-    """Return the keys of other domains that a service may derive from this one.
+    """Return the keys of other domains that a service can derive from this one.
 
-    It may drop or add ``www.``, use the older IDNA 2003, which maps ``straße`` to ``strasse``, or add a scheme, the
+    It can drop or add ``www.``, use the older IDNA 2003, which maps ``straße`` to ``strasse``, or add a scheme, the
     usual port or a slash.
     """
     own = domain_key(domain)
@@ -127,7 +127,7 @@ def may_become(domain: str) -> set[str]:
 def is_near(domain: str, other: str) -> bool:
     """Return whether two different domains differ only in scheme, port and path, as ``a.example/blog`` does.
 
-    They are two websites, but people may take them for one.
+    They are two websites, but people can take them for one.
 
     :param domain: a domain, or a glob.
     """

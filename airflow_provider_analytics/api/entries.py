@@ -25,7 +25,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: Ways to handle a network: the interface documents single addresses only. With the last one, other texts are allowed.
 AS_IS = "as_is"
 NETWORKS = ("reject", "expand", AS_IS)
-#: Maximum number of addresses that the networks of one list may expand to.
+#: Maximum number of addresses that the networks of one list can expand to.
 EXPAND_LIMIT = 1024
 
 #: Networks of visitors that a service on the internet never sees. Addresses of the documentation are not among them.
@@ -44,7 +44,7 @@ _INTERNAL = tuple(
         ),
     )
 )
-# An exclusion list never needs half of the address space. A typing error in a prefix length may cover it.
+# An exclusion list never needs half of the address space. A typing error in a prefix length can cover it.
 _SHORTEST_PREFIX = {4: 8, 6: 16}
 _MAPPED_BITS = 96
 _MAX_LISTED = 10
@@ -58,7 +58,7 @@ _PART_OF_A_QUERY = re.compile(r"[?&=]")
 _CUT = re.compile(r"\.\.\.$|\u2026$")
 #: A JSON array, an array of PostgreSQL, or a list as Python prints it.
 _IN_BRACKETS = re.compile(r"\[.*\]|\{.*\}|\(.*\)")
-#: Separators that a service may write between entries in place of a line break.
+#: Separators that a service can write between entries in place of a line break.
 _SEPARATOR = re.compile(r"[\s,;]+|<br ?/?>|\\n", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"[\w%~+-]*\w[\w.%~+-]*")
 #: A list that Jinja has rendered without ``tojson``; unlike ``[0-9]`` in a pattern.
@@ -266,7 +266,7 @@ def each_line(argument: str, value: Any, read: Callable[[Any], Parsed], allowed:
         except ValueError as error:
             text = short_repr(line)
             if isinstance(line, Mapping):
-                # It may contain a date, whose repr is Python.
+                # It can contain a date, whose repr is Python.
                 text = readable(json.dumps(line, default=str))
             problems.append((number, f"{text} {error}"))
     if problems:

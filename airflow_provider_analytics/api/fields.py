@@ -165,7 +165,7 @@ class PrivacyFlag(Flag):
     def from_user(self, value: object) -> str:
         """Return the label of a privacy given as enum member, number or name, any case.
 
-        A number may be text, because templates render to text.
+        A number can be text, because templates render to text.
         """
         if isinstance(value, (int, str)) and not isinstance(value, bool):
             text = str(value).strip().lower()
@@ -303,9 +303,9 @@ class Secret(Field):
     def from_user(self, value: object) -> str:
         """Return the secret.
 
-        A service may trim a secret. The trimmed text would not be masked where the service quotes it.
+        A service can trim a secret. The trimmed text would not be masked where the service quotes it.
 
-        :raises ValueError: if it is invalid; the message, which may be logged, omits the value.
+        :raises ValueError: if it is invalid; the message, which might be logged, omits the value.
         """
         if not isinstance(value, str) or not value or value != value.strip() or not is_plain(value):
             allowed = "one line of visible text, not empty, without blanks around it"
@@ -327,7 +327,7 @@ def check_password_from(value: object) -> str:
     The name must start with ``page_password``. Otherwise the author of a YAML file could have any other secret sent to
     the service.
 
-    :raises ValueError: for any other value; the message omits a value that may be the password itself.
+    :raises ValueError: for any other value; the message omits a value that might be the password itself.
     """
     if isinstance(value, str) and re.fullmatch(PASSWORD_REFERENCE, value):
         return value
@@ -356,7 +356,7 @@ CREATE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_create 
 UPDATE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_update)
 #: Exclusion list to the type of its entries.
 LINE_FIELDS = {field.name: field.entries for field in WEBSITE_FIELDS if isinstance(field, Lines)}
-#: Fields that a record may contain: all except secrets.
+#: Fields that a record can contain: all except secrets.
 RECORD_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.column)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The complete list of websites: paging, and the proof that no website is missing.
 
-docs/interface.md documents neither how a page is selected nor the metadata of a page. The list may also change during
+docs/interface.md documents neither how a page is selected nor the metadata of a page. The list can also change during
 the reading. So a list counts as complete only if its reading proves it, by one of three methods:
 
 ``one page``
@@ -14,19 +14,19 @@ the reading. So a list counts as complete only if its reading proves it, by one 
     domain. The ids in the first head must descend: otherwise the service does not sort.
 ``both directions``
     Everything else: no total, opaque ids, a filter that is not in :data:`STABLE_FILTERS`. The list is read until a page
-    contains nothing new, and then in the opposite direction. Both readings must find the same ids; the second one may
+    contains nothing new, and then in the opposite direction. Both readings must find the same ids; the second one can
     also find websites with higher ids, which were created since. A row is missed only if a row before it is removed
     after it was read. Then the removed row is missing in the second reading. The two readings must start with different
     websites: otherwise the service ignores the sort order. This method also needs the conditions 1 to 3 below.
 
 Ids are *opaque* if they are not numbers that descend: UUIDs, ULIDs, numbers of 19 digits as text. A new website may be
-anywhere in such a list. So the second reading may find any further websites. Those were created since: a website that
+anywhere in such a list. So the second reading can find any further websites. Those were created since: a website that
 the first reading missed would have moved to an earlier page, because a website was removed that the second reading does
-not find either. While the list is read, its total may grow, but not shrink. Each reading must have at least as many
+not find either. While the list is read, its total can grow, but not shrink. Each reading must have at least as many
 websites as its first total, and at most as many as its last one.
 
 The first two methods also check the *other end* of the list: its first ten websites in the opposite order. All of them
-must be among the websites read, and the last website read must be among them. A service may cap the rows at any number,
+must be among the websites read, and the last website read must be among them. A service can cap the rows at any number,
 and its total may be capped as well, or count the rows of the page. Then the pages end early, and the other end contains
 websites that were not read. For a list that is read newest first, the other end is the oldest websites. For one that is
 read oldest first, it is the head. One limit remains: if a service returns no website, or the same single one, in both
@@ -44,8 +44,8 @@ created during the reading has a higher id (1). So all websites that count were 
 That list had as many websites (4) as were read: they are that list. The second head contains all websites created
 since. The total has grown by their number, so none of the others was deleted (4).
 
-So a list that only grows is read once, for a snapshot as for a lookup: many tasks may create websites at the same time.
-A create moves rows to later pages, never to earlier ones, so pages may repeat rows, which are skipped. A page with a
+So a list that only grows is read once, for a snapshot as for a lookup: many tasks can create websites at the same time.
+A create moves rows to later pages, never to earlier ones, so pages can repeat rows, which are skipped. A page with a
 lower total that was read ahead is read again: it reflects an older list than the page before it, and rows between the
 two would be missing. Another lower total is a list that changed. The websites created during the reading come last,
 whatever the order.
@@ -53,21 +53,21 @@ If they were left out, a lookup could miss the website that another task has jus
 
 The proof does not need the totals of the pages. They expose nearly every list that breaks a condition, unless the
 numbers balance. The client accepts such a list in two cases. One website is deleted and an older one is restored during
-the reading (2). Or a page comes from a replica that is one create and one delete behind (3). Then as many websites may
+the reading (2). Or a page comes from a replica that is one create and one delete behind (3). Then as many websites can
 be missing as were restored. Only a second reading of every page could detect it. The other end detects a total that is
 wrong from the start (4), if the list does not change during the reading.
 
 If the records of a ``favorite`` filter contradict it, the service ignores or misreads the filter. If they do not
-contain the flag, or there are none, the client compares them with the opposite filter. A website may lose and regain
+contain the flag, or there are none, the client compares them with the opposite filter. A website can lose and regain
 its mark, so such a list is never closed by a second head. One limit remains. If the favorites fill more than one page
-and a website loses and regains its mark during the reading, both directions may miss the same other website.
+and a website loses and regains its mark during the reading, both directions can miss the same other website.
 
 A website whose record is marked as deleted counts for the proof, but is not part of the list. If a service returns such
 records and leaves them out of its total, the proof fails.
 
 Links of the service determine how pages are selected. A link to the next page contains the query parameter (the one
-that is neither a filter nor the page size) and its value, a number, an offset or a cursor. It may also be in the header
-``Link``, and a cursor may stand alone. The client never follows the link: it sends requests to the base URL only. So a
+that is neither a filter nor the page size) and its value, a number, an offset or a cursor. It can also be in the header
+``Link``, and a cursor can stand alone. The client never follows the link: it sends requests to the base URL only. So a
 link of another scheme or host counts, as behind a proxy. Without such a link, the parameter is
 :data:`dialect.PAGE_PARAMETER`, or the extra ``page_parameter``, and pages count from 1. If no response contains the
 number of its page, the client fetches page 1. Pages count from 0 if it has no website of the first response. A link to
@@ -261,7 +261,7 @@ class PageRequests:
         return opposite
 
     def first(self) -> Page:
-        """Return the first page. Its link to the next page may contain the name of the page parameter."""
+        """Return the first page. Its link to the next page can contain the name of the page parameter."""
         # Omit the page parameter, because its name is an assumption.
         page = self._timed(partial(self.fetch, self.query))
         self._page_size = len(page.rows)
@@ -333,7 +333,7 @@ class PageRequests:
                 number, future = pending.popleft()
                 page = future.result()
                 if page is None:
-                    self.parallel = 1  # the other pages may be as large
+                    self.parallel = 1  # the other pages might be as large
                 if page is None or is_older(page):
                     page = self.numbered(number)
                 yield page
@@ -475,7 +475,7 @@ class Reading:
 
     @property
     def _most_websites(self) -> int | None:
-        """Total that the reading may reach. New websites with opaque ids count, and move others to further pages."""
+        """Total that the reading can reach. New websites with opaque ids count, and move others to further pages."""
         if self.is_opaque:
             return self.last_total
         return self.total
@@ -488,7 +488,7 @@ class Reading:
     # Checks of a page
 
     def _check_first_number(self) -> None:
-        """Check whether pages count from 1 or 0: the proof may not notice that a page was skipped."""
+        """Check whether pages count from 1 or 0: the proof might not notice that a page was skipped."""
         if self.is_back:
             return
         self.pages_read += 1
@@ -496,7 +496,7 @@ class Reading:
         known = len(again.keys() & self.ids.keys())
         least: float = len(again)
         if self.is_opaque:
-            # New websites may be on page 1. If pages count from 0, nearly all websites on it are unknown.
+            # New websites might be on page 1. If pages count from 0, nearly all websites on it are unknown.
             least = len(again) / 2
         if again and known == 0:
             self.pages.first_number = 0
@@ -760,7 +760,7 @@ def _numbers(ids: Iterable[Key]) -> list[int]:
 
 
 def _first(rows: Iterable[Record]) -> tuple[Any, Any]:
-    """Return id and domain of the first website: an engine may give the highest id again after a delete."""
+    """Return id and domain of the first website: an engine can give the highest id again after a delete."""
     row = next(iter(rows), {})
     return row.get("id"), row.get("domain")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rate limit: delays each request until it may be sent."""
+"""Rate limit: delays each request until it can be sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_INTERVAL_ACCEPTED = 2.0
 #: Factors of the interval after a rejection, and after a request that the service accepted.
 SLOWDOWN = 1.5
 RECOVERY = 0.97
-#: Seconds in which at most ``per_minute`` requests are sent. A little more than a minute: a slow request may
+#: Seconds in which at most ``per_minute`` requests are sent. A little more than a minute: a slow request can
 #: arrive closer to the next ones than it was sent.
 WINDOW = 61.0
 
@@ -64,7 +64,7 @@ class RateLimiter:
         self._reads = threading.Lock()
 
     def wait(self, requests: int = 1, unwanted: threading.Event | None = None) -> None:
-        """Wait until the next request may be sent, or several without a pause between them.
+        """Wait until the next request can be sent, or several without a pause between them.
 
         :param requests: number of requests, at most ``per_minute``.
         :param unwanted: set when the response is no longer needed.
@@ -96,7 +96,7 @@ class RateLimiter:
     def take_turn(self, *, is_write: bool) -> None:
         """Wait for the interval after the last request of any thread.
 
-        A write overtakes the reads that wait: others may change the website after the read that it is based on.
+        A write overtakes the reads that wait: others can change the website after the read that it is based on.
         """
         if not self._interval:
             return

@@ -71,7 +71,7 @@ def without_reserved(data: Data) -> Data:
 
 
 def may_contain_a_secret(document: bytes, names: Iterable[str], secrets: Redactor | None = None) -> bool:
-    """Return whether :func:`without_secrets` may change JSON data; a quick check for many records at once.
+    """Return whether :func:`without_secrets` can change JSON data; a quick check for many records at once.
 
     :param document: the data as JSON.
     :param names: the keys in it, see :func:`names_in`.

@@ -50,7 +50,7 @@ def _base_url(text: str, info: ValidationInfo) -> str:
     """Return the base URL without a trailing slash."""
     if not text:
         raise ValueError(f"The Base URL is missing; enter it {_EXAMPLE_URLS}.")
-    # The message omits parts that may be secret: a user with a password, a query, a fragment.
+    # The message omits parts that might be secret: a user with a password, a query, a fragment.
     has_query = re.search("[?#]", text) is not None
     shown = f"Base URL {text.rpartition('@')[2]!r}"
     if has_query:
@@ -126,7 +126,7 @@ def _paths(value: str) -> tuple[str, str]:
 
 
 def _mapping(value: object, info: ValidationInfo) -> Mapping[str, str]:
-    """Return a mapping, or the JSON object in a text. Its values may be secrets, so the messages omit them."""
+    """Return a mapping, or the JSON object in a text. Its values might be secrets, so the messages omit them."""
     if isinstance(value, str):
         with suppress(ValueError):
             value = json.loads(value)
@@ -179,7 +179,7 @@ Headers = Annotated[Mapping[str, str], PlainValidator(_mapping)]
 class Settings:
     """Settings of one client. The repr omits the API key, the headers and the proxies.
 
-    Values may be text, as in a connection: ``"30"``, ``"true"``, a JSON object. An error quotes the description of a
+    Values can be text, as in a connection: ``"30"``, ``"true"``, a JSON object. An error quotes the description of a
     field as the allowed values.
 
     :param allow_insecure_http: allow plain http to another host: the key is sent in clear text.
@@ -252,7 +252,7 @@ class Settings:
 
     @property
     def client_cert_paths(self) -> tuple[str, str] | None:
-        """Paths of the client certificate and of its key, which may be the same file."""
+        """Paths of the client certificate and of its key, which can be the same file."""
         if not self.client_cert:
             return None
         return _paths(self.client_cert)

@@ -44,7 +44,7 @@ class Stats:
         self.forget_threads()
 
     def forget_threads(self) -> None:
-        """Replace the lock: after a fork, a thread that does not exist in the child may hold it."""
+        """Replace the lock: after a fork, a thread that does not exist in the child can hold it."""
         self._lock = Lock()
 
     def count(self, name: str, number: float = 1) -> None:

@@ -29,7 +29,7 @@ class Flight:
 
     :param method: HTTP method.
     :param deadline: time of the monotonic clock at which it is ended.
-    :param sent: whether the service may have received a part of it.
+    :param sent: whether the service might have received a part of it.
     :param is_ended: whether it was ended early; its result is void, even if it looks complete.
     :param connection: a duplicate of its socket. The socket itself is of no use: a TLS handshake detaches it, and a
         response without a length closes it before it is read.
@@ -52,7 +52,7 @@ class Flight:
 class Stopping:
     """Stop flag of a client: ends waits and requests when it is set, and requests that take too long.
 
-    The flag has no lock and is polled: a signal handler sets it, and may interrupt a thread that holds a lock. A thread
+    The flag has no lock and is polled: a signal handler sets it, and can interrupt a thread that holds a lock. A thread
     (watchdog) polls it for the requests, and runs only while some are under way. Without it, each read still ends at
     the timeout of its socket.
 

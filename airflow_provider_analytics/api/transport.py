@@ -62,7 +62,7 @@ FIRST_BACKOFF = 2.0
 MAX_BACKOFF = 30.0
 #: Seconds for which a request is repeated while the service rejects it because of a rate limit, unless ``max_retries``
 #: is 0. They start again with each request of the same kind (read or write) that the service accepts. Limits such as
-#: the one of Laravel count per minute, and other tasks may use up the next minute, too.
+#: the one of Laravel count per minute, and other tasks can use up the next minute, too.
 REJECTED_SECONDS = 180.0
 #: The same for a 429 with the time of the reset: then other tasks of the key used up the time since.
 ANNOUNCED_SECONDS = 1800.0
@@ -74,9 +74,9 @@ _RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504, *range(520, 531)})
 _ERRORS: dict[int, type[AnalyticsApiError]] = {401: AuthenticationError, 404: NotFoundError, 410: NotFoundError}
 _CHUNK = 64 * 1024
 #: Shortest value of a header that counts as a secret in data, unless Airflow masks the name of the header. A shorter
-#: value may be the name of a tenant, which is a part of its domains.
+#: value might be the name of a tenant, which is a part of its domains.
 MIN_UNNAMED_SECRET = 16
-#: Headers with the name of a host or a program, in lower case. Websites may have the same name.
+#: Headers with the name of a host or a program, in lower case. Websites might have the same name.
 _PLAIN_HEADERS = frozenset({"accept-language", "host", "origin", "referer", "user-agent", "x-forwarded-host"})
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 #: Maximum length of the reason of a connection error.
@@ -95,7 +95,7 @@ _NOT_STRICT = (
 )
 _CLIENT_CERT = f"{_TLS_FAILED} It may require a client certificate, or another one: see the extra client_cert."
 #: Errors before a response: an exception of requests or urllib3, a pattern of its innermost cause, its description, and
-#: whether a retry may help. The first match counts.
+#: whether a retry can help. The first match counts.
 _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
     (exceptions.ProxyError, "Tunnel connection failed: 4", _PROXY, False),
     (exceptions.ProxyError, "", _PROXY, True),
@@ -193,7 +193,7 @@ class Transport:
         self._open()
 
     def _open(self) -> None:
-        """Create what processes must not share: connections, and locks that a thread may hold.
+        """Create what processes must not share: connections, and locks that a thread can hold.
 
         A forked process that used the connections of its parent would read the responses to the parent's requests.
         """
@@ -215,7 +215,7 @@ class Transport:
         """Send no further requests, cancel those under way, and stop waiting; safe in a signal handler.
 
         A read raises :class:`StoppedError` at once. A write under way has two seconds to finish. After that it
-        raises an error that says that it may have been applied. A write that was waiting for a retry raises the error
+        raises an error that says that it might have been applied. A write that was waiting for a retry raises the error
         of its last attempt.
         """
         self._stopping.set()
@@ -261,7 +261,7 @@ class Transport:
         :param query: query parameters.
         :param form: form fields, sent as ``application/x-www-form-urlencoded``.
         :param unwanted: set when the response is no longer needed: the request is neither sent nor retried.
-        :param is_alone: whether no other response is read at the same time, so that this one may be large.
+        :param is_alone: whether no other response is read at the same time, so that this one can be large.
         :raises AnalyticsApiError: for an error status; a subclass for each that a caller can act on.
         :raises AnalyticsConnectionError: if no complete response arrived.
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
@@ -288,7 +288,7 @@ class Transport:
             self._limiter.speed_up()
             self._accepted_at[_kind(method)] = self._clock()
             if method == "GET":
-                dialect.document(answer)  # a web page or a garbled body may be repeated, as a 502
+                dialect.document(answer)  # a web page or a garbled body can be repeated, as a 502
                 self._warn_of_replaced_values(answer)
             return answer
         error = _status_error(answer, follows_success=max(self._accepted_at.values()) > -math.inf)
@@ -332,7 +332,7 @@ class Transport:
             except AnalyticsError as error:
                 last = error
             if earlier and method != "GET" and isinstance(last, StoppedError):
-                # The previous attempt may have been applied. This one was not sent.
+                # The previous attempt might have been applied. This one was not sent.
                 last = earlier.pop()
             is_rate_limit = _is_rate_limit(last)
             if is_rate_limit:
@@ -417,7 +417,7 @@ class Transport:
             return self._read(response, request)
 
     def _connections(self) -> Any:
-        """Return the connection pool; several threads may open it at the same time.
+        """Return the connection pool; several threads can open it at the same time.
 
         The adapter of requests knows certificates and proxies. It sends no request itself: a session computes the
         target of a redirect even if it does not follow it, keeps cookies, and reads the environment for each request.
@@ -518,7 +518,7 @@ class Transport:
 
 
 def _connection_problem(error: Exception) -> tuple[str, bool]:
-    """Return the description of an exception of requests or urllib3, and whether a retry may help."""
+    """Return the description of an exception of requests or urllib3, and whether a retry can help."""
     cause = repr(_cause(error))
     for kind, pattern, text, is_transient in _CONNECTION_ERRORS:
         if isinstance(error, kind) and re.search(pattern, cause):
@@ -574,7 +574,7 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
     if is_limited and status < 500 and error.retry_after is None:
         reset = dialect.reset_after(answer.headers)
         if reset is not None:
-            # It may be the end of a long window, in which a request may be accepted earlier.
+            # It might be the end of a long window, in which a request can be accepted earlier.
             error.retry_after = min(reset, MAX_WAIT)
     return error
 
@@ -587,11 +587,11 @@ def _place(website_id: str) -> str:
 
 
 def may_have_been_applied(error: BaseException) -> bool:
-    """Return whether the service may have applied the request that failed with this error.
+    """Return whether the service might have applied the request that failed with this error.
 
     Only three cases prove that it has not: the request never left this machine, the service rejected it with a 4xx
     other than 408, or nginx rejected it with its own page. Any other 5xx proves nothing, with or without
-    ``Retry-After``: a proxy may return it after forwarding the request.
+    ``Retry-After``: a proxy can return it after forwarding the request.
     """
     if isinstance(error, AnalyticsConnectionError):
         return error.sent
@@ -664,7 +664,7 @@ def _headers(settings: Settings) -> dict[str, str]:
         {
             "Accept": "application/json",
             "Accept-Encoding": "gzip",
-            # A page from the cache of a proxy may belong to an older list.
+            # A page from the cache of a proxy can belong to an older list.
             "Cache-Control": "no-cache",
             "User-Agent": f"airflow-provider-analytics/{__version__}",
         }
@@ -676,7 +676,7 @@ def _headers(settings: Settings) -> dict[str, str]:
 
 
 def _secrets(settings: Settings, proxies: Mapping[str, str]) -> Iterator[str]:
-    """Yield the secrets of the settings and of the proxies, as they may be repeated in a text."""
+    """Yield the secrets of the settings and of the proxies, as they might be repeated in a text."""
     yield settings.api_key
     for name, value in settings.headers.items():
         if is_secret_key(name) or (len(value) >= MIN_UNNAMED_SECRET and name.lower() not in _PLAIN_HEADERS):
@@ -688,13 +688,13 @@ def _secrets(settings: Settings, proxies: Mapping[str, str]) -> Iterator[str]:
 
 
 def _unnamed_headers(settings: Settings) -> Iterator[str]:
-    """Yield the values of all headers, which are masked in text even if they may not be secrets."""
+    """Yield the values of all headers, which are masked in text even if they might not be secrets."""
     for value in settings.headers.values():
         yield from _parts_of_header(value, settings)
 
 
 def _parts_of_header(value: str, settings: Settings) -> Iterator[str]:
-    """Yield the parts of a header that may be repeated in a text: its value, and the credentials in it."""
+    """Yield the parts of a header that might be repeated in a text: its value, and the credentials in it."""
     for part in (value, value.rpartition(" ")[2]):
         # A short value, such as a tenant name, is not a secret, and occurs in many texts. So does the base URL.
         if len(part) >= MIN_IN_DATA and part not in settings.base_url:
@@ -735,9 +735,9 @@ class _Connection(urllib3.connection.HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the pool may use the connection again; otherwise, it opens a new one.
+        """Whether the pool can use the connection again; otherwise, it opens a new one.
 
-        The service may be about to close an idle connection. Other requests are repeated then, but not a create.
+        The service might be about to close an idle connection. Other requests are repeated then, but not a create.
         """
         return super().is_connected and self.stopping.method != "POST"
 

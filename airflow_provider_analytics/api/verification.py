@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verification of writes: *before + sent = expected*, compared with the record that the service returns.
 
-No other module decides whether a write was applied. A response to a write proves nothing, because it may repeat the
+No other module decides whether a write was applied. A response to a write proves nothing, because it can repeat the
 request. So the compared record comes from a later read.
 
 A sent value that the service does not return was not applied. An *unsent change* is a value that was not sent and
@@ -81,7 +81,7 @@ class ExpectedRecord:
     :param before: its record before the write.
     :param sent: the values that were sent, normalized.
     :param domain: its domain; empty if it is unknown.
-    :param shared: lists of ``sent`` to which others may add entries at any time, and which contain lines of others. Any
+    :param shared: lists of ``sent`` to which others can add entries at any time, and which contain lines of others. Any
         other sent list must be equal.
     """
 
@@ -94,7 +94,7 @@ class ExpectedRecord:
     def of_new(cls, domain: str, sent: Record) -> ExpectedRecord:
         """Return the expected values of a new website: before the sent values, it had the documented defaults.
 
-        Others may change it at once, and add to its lists.
+        Others can change it at once, and add to its lists.
         """
         defaults = {name: field.default for name, field in FIELDS.items() if field.default is not None}
         return cls({**defaults, **dict.fromkeys(LINE_FIELDS)}, sent, domain, shared=frozenset(LINE_FIELDS))
@@ -115,7 +115,7 @@ class ExpectedRecord:
         """Return the differences between a record and the expected values.
 
         :param record: the record, with the fields that the service omits if they are empty (:func:`with_omitted`).
-        :param allowed: list field to entries that the record may contain, although they were removed.
+        :param allowed: list field to entries that the record can contain, although they were removed.
         """
         found = Comparison(record, unverified=tuple(name for name in self.sent if FIELDS[name].column is None))
         for name in COMPARED:
@@ -156,7 +156,7 @@ class ExpectedRecord:
         if name in self.shared:
             lines_of_others = missing & before.keys()
             missing -= lines_of_others
-            # Only removed lines: others may have added the rest.
+            # Only removed lines: others might have added the rest.
             extra = {key for key in extra & before.keys() if key[0] not in allowed}
         if missing or extra:
             found.not_applied[name] = _phrase([sent[key] for key in missing], [now[key] for key in extra])

@@ -73,7 +73,7 @@ def _connected(conn_id: str | None) -> Iterator[AnalyticsHook]:
 
 @contextmanager
 def without_logs() -> Iterator[None]:
-    """Log nothing of this package: its lines may contain domains and messages of the service."""
+    """Log nothing of this package: its lines can contain domains and messages of the service."""
     log = logging.getLogger("airflow_provider_analytics")
     level = log.level
     log.setLevel(logging.CRITICAL)

@@ -35,7 +35,7 @@ class PlainLines:
         self._blanks: str | None = ""
 
     def write(self, text: str) -> int:
-        """Write a text, which may be a part of a line."""
+        """Write a text, which might be a part of a line."""
         if self._blanks is None:
             first, separator, rest = text.partition("\n")
             self.stream.write(first.replace("##[", _ESCAPED) + separator + plain_lines(rest))

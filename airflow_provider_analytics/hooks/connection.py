@@ -40,7 +40,7 @@ class ConnectionLike(Protocol):
 def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settings:
     """Return the settings of a connection of type ``analytics``.
 
-    Extras may be text, as in a URI. Unset extras may be null, as in the connection form.
+    Extras can be text, as in a URI. Unset extras can be null, as in the connection form.
 
     :param conn_id: id of the connection, for messages.
     :raises AnalyticsConfigError: if the connection is invalid; lists all problems, and never contains the key.
@@ -55,7 +55,7 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
             ],
             source,
         )
-    # The problems quote values, and the key may be in a wrong field.
+    # The problems quote values, and the key might be in a wrong field.
     secrets = Redactor()
     for secret in (connection.password, connection.login):
         secrets.add((secret or "").strip())
@@ -151,7 +151,7 @@ def _with_port(host: str, port: int | str | None) -> str:
         own = url.port
     except ValueError:
         return host  # Settings reports the problem
-    # Settings rejects a user name and a query, and omits their values, which may be secrets.
+    # Settings rejects a user name and a query, and omits their values, which might be secrets.
     if not host or not port or "@" in url.netloc or url.query or url.fragment:
         return host
     if own is None:

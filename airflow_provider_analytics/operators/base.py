@@ -180,7 +180,7 @@ class HookSession(FailWithoutRetry):
     ) -> None:
         """Close the hook; raise ``AirflowFailException`` for a permanent error.
 
-        Secrets are removed from the failures, because a service may return a secret in a domain or an entry.
+        Secrets are removed from the failures, because a service can return a secret in a domain or an entry.
         """
         self._hook.close()
         if self._is_stopped and error is None:
@@ -221,7 +221,7 @@ def how_to_override(guards: Sequence[str], context: Context) -> str:
             f"If this is intended, set override_guards={list(guards)!r} {where} for one run.\n"
             "This DAG has no Param override_guards."
         )
-    # With the other values of this run, because they may select the websites that it changes.
+    # With the other values of this run, because they can select the websites that it changes.
     conf = {**(getattr(context.get("dag_run"), "conf", None) or {}), "override_guards": list(guards)}
     return (
         f"If this is intended, select {', '.join(guards)} in override_guards of the trigger form, or run:\n"

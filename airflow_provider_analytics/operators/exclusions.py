@@ -65,7 +65,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
     field: ClassVar[str]
     #: How networks in lists of IP addresses are handled.
     networks: str = "reject"
-    #: Only lists of IP addresses may contain host names.
+    #: Only lists of IP addresses can contain host names.
     resolve_names: bool = False
 
     def __init__(
@@ -286,7 +286,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         if (value is None) == (path is None):
             raise invalid_together("one of the two", **{self.field: value, f"{self.field}_path": path})
         if path is None:
-            # A value is never opened. A path here is a mistake, and would be sent as a parameter: it may be any word.
+            # A value is never opened. A path here is a mistake, and would be sent as a parameter: it can be any word.
             if isinstance(value, str) and re.fullmatch(r"([./~]\S*|\S+://\S*|\S+\.txt)", value.strip()):
                 raise invalid(self.field, value, f"entries; a file is given by {self.field}_path")
             return value
@@ -298,7 +298,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
 
 def _mapping(argument: str, value: Any) -> Mapping[str, Any]:
-    """Return a dict; it may be given as JSON text, because templates render to text."""
+    """Return a dict; it can be given as JSON text, because templates render to text."""
     from airflow_provider_analytics.reconcile.desired.selection import parse_selectors
     from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError, Values
 

@@ -18,7 +18,7 @@ _CONSOLES = {
     "s3": "https://console.aws.amazon.com/s3/buckets/{bucket}?prefix={path}",
     "gs": "https://console.cloud.google.com/storage/browser/{bucket}/{path}",
 }
-#: Characters of a path that a URL may contain, such as in ``dt=2026-01-02``.
+#: Characters of a path that a URL can contain, such as in ``dt=2026-01-02``.
 _SAFE = "/="
 
 

@@ -59,7 +59,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
     :param list_name: name of the list in this folder. (templated)
     :param override_guards: names of the guards to override, see :data:`~.guards.GUARDS`: a list, or text separated by
         commas. (templated)
-    :param max_loss_fraction: largest fraction that may be lost, see :mod:`~.plan_guards`; default 0.3.
+    :param max_loss_fraction: largest fraction that can be lost, see :mod:`~.plan_guards`; default 0.3.
         (templated)
     """
 
@@ -219,7 +219,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             outcome = apply(planned)
             is_complete = digest is None and not outcome.failures and outcome.interrupted is None
             if file and lists and is_complete and file.runs_at_the_same_time(lists.run):
-                # The other list may have fetched a website before it could see the update of this one.
+                # The other list might have fetched a website before it could see the update of this one.
                 self.log.info("Another list ran in the hour before, or at the same time: reading all websites again.")
                 hook.client.wait(sum(hook.client.confirm_waits))
                 again = plan(is_again=True)

@@ -273,7 +273,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
             series = snapshot_series(storage_path(str(self.base_path), "base_path"), str(self.snapshot_name))
             self.data_uri = _uri(series.data)
             run_day = self._day(context, now)
-            self._is_late(run_day, series, now)  # before the list is read: it may be long
+            self._is_late(run_day, series, now)  # before the list is read: it might be long
             origin = Origin(
                 make_listing=lambda: hook.iter_websites(**filters),
                 source=ListSource(url=hook.client.base_url, account_id=account_id(hook.get_account())),

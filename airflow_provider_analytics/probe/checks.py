@@ -73,7 +73,7 @@ class Probe:
         try:
             reader.start()
         except UnexpectedResponseError as error:
-            error.excerpt = ""  # it may contain values of websites
+            error.excerpt = ""  # it can contain values of websites
             raise
         self._rows = dialect.not_deleted(reader.page.rows)
         self._attempt = Attempt()
@@ -122,7 +122,7 @@ class Probe:
         return "FAILS", _reason(attempt.error)
 
     def check_pages(self) -> Result:
-        """Read a list that fits on one page in small pages, because it may grow."""
+        """Read a list that fits on one page in small pages, because it can grow."""
         has_pages = len(self._rows) > len(self.reader.page.rows)
         if has_pages or not self._attempt.proof:
             return None

@@ -74,7 +74,7 @@ class Attempt:
 
     @property
     def is_rejected(self) -> bool:
-        """Whether other extras may help."""
+        """Whether other extras can help."""
         if isinstance(self.error, AnalyticsApiError):
             return self.error.status in dialect.NO_SUCH_PAGE
         return isinstance(self.error, (IncompleteListError, UnexpectedResponseError))
@@ -253,7 +253,7 @@ class LimitedReader:
     def _first_working(self, read: Callable[[Extras], Attempt], others: Iterable[Extras]) -> Attempt:
         """Read the list. If that fails, return the first attempt with other extras that works.
 
-        A list that changes may fail once, so two attempts without these extras have to fail before, and one after.
+        A list that changes can fail once, so two attempts without these extras have to fail before, and one after.
         """
         attempt = read(_NO_EXTRAS)
         if attempt.is_rejected:

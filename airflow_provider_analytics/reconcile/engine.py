@@ -56,7 +56,7 @@ def plan(
 
     :param source: the desired state before the websites are known.
     :param scope: settings for which alone the plan is valid, see :class:`Plan`.
-    :param max_loss_fraction: largest fraction that may be lost, see :mod:`plan_guards`.
+    :param max_loss_fraction: largest fraction that can be lost, see :mod:`plan_guards`.
     :param override_guards: names of the guards to override.
     :param lists: the tables, if the source has managed lists.
     :param last: the websites of the last successful run, see :class:`GuardInput`.

@@ -162,7 +162,7 @@ def complete_records(
 
     Websites that were deleted since the list was read, and websites that failed, are left out.
 
-    :param is_incomplete: returns whether a record has a missing field, or may be stale. Then the website is fetched.
+    :param is_incomplete: returns whether a record has a missing field, or might be stale. Then the website is fetched.
     """
     incomplete = by_id(filter(is_incomplete, records))
     if not incomplete:

@@ -38,7 +38,7 @@ def operation_of(method: str, path: str, root: str) -> Operation | None:
 
 @dataclass
 class RecordedRequest:
-    """A request as received. Its repr omits headers and body, which may contain secrets.
+    """A request as received. Its repr omits headers and body, which can contain secrets.
 
     :param operation: operation of the interface; None for any other method or path.
     :param target: path and query string, undecoded.

@@ -24,7 +24,7 @@ class Store:
     """A thread-safe store of websites.
 
     Ids increase and are never reused until :meth:`clear`. A stored website is replaced, never changed, so that a copy
-    of the store may share it.
+    of the store can share it.
     """
 
     def __init__(self) -> None:

@@ -118,7 +118,7 @@ class Partition:
 class SnapshotSeries:
     """A series of snapshots: the snapshots of a list, under a name.
 
-    :param base: base path; it may contain several series.
+    :param base: base path; it can contain several series.
     :param name: name of the series.
     """
 
@@ -270,7 +270,7 @@ def _checked(rows: Iterable[Row], path: StoragePath) -> Iterator[Row]:
 
 
 def _is_row(row: object) -> bool:
-    """Return whether a stored row has the text that every reader needs: other software may have written it."""
+    """Return whether a stored row has the text that every reader needs: other software might have written it."""
     if not isinstance(row, dict):
         return False
     return {type(row.get(name)) for name in ("id", "record", "record_hash")} == {str}
@@ -350,7 +350,7 @@ def point_to_latest(series: SnapshotSeries) -> None:
 
     :raises StorageError: if the storage fails.
     """
-    for _ in range(3):  # another run may publish a newer one at the same time
+    for _ in range(3):  # another run can publish a newer one at the same time
         newest = next(series.published(), None)
         if newest is None:
             return

@@ -301,7 +301,7 @@ def _display(value: object) -> str:
 
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a row; other software may have written it.
+    """Return the record of a row; other software might have written it.
 
     :raises StorageError: if it is not a JSON object, or nested too deeply.
     """

@@ -94,7 +94,7 @@ def plan_pruning(series: SnapshotSeries, retention: Retention, now: datetime, *,
     """Return the snapshots that a retention keeps and removes.
 
     A damaged snapshot, seen by the size of its files, does not count toward the retention. It is kept, since a person
-    may be able to restore it, unless ``remove_damaged`` is set and the retention does not keep its day.
+    might be able to restore it, unless ``remove_damaged`` is set and the retention does not keep its day.
 
     :raises GuardError: if there are folders of days but no manifest for any of them, or if the series is behind a
         link.

@@ -29,7 +29,7 @@ Row = dict[str, Any]
 #: A block of rows as columns: column name to values, in the order of :data:`COLUMNS`.
 Columns = dict[str, list[Any]]
 
-#: Column name to type, in the order of the files. Ids are text, because the service may use text.
+#: Column name to type, in the order of the files. Ids are text, because the service can use text.
 COLUMNS = {
     "id": "string",
     **{name: str(FIELDS[name].column) for name in RECORD_FIELDS},
@@ -190,7 +190,7 @@ def _cells(name: str, values: list[Any], invalid_values: Counter[str]) -> list[A
 def without_addresses(record: Mapping[str, Any], how: str) -> dict[str, Any]:
     """Return a record with ``exclude_ips`` hashed or dropped, see :data:`EXCLUDE_IPS_AS`.
 
-    It has only documented fields, because any other field may contain addresses.
+    It has only documented fields, because any other field can contain addresses.
     """
     kept = {name: record[name] for name in ("id", *RECORD_FIELDS) if name in record}
     if "exclude_ips" in kept:
@@ -209,7 +209,7 @@ def _hashed(value: Any) -> Any:
     if value is None or value == "":
         return value
     entries = normalise("exclude_ips", value)
-    # A value that is not a list is hashed as a whole, since it may contain an address.
+    # A value that is not a list is hashed as a whole, since it can contain an address.
     texts = entries if isinstance(entries, tuple) else (json.dumps(value, sort_keys=True),)
     return "\n".join(map(_sha256, texts))
 
@@ -223,5 +223,5 @@ def _encodable(value: Any) -> Any:
 
 
 def _utf8(text: str) -> str:
-    """Replace characters that UTF-8 cannot encode: JSON may contain half of a surrogate pair."""
+    """Replace characters that UTF-8 cannot encode: JSON can contain half of a surrogate pair."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -54,7 +54,7 @@ class RunDay:
         return now >= self.ends
 
     def late_problem(self, now: datetime, *, is_published: bool) -> str | None:
-        """Return why a late list must not be stored for the day by default, or None if it may.
+        """Return why a late list must not be stored for the day by default, or None if it can.
 
         :param is_published: whether the day has a snapshot.
         """

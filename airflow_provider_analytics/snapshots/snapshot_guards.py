@@ -111,7 +111,7 @@ def _identity(source: ListSource, filters: dict[str, Any]) -> dict[str, object]:
     try:
         parts = urlsplit(source.url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:  # a stored manifest may contain anything
+    except ValueError:  # a stored manifest can contain anything
         return {"scheme": source.url, "account": source.account_id, "filters": filters}
     return {
         "scheme": parts.scheme,

@@ -74,7 +74,7 @@ class Application:
         after recording the rest.
         """
         interrupted = run_uninterrupted(self._client, self._run)
-        # Copies, because a request that is still under way may end now.
+        # Copies, because a request that is still under way can end now.
         updates = [replace(update, sent=list(update.sent)) for update in self._updates]
         outcome = Outcome(updates, stopped=self._stopped, interrupted=interrupted)
         if outcome.unexpected_changes:
@@ -110,7 +110,7 @@ class Application:
     # Changing websites alone
 
     def _try_alone(self) -> bool:
-        """Change websites one at a time until each pair is proven; return whether the others may be changed."""
+        """Change websites one at a time until each pair is proven; return whether the others can be changed."""
         breaker = Breaker(FAILURES_ALONE)
         for number in range(MAX_ALONE):
             update = self._next_alone(number)

@@ -54,7 +54,7 @@ class Update:
     :param state: its state.
     :param reason: why the change is not applied, for people; empty if it is.
     :param sent: the changes that were sent and not rejected, in order and as they were sent; a create has the id.
-    :param unconfirmed: a change that failed, but may have been applied.
+    :param unconfirmed: a change that failed, but might have been applied.
     :param expected: the expected record; None if nothing was sent.
     :param comparison: the record that was read last, compared with the expected one; None if it was not read back.
     :param is_rejected_method: whether the service rejected the method of the update, or does not permit it.
@@ -82,7 +82,7 @@ class Update:
 
     @property
     def may_be_applied(self) -> bool:
-        """Whether the change was sent and not rejected, or may have been."""
+        """Whether the change was sent and not rejected, or might have been."""
         return self.unconfirmed is not None or (bool(self.sent) and self.state is State.APPLIED)
 
     @property
@@ -92,7 +92,7 @@ class Update:
 
     @property
     def has_update(self) -> bool:
-        """Whether an update was sent, or may have been; also one that follows a create."""
+        """Whether an update was sent, or might have been; also one that follows a create."""
         return self.planned.action == "update" or any(change.action == "update" for change in self.sent)
 
     @property

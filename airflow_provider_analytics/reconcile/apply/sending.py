@@ -85,7 +85,7 @@ class Sender:
         self.record(change)
 
     def compare(self, update: Update, record: Record) -> Comparison:
-        """Compare a record with the sent values, and with the current desired values: others may have changed it."""
+        """Compare a record with the sent values, and with the current desired values: others might have changed it."""
         allowed = {name: self.kept(name, record) for name in self.shared}
         expected = update.expected or ExpectedRecord({}, {})
         comparison = expected.compare(record, allowed)
@@ -215,7 +215,7 @@ class Sender:
             update.set(State.UNCHANGED)
 
     def _is_gone(self, website_id: str) -> bool:
-        """Return whether a website is gone after a "not found" response: a single response may be wrong."""
+        """Return whether a website is gone after a "not found" response: a single response might be wrong."""
         self.client.get_account()  # with a wrong base URL, everything is "not found"
         return self.client.is_gone(website_id)
 
@@ -278,7 +278,7 @@ class Sender:
         """Read these websites until they are as sent; return the websites that are not."""
         waiting = self.read(updates, is_alone=is_alone)
         reads: dict[Update, list[Comparison]] = {update: [] for update in waiting}
-        # Rows of the list may have fewer fields or be stale. Then the record of the single website decides.
+        # Rows of the list might have fewer fields or be stale. Then the record of the single website decides.
         for seconds in (0, *self.client.confirm_waits):
             is_down = self._failed_reads >= GIVE_UP_AFTER
             if not waiting or is_down or all(is_final(reads[update]) for update in waiting):
@@ -290,7 +290,7 @@ class Sender:
         return waiting
 
     def read(self, updates: Sequence[Update], *, is_alone: bool = False, one_by_one: bool = False) -> list[Update]:
-        """Read these websites, set their states, and return the websites that a later read may return otherwise.
+        """Read these websites, set their states, and return the websites that a later read can return otherwise.
 
         :param one_by_one: read each website, never the list.
         """
@@ -438,7 +438,7 @@ def _is_rejected(error: AnalyticsError | ValueError, *, is_create: bool) -> bool
     if not isinstance(error, AnalyticsApiError) or error.is_blocked:
         return False
     if is_create and may_mean_taken(error):
-        return False  # another process may have created the website: the next try finds it
+        return False  # another process might have created the website: the next try finds it
     return error.status == 403 or error.is_invalid
 
 

@@ -110,7 +110,7 @@ class DesiredState:
         return frozenset(name for name in LINE_FIELDS if self.modes.get(name) != "replace")
 
     def removable(self, name: str, record: Record) -> Entries:
-        """Return the entries of a list field that a managed list may remove from a website."""
+        """Return the entries of a list field that a managed list can remove from a website."""
         if self.tables is None or self.modes.get(name) != "managed":
             return ()
         return self.tables.owned(name, record)

@@ -201,15 +201,15 @@ def read_list(
 ) -> EntryList:
     """Parse a list, and separate its expired entries.
 
-    A line is an entry or a host name. A comment may follow after ``#``. Its parts are separated by commas; the parts
-    ``owner=...`` and ``until=YYYY-MM-DD`` have a meaning. Instead of a line, a list may contain a dict with ``entry``,
+    A line is an entry or a host name. A comment can follow after ``#``. Its parts are separated by commas; the parts
+    ``owner=...`` and ``until=YYYY-MM-DD`` have a meaning. Instead of a line, a list can contain a dict with ``entry``,
     ``owner``, ``until``, ``reason``, and ``comment``. The comment is sent with the entry when the entry is added.
 
     :param argument: name of the argument, for messages.
     :param value: a list, its JSON text, or a text with one entry per line.
     :param entry_type: type of its entries.
     :param networks: see :meth:`EntryType.parser`.
-    :param managed: whether the mode is managed: entries may then have an expiration date, because only a managed list
+    :param managed: whether the mode is managed: entries can then have an expiration date, because only a managed list
         can remove the entries that it added, but no comment to send.
     :param host_names: whether host names are allowed.
     :param is_for_one: whether the list is sent once, to one website: networks, expiration dates, and comments are
@@ -262,7 +262,7 @@ class _Line(NamedTuple):
     :param text: its entry, as written; empty for a comment line.
     :param source: the source of its entries.
     :param comment: the comment to send, such as ``# Berlin``; empty if there is none.
-    :param entries: its normalized entries, or its host name. A network may be expanded to many addresses.
+    :param entries: its normalized entries, or its host name. A network can be expanded to many addresses.
     :param is_name: whether it has a host name.
     """
 

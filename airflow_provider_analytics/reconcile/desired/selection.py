@@ -57,7 +57,7 @@ def select(records: Iterable[Record], selectors: Iterable[str]) -> tuple[set[str
     For example, ``select([{"id": 7, "domain": "www.example.com"}], ["*.example.com", "9"])`` returns
     ``({"7"}, ["9"])``.
 
-    :raises ValueError: if a record without a domain may match a selector.
+    :raises ValueError: if a record without a domain can match a selector.
     """
     ids: set[str] = set()
     by_domain: dict[str, set[str]] = {}
@@ -123,7 +123,7 @@ def near_equals(records: Iterable[Record], selectors: Iterable[str], chosen: Col
 def raise_unless_found(records: Sequence[Record], text: str) -> None:
     """Raise :class:`ValueError` if a search found a website whose domain does not contain the text.
 
-    It is not documented how the search matches, and a service may ignore it. Then all websites would be changed.
+    It is not documented how the search matches, and a service can ignore it. Then all websites would be changed.
     """
     for record in records:
         domain, website_id = website_of(record)

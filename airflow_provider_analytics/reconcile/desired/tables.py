@@ -295,7 +295,7 @@ class Table:
         """Return the scopes of a list field that a website is in, such as ``("*", "www.example.com")``."""
         domain, website_id = website_of(record)
         by_selector = self._by_selector.get(name, {})
-        # There may be thousands of domains, which are not compared one by one.
+        # There might be thousands of domains, which are not compared one by one.
         selectors = [EVERYWHERE, domain_key(domain), website_id]
         selectors += [pattern for pattern in self._patterns.get(name, ()) if matches(pattern, domain)]
         scopes: list[str] = []
@@ -448,7 +448,7 @@ class ListTables:
         self._settled.clear()
 
     def owned(self, name: str, record: Record) -> Entries:
-        """Return the entries that the list may remove from a website."""
+        """Return the entries that the list can remove from a website."""
         owned, _kept = self._settle(name, record)
         return owned
 
@@ -511,7 +511,7 @@ def _updated_rows(
         since = today.isoformat()
         if entry in before and not before[entry].left:
             since = before[entry].since
-        # A comment may contain anything, even a key.
+        # A comment can contain anything, even a key.
         owner, reason = readable(source.owner), readable(source.reason)
         rows[entry] = replace(source, owner=owner, reason=reason, since=since, left="")
     return rows

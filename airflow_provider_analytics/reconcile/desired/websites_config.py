@@ -176,7 +176,7 @@ class WebsitesAsCode:
 
 
 def _why_protected(domain: str, patterns: Iterable[str]) -> str | None:
-    """Return why a website that is not in the file is not deleted; None if it may be deleted.
+    """Return why a website that is not in the file is not deleted; None if it can be deleted.
 
     :param patterns: the protected patterns.
     """

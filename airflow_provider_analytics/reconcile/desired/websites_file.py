@@ -29,12 +29,12 @@ from airflow_provider_analytics.reconcile.desired.websites_config import Website
 from airflow_provider_analytics.reconcile.desired.yaml_values import Path, Problem, ProblemsError, Values, is_over
 
 _ALSO = "also_"
-#: Keys that a layer may contain in addition to settings.
+#: Keys that a layer can contain in addition to settings.
 _GROUPS, _IGNORE, _PROTECT = "groups", "ignore", "protect"
 _YAML_NAME = re.compile(r".*\.ya?ml", re.IGNORECASE | re.DOTALL)
 #: The name of a file in a sub-folder, or of a copy or a template, such as ``team/shops.yaml`` or ``shops.yaml.bak``.
 _LIKE_A_YAML_NAME = re.compile(r"\.ya?ml(?![a-z0-9])[^/]*$", re.IGNORECASE)
-#: JSON is YAML. The JSON Schema of the file may be in the folder for editors.
+#: JSON is YAML. The JSON Schema of the file can be in the folder for editors.
 _JSON_NAME = re.compile(r"(?<!\.schema)\.json$", re.IGNORECASE)
 #: Maximum number of files in a message.
 _MAX_NAMED = 10
@@ -109,8 +109,8 @@ def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
 def parse_websites(value: object, *, default_mode: str = "merge") -> WebsitesAsCode:
     """Parse desired websites from values: the content of the YAML file, or a list of records.
 
-    A record is a dict with ``domain`` and the settings of the website. The ``websites`` of a dict may be such a list,
-    too. In records, null means "not set". Values may have the form that databases use: flags as 0 and 1, privacy as a
+    A record is a dict with ``domain`` and the settings of the website. The ``websites`` of a dict can be such a list,
+    too. In records, null means "not set". Values might have the form that databases use: flags as 0 and 1, privacy as a
     number, and lists as text. Text is parsed as YAML, which includes JSON, because templates render to text.
 
     :param default_mode: see :func:`parse_websites_files`.
@@ -182,7 +182,7 @@ def _normalized_value(name: str, value: Any) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return list(value)
     if isinstance(value, (float, Decimal)) and value % 1 == 0:
-        value = int(value)  # pandas and databases may return whole numbers as floats
+        value = int(value)  # pandas and databases can return whole numbers as floats
     if name not in FIELDS or name in LINE_FIELDS or value is None:
         return value
     try:
@@ -238,7 +238,7 @@ def _invalid_value(error: Any, path: Path, values: Values) -> str:
             name = part
     if error.validator == "type" and error.instance is None:
         return f"{name} is empty"
-    # The value may be a password, or contain one.
+    # The value might be a password, or contain one.
     is_shown = not isinstance(error.instance, (dict, list)) and PASSWORD_FROM not in path
     value = f"={readable(repr(error.instance), 60)}" if is_shown else " (value not shown)"
     allowed = error.schema.get("errorMessage") or ", ".join(error.schema["enum"])
@@ -328,7 +328,7 @@ class _YamlFile:
             settings |= layer
             ignored.update(layer.get(_IGNORE, ()))
         settings.pop(_IGNORE, None)
-        if PASSWORD_FROM in layers[-1]:  # defaults and groups may have one for other websites
+        if PASSWORD_FROM in layers[-1]:  # defaults and groups might have one for other websites
             try:
                 check_password_has_effect(settings)
             except ValueError as error:

@@ -28,7 +28,7 @@ _DIRECTIVE = re.compile("(?:^|[\r\n\x85\u2028\u2029])\ufeff?(%(?!YAML )\\S*)")
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 #: Parts of messages about a text that YAML reads as something else, such as ``2001:db8::`` or ``*.example.com``.
 _UNQUOTED = ("mapping values are not allowed", "found unexpected ':'", "expected alphabetic or numeric character")
-#: libyaml takes a fifth of the time, but PyYAML may be built without it.
+#: libyaml takes a fifth of the time, but PyYAML might be built without it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 #: Keys and numbers of list items that lead to a value.

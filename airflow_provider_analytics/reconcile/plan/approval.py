@@ -22,7 +22,7 @@ from airflow_provider_analytics.reconcile.plan.changes import ChangeOf
 from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, short
 from airflow_provider_analytics.reconcile.records import website_of
 
-#: Approved action and an action that may be planned now. After a crash, an update may follow an approved create.
+#: Approved action and an action that can be planned now. After a crash, an update can follow an approved create.
 _MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"), ("delete", "delete")}
 
 #: Value of ``approved_digest`` that applies any plan within the guards, without an approval.

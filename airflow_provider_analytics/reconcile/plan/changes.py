@@ -117,7 +117,7 @@ def change_of(desired: DesiredState, record: Record, earlier: Record | None = No
             change = _list_change(desired, website, name, record, earlier or {})
         else:
             change = FieldChange(name, _value(name, record), website.settings[name])
-        # A field that no record has may be omitted because it is empty everywhere.
+        # A field that no record has can be omitted because it is empty everywhere.
         is_omitted = change.before is None and change.after == normalise(name, FIELDS[name].omitted)
         if change.before == change.after or is_omitted:
             continue
@@ -139,7 +139,7 @@ def _value(name: str, record: Record) -> Any:
 def _list_change(
     desired: DesiredState, website: DesiredWebsite, name: str, record: Record, earlier: Record
 ) -> FieldChange:
-    """Return the change of a list; its lines before and after it may be equal."""
+    """Return the change of a list; its lines before and after it can be equal."""
     mode = desired.modes[name]
     before = _value(name, record)
     if mode == "replace" and name in record:
@@ -204,7 +204,7 @@ def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: E
     :param mode: ``"merge"`` adds missing entries; ``"replace"`` makes the list equal to ``desired``; ``"managed"`` adds
         missing entries and removes the entries in ``owned`` that are no longer desired, except for lines with a
         comment.
-    :param owned: entries that the list may remove.
+    :param owned: entries that the list can remove.
     """
     key = LINE_FIELDS[name].key
     present = set(map(key, current))

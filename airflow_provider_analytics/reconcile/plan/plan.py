@@ -55,7 +55,7 @@ class Effect(NamedTuple):
     def text(self, show: Callable[[str], str] = str) -> str:
         """Return the effect as text of bounded length, without the field.
 
-        :param show: formats a value, which may come from the service.
+        :param show: formats a value, which can come from the service.
         """
         words = [self.verb]
         if self.before is not None:

@@ -31,7 +31,7 @@ _CASE = "- "
 class GuardInput:
     """The values that guards check.
 
-    :param limit: largest fraction that may be lost, 0 to 1.
+    :param limit: largest fraction that can be lost, 0 to 1.
     :param override_guards: names of the guards that are overridden.
     :param managed: list fields that are managed.
     :param lists: their tables.
