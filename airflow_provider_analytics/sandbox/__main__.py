@@ -31,7 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=7, help="seed of the generated websites (default: %(default)s)")
     parser.add_argument("--api-key", default=None, metavar="KEY", help="key that clients must send (default: random)")
-    parser.add_argument("--preset", default="length", metavar="NAME", help="service to play (default: %(default)s)")
     given = parser.parse_args(arguments)
     if given.websites < 0:
         parser.error("argument --websites: must not be negative")
@@ -42,15 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from airflow_provider_analytics.sandbox.server import CONNECTION_VARIABLE, SandboxServer
     except ModuleNotFoundError as error:
         return _fail(str(error))
-    try:
-        server = SandboxServer(
-            host=given.host,
-            port=given.port,
-            api_key=given.api_key,
-            preset=given.preset,
-        )
-    except ValueError as error:
-        parser.error(f"argument --preset: {error}")
+    server = SandboxServer(host=given.host, port=given.port, api_key=given.api_key)
     try:
         server.start()
     except OSError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sandbox as an ASGI application: it records requests, applies limits and faults, and responds."""
+"""The sandbox as an ASGI application: it records requests, applies faults, and responds."""
 
 from __future__ import annotations
 
@@ -64,13 +64,6 @@ class App(SandboxState):
         except ClientDisconnect:
             return
         self.requests.append(request)
-        if self.options.nginx_limit is not None:
-            wait = self.nginx.count(self.options.nginx_limit)
-            if isinstance(wait, Response):
-                request.status = wait.status_code
-                await wait(scope, receive, send)
-                return
-            await asyncio.sleep(wait)
         fault = await self.next_fault(request)
         response = self.process(request, fault)
         if fault.delay and await _disconnected_within(receive, fault.delay):

@@ -45,11 +45,6 @@ def create_control(state: SandboxState) -> Starlette:
     async def websites(_: Request) -> Response:
         return JSONResponse(state.store.websites())
 
-    async def options(request: Request) -> Response:
-        if request.method == "POST":
-            state.options = state.options.changed(await request.json())
-        return JSONResponse(state.options.model_dump(mode="json"))
-
     async def faults(request: Request) -> Response:
         if request.method == "GET":
             pending = [fault.model_dump(mode="json") for fault in state.faults.pending()]
@@ -71,7 +66,6 @@ def create_control(state: SandboxState) -> Starlette:
         reset: ["POST"],
         seed: ["POST"],
         websites: ["GET"],
-        options: ["GET", "POST"],
         faults: ["GET", "POST", "DELETE"],
         requests: ["GET", "DELETE"],
     }

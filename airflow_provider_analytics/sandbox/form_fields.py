@@ -61,13 +61,6 @@ def boolean(text: str) -> bool:
     return _BOOLEANS[text]
 
 
-def boolean_by_rule(text: str) -> bool:
-    """Parse a boolean as Laravel's rule ``boolean`` does: only 1 and 0."""
-    if text not in ("0", "1"):
-        text = ""
-    return boolean(text)
-
-
 def domain(text: str) -> str:
     """Parse a domain name."""
     if not text:
@@ -130,16 +123,8 @@ LIST_PARAMETERS = [
     FormField("favorite", boolean),
     FormField("sort_by", one_of("id", "domain"), default="id"),
     FormField("sort", one_of("desc", "asc"), default="desc"),
-    FormField(
-        "per_page",
-        integer(
-            10,
-            25,
-            50,
-            100,
-        ),
-        default=100,
-    ),
+    FormField("per_page", integer(10, 25, 50, 100), default=100),
+    FormField("page", page, default=1),
 ]
 
 
@@ -158,17 +143,11 @@ def decode_pairs(raw: bytes) -> list[tuple[str, str]]:
     )
 
 
-def read_values(
-    raw: bytes,
-    fields: Sequence[FormField],
-    *,
-    by_rule: bool = False,
-) -> dict[str, Any]:
+def read_values(raw: bytes, fields: Sequence[FormField]) -> dict[str, Any]:
     """Decode a query string or form, and return the given values by name.
 
     Unlike Laravel, it rejects names that are not in ``fields``, and names that are given twice.
 
-    :param by_rule: parse booleans by Laravel's rule.
     :raises ApiError: with all problems at once.
     """
     try:
@@ -192,8 +171,6 @@ def read_values(
             reject(name, "The {} field has a duplicate value.")
         else:
             values[name] = None
-            if by_rule and parse is boolean:
-                parse = boolean_by_rule
             try:
                 values[name] = parse(text)
             except ValueError as error:

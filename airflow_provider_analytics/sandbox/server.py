@@ -49,7 +49,6 @@ class SandboxServer:
     :param ssl_certfile: certificate (PEM) for TLS; requires ``ssl_keyfile``.
     :param ssl_keyfile: private key (PEM) of the certificate.
     :param ssl_ca_certs: CA (PEM) that must have signed the certificate of every client.
-    :param preset: name of a common service in :data:`~airflow_provider_analytics.sandbox.options.PRESETS`.
     :param options: initial :class:`~airflow_provider_analytics.sandbox.options.Options`, by name.
     """
 
@@ -66,7 +65,6 @@ class SandboxServer:
         ssl_certfile: str | PathLike[str] | None = None,
         ssl_keyfile: str | PathLike[str] | None = None,
         ssl_ca_certs: str | PathLike[str] | None = None,
-        preset: str = "length",
         options: dict[str, Any] | None = None,
     ) -> None:
         self.api_key = api_key or secrets.token_hex(16)
@@ -79,8 +77,7 @@ class SandboxServer:
         if ssl_ca_certs:
             self._tls["ssl_ca_certs"] = fspath(ssl_ca_certs)
             self._tls["ssl_cert_reqs"] = ssl.CERT_REQUIRED
-        initial = {"preset": preset, **(options or {})}
-        self._options = self._options_type().changed(initial)
+        self._options = self._options_type().changed(options or {})
 
     def __enter__(self) -> Self:
         self.start()
@@ -199,7 +196,7 @@ class SandboxServer:
     def configure(self, **options: Any) -> None:
         """Change options until the next :meth:`reset`.
 
-        :param options: options by name; with ``preset``, the other options start from their defaults.
+        :raises ValueError: for an unknown name or a bad value.
         """
         self._app.options = self._app.options.changed(options)
 

@@ -19,7 +19,6 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from airflow_provider_analytics.sandbox import form_fields, laravel
 from airflow_provider_analytics.sandbox.form_fields import FormField
 from airflow_provider_analytics.sandbox.laravel import ApiError
-from airflow_provider_analytics.sandbox.limits import ThrottleCounter
 from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.requests import PREFIX, RecordedRequest
 from airflow_provider_analytics.sandbox.store import Store, Website
@@ -29,9 +28,6 @@ ACCOUNT = {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
 _FORM = "application/x-www-form-urlencoded"
 _WEBSITE_ID = re.compile(r"[1-9][0-9]{0,17}")
 _HOME = "<!DOCTYPE html><title>Sandbox</title><p>Sandbox of airflow-provider-analytics. The interface is under {}."
-_OTHER_SCHEME = {"http": "https", "https": "http"}
-#: Sort parameter to the fields of the order.
-_SORT_FIELDS = {"id": ("id",), "domain": ("domain", "id")}
 
 
 @dataclass
@@ -69,28 +65,22 @@ class Service:
         """Delete all websites, and forget all requests."""
         self.store.clear()
         self._earlier: deque[_EarlierRequest] = deque()
-        self._throttle = ThrottleCounter()
 
     def respond(self, request: RecordedRequest, options: Options) -> Response:
         """Process a request."""
         self.options = options
         if request.path == f"{self._root}/":
             return HTMLResponse(_HOME.format(f"{self._root}{PREFIX}"))
-        limit_headers: dict[str, str] = {}
         try:
-            process = self._admit(request)
-            if options.throttle is not None:
-                limit_headers = self._throttle.count(options.throttle)
-            response = process(request)
+            process = self.admit(request)
+            return process(request)
         except ApiError as error:
             is_invalid = "errors" in error.content
             if is_invalid and "json" not in (request.header("accept") or ""):
                 return RedirectResponse(f"{self._root}/", 302)
-            response = JSONResponse(error.content, error.status, error.headers)
-        response.headers.update(limit_headers)
-        return response
+            return JSONResponse(error.content, error.status, error.headers)
 
-    def _admit(self, request: RecordedRequest) -> Callable[[RecordedRequest], Response]:
+    def admit(self, request: RecordedRequest) -> Callable[[RecordedRequest], Response]:
         """Return the method that processes a request, if it has an operation and the right key."""
         if request.operation is None:
             path = request.path.removeprefix(self._root).strip("/")
@@ -103,20 +93,13 @@ class Service:
 
     def list_websites(self, request: RecordedRequest) -> Response:
         """Return a page of the list."""
-        values = self._list_values(request)
+        given = self.values(request.raw_query, form_fields.LIST_PARAMETERS)
+        defaults = {parameter.name: parameter.default for parameter in form_fields.LIST_PARAMETERS}
+        values = {**defaults, **given}
         websites = self.find(self.readable_store(), values)
         page = self.page(websites, values)
         url = f"{request.origin}{self._root}{PREFIX}/websites"
-        if self.options.link_scheme == "other":
-            scheme, _, address = url.partition(":")
-            url = f"{_OTHER_SCHEME[scheme]}:{address}"
-        body = laravel.collection(
-            page,
-            paginator=self.options.paginator,
-            parameter=self.options.page_parameter,
-            url=url,
-            query=dict(request.query),
-        )
+        body = self.collection(page, url, dict(request.query))
         return JSONResponse(body)
 
     def create_website(self, request: RecordedRequest) -> Response:
@@ -160,15 +143,6 @@ class Service:
 
     # Input
 
-    def _list_values(self, request: RecordedRequest) -> dict[str, Any]:
-        """Return the parameters of a list, with the page or the cursor as ``page``."""
-        name = self.options.page_parameter
-        parse = str if self.options.paginator == "cursor" else form_fields.page
-        allowed = [*form_fields.LIST_PARAMETERS, FormField(name, parse)]
-        given = self.values(request.raw_query, allowed)
-        values = {parameter.name: parameter.default for parameter in form_fields.LIST_PARAMETERS}
-        return {**values, **given, "page": given.get(name)}
-
     def form(
         self,
         request: RecordedRequest,
@@ -188,7 +162,7 @@ class Service:
         allowed: Sequence[FormField],
     ) -> dict[str, Any]:
         """Return the values of a query string or a form."""
-        return form_fields.read_values(raw, allowed, by_rule=self.options.boolean_rule)
+        return form_fields.read_values(raw, allowed)
 
     def _reject_query(self, request: RecordedRequest) -> None:
         """Reject query parameters; only the list operation accepts them."""
@@ -218,7 +192,7 @@ class Service:
         if favorite is not None:
             found = [website for website in found if website["favorite"] is favorite]
         if values["sort_by"] == "domain":
-            found.sort(key=lambda website: laravel.sort_key(website, _SORT_FIELDS["domain"]))
+            found.sort(key=lambda website: website["domain"].lower())
         if values["sort"] == "desc":
             found.reverse()
         return found
@@ -229,13 +203,11 @@ class Service:
         values: Mapping[str, Any],
     ) -> laravel.Paginator:
         """Return the requested page of a list."""
-        selected = values["page"]
-        size = values["per_page"]
-        if self.options.paginator != "cursor":
-            return laravel.page_by_number(websites, selected or 1, size)
-        names = _SORT_FIELDS[values["sort_by"]]
-        descending = values["sort"] == "desc"
-        return laravel.page_by_cursor(websites, selected, size, names, descending=descending)
+        return laravel.page_by_number(websites, values["page"], values["per_page"])
+
+    def collection(self, page: laravel.Paginator, url: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return the body of a list response."""
+        return laravel.collection(page, url=url, query=query)
 
     def readable_store(self) -> Store:
         """Return the store that a read uses, and count the read."""

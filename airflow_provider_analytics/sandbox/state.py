@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from airflow_provider_analytics.sandbox.faults import Fault, FaultQueue
-from airflow_provider_analytics.sandbox.limits import NginxCounter
 from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.service import Service
@@ -26,7 +25,6 @@ class SandboxState:
         self.faults = FaultQueue()
         self.requests: list[RecordedRequest] = []
         self.service = self.service_type(root)
-        self.nginx = NginxCounter()
         self._initial_options = options
 
     @property
@@ -40,4 +38,3 @@ class SandboxState:
         self.options = self._initial_options
         self.service.clear()
         self.requests.clear()
-        self.nginx = NginxCounter()

@@ -7,8 +7,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_analytics.sandbox.options import PRESETS
-
+_CURSOR = {"paginator": "cursor", "page_parameter": "cursor"}
 _WRITES = ["create", "update", "delete"]
 
 
@@ -19,7 +18,7 @@ def _each(option: str, *values: Any) -> list[dict[str, Any]]:
 #: Question to the unusual behavior of services, as options of the fake services.
 ROWS: dict[str, list[dict[str, Any]]] = {
     "what selects a page": [
-        {"paginator": "cursor", "page_parameter": "cursor"}, {"metadata": "flat"}, {"metadata": "none"},
+        _CURSOR, {"metadata": "flat"}, {"metadata": "none"},
         {"first_page": 0}, {"links": "list"}, {"links": "header"}, {"links": "absent"}, {"page_parameter": "p"},
         {"ignored": ["page"]}, {"behind_last": "not found"}, {"behind_last": "last"}, {"list_key": None},
         {"list_key": "data.data"},
@@ -76,8 +75,13 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 
 #: Options of ordinary services, which most scenarios with simultaneous tasks use.
 ORDINARY: list[dict[str, Any]] = [
-    *(dict(PRESETS[item]) for item in ("length", "simple", "cursor", "boolean-rule")),
-    *(dict(PRESETS[f"{item}-untrusted-proxy"]) for item in ("length", "simple", "cursor")),
+    {},
+    {"paginator": "simple"},
+    _CURSOR,
+    {"boolean_rule": True},
+    {"link_scheme": "other"},
+    {"paginator": "simple", "link_scheme": "other"},
+    {**_CURSOR, "link_scheme": "other"},
     # Counted, not timed, because the scenarios do not wait.
     {"reads_behind": 1},
     {"reads_behind": 2},

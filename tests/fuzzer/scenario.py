@@ -24,7 +24,7 @@ import dialects
 import requests
 import yaml
 from airflow_versions import allow_execute_in_this_thread
-from fake_services import FakeService, FakeServiceFault
+from fake_services import FakeService, FakeServiceFault, FakeServiceOptions
 
 from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
@@ -228,8 +228,7 @@ class Scenario:
             self._configure(self.dialect)
 
     def _configure(self, options: Mapping[str, Any]) -> None:
-        self.sandbox.configure(preset="length")
-        self.sandbox.configure(**options)
+        self.sandbox.configure(**{**dict(FakeServiceOptions()), **options})
         self._extras = dialects.extras(options)
 
     def _task(self, step: Step) -> Outcome:

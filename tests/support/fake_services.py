@@ -7,18 +7,21 @@ faults.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from random import Random
 from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, urlencode
 
 import idna
+from laravel_paginators import SORT_FIELDS, CursorPage, cursor_collection, page_by_cursor, simple_collection
+from limits import NginxCounter, NginxLimit, Throttle, ThrottleCounter
 from pydantic import Field, field_validator
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from airflow_provider_analytics.sandbox import form_fields, laravel
 from airflow_provider_analytics.sandbox.app import App
 from airflow_provider_analytics.sandbox.faults import Fault
 from airflow_provider_analytics.sandbox.form_fields import DEFAULTS, LIST_PARAMETERS, FormField
@@ -30,6 +33,7 @@ from airflow_provider_analytics.sandbox.service import Service
 from airflow_provider_analytics.sandbox.store import Store, Website
 
 Write = Literal["create", "update", "delete"]
+_OTHER_SCHEME = {"http": "https", "https": "http"}
 _LOGIN = "<!DOCTYPE html><title>Login</title><p>Log in to see your websites."
 _LISTS = ("exclude_params", "exclude_ips")
 _FALSE: dict[str, Any] = {"email": 0, "exclude_bots": 0, "favorite": False}
@@ -52,8 +56,23 @@ class FakeServiceOptions(Options):
     #: Reject unknown query parameters and form fields instead of ignoring them.
     strict_parameters: bool = True
 
+    #: Accept booleans only as 1 and 0, in forms and in the filter of the list, as Laravel's rule ``boolean`` does.
+    boolean_rule: bool = False
+    #: Limit of the application, with headers that report it; None: no limit.
+    throttle: Throttle | None = None
+    #: Limit of an nginx in front of the application, without such headers; None: no limit.
+    nginx_limit: NginxLimit | None = None
+
     # Lists
 
+    #: Paginator of Laravel. ``length`` counts the websites. ``simple`` has no total and no last page. ``cursor`` has no
+    #: page numbers either, and selects a page by a cursor.
+    paginator: Literal["length", "simple", "cursor"] = "length"
+    #: Query parameter that selects a page.
+    page_parameter: str = Field(default="page", min_length=1)
+    #: Scheme of the links: ``same`` as the base URL, or the ``other`` of http and https, as behind a proxy that ends
+    #: TLS, whose headers the application does not trust.
+    link_scheme: Literal["same", "other"] = "same"
     #: Number of the first page.
     first_page: int = Field(default=1, ge=0, le=1)
     #: Whether the page parameter is the number of websites to skip.
@@ -94,11 +113,6 @@ class FakeServiceOptions(Options):
     behind_last: Literal["empty", "not found", "last"] = "empty"
     #: Page number in the metadata.
     current_page: Literal["served", "asked", "wrong", "absent"] = "served"
-
-    # Late reads
-
-    #: Seed of a load balancer: a random half of the reads is not behind, although others are (``seconds_behind``).
-    balancer_seed: int | None = None
 
     # Records
 
@@ -235,11 +249,33 @@ class FakeEndpoints(Service):
     def clear(self) -> None:
         super().clear()
         self._index: FakeStore | None = None
-        self._reads = 0
+        self._throttle = ThrottleCounter()
+        self._limit_headers: dict[str, str] = {}
 
     # Reading of requests
 
+    def admit(self, request: RecordedRequest) -> Callable[[RecordedRequest], Response]:
+        process = super().admit(request)
+        if self.options.throttle is not None:
+            self._limit_headers = self._throttle.count(self.options.throttle)
+        return process
+
+    def _field(self, field: FormField) -> FormField:
+        """Return a field or parameter as this service reads it."""
+        if field.parse is form_fields.page:
+            parse = str if self.options.paginator == "cursor" else form_fields.page
+            return replace(field, name=self.options.page_parameter, parse=parse)
+        if field.parse is form_fields.boolean and self.options.boolean_rule:
+            return replace(field, parse=_boolean_by_rule)
+        return field
+
     def values(self, raw: bytes, allowed: Sequence[FormField]) -> dict[str, Any]:
+        found = self._values(raw, [self._field(field) for field in allowed])
+        if self.options.page_parameter in found:
+            found["page"] = found.pop(self.options.page_parameter)
+        return found
+
+    def _values(self, raw: bytes, allowed: Sequence[FormField]) -> dict[str, Any]:
         options = self.options
         if options.strict_parameters and options.favorite_filter == "boolean" and not self._counts_otherwise:
             return super().values(raw, allowed)
@@ -286,10 +322,12 @@ class FakeEndpoints(Service):
         size = min(size, options.page_size_limit or size)
         selected = values["page"]
         if options.paginator == "cursor":
-            cursor = None if "page" in options.ignored else selected
-            return super().page(websites, {**self._obeyed(values), "per_page": size, "page": cursor})
-        self._asked = ((selected or 1) - 1) // size + 1 if options.by_offset else selected or 1
-        last = _last(len(websites), size)
+            cursor = selected if isinstance(selected, str) and "page" not in options.ignored else None
+            order = self._obeyed(values)
+            names, descending = SORT_FIELDS[order["sort_by"]], order["sort"] == "desc"
+            return page_by_cursor(websites, cursor, size, names, descending=descending)
+        self._asked = (selected - 1) // size + 1 if options.by_offset else selected
+        last = Paginator([], number=1, size=size, total=len(websites)).last
         number = 1 if "page" in options.ignored else max(1, self._asked + options.page_offset)
         if number > last and options.behind_last == "not found":
             raise ApiError(404, "Invalid page.")
@@ -300,14 +338,20 @@ class FakeEndpoints(Service):
             found = replace(found, websites=found.websites[: max(0, options.row_cap - (number - 1) * size)])
         total = len(found.websites) if options.total == "page" else found.total
         total = min(total, options.total_cap or total)
-        return replace(found, total=total, following=number + 1 if number < _last(total, size) else None)
+        return replace(found, total=total)
+
+    def collection(self, page: Paginator, url: str, query: Mapping[str, str]) -> dict[str, Any]:
+        options = self.options
+        if options.link_scheme == "other":
+            scheme, _, address = url.partition(":")
+            url = f"{_OTHER_SCHEME[scheme]}:{address}"
+        body = laravel.collection(page, url=url, query=query, parameter=options.page_parameter)
+        if options.paginator == "simple":
+            return simple_collection(body)
+        return cursor_collection(page, body) if isinstance(page, CursorPage) else body
 
     def readable_store(self) -> Store:
         store = super().readable_store()
-        seed = self.options.balancer_seed
-        self._reads += 1
-        if seed is not None and Random(f"{seed} {self._reads}").random() < 0.5:
-            store = self.store
         assert isinstance(store, FakeStore)
         return store.with_marked() if self.options.deletes == "mark" else store
 
@@ -341,6 +385,12 @@ class FakeEndpoints(Service):
 
     def respond(self, request: RecordedRequest, options: Options) -> Response:
         assert isinstance(options, FakeServiceOptions)
+        self._limit_headers = {}
+        response = self._answer_to(request, options)
+        response.headers.update(self._limit_headers)
+        return response
+
+    def _answer_to(self, request: RecordedRequest, options: FakeServiceOptions) -> Response:
         response = super().respond(request, options)
         if not isinstance(response, JSONResponse):
             return response
@@ -455,8 +505,8 @@ class FakeEndpoints(Service):
         return wrapped
 
 
-def _last(total: int, size: int) -> int:
-    return max(1, -(-total // size))
+def _boolean_by_rule(text: str) -> bool:
+    return form_fields.boolean(text if text in ("0", "1") else "")
 
 
 def _matches(domain: str, search: str, how: str) -> bool:
@@ -528,6 +578,7 @@ class _App(App):
     fault_type = FakeServiceFault
     service_type = FakeEndpoints
     service: FakeEndpoints
+    options: FakeServiceOptions
 
     def __init__(self, api_key: str, *arguments: Any) -> None:
         super().__init__(api_key, *arguments)
@@ -537,8 +588,15 @@ class _App(App):
     def reset(self) -> None:
         super().reset()
         self.meanwhile: Meanwhile = lambda _: None
+        self._nginx = NginxCounter()
 
     async def next_fault(self, request: RecordedRequest) -> Fault:
+        limit = self.options.nginx_limit
+        if limit is not None:
+            wait = self._nginx.count(limit)
+            if isinstance(wait, Fault):
+                return wait
+            await asyncio.sleep(wait)
         act = self.meanwhile(request)
         fault = await act if isinstance(act, Awaitable) else act
         return fault or await super().next_fault(request)
@@ -569,7 +627,6 @@ class FakeService(SandboxServer):
     @property
     def options(self) -> FakeServiceOptions:
         """Current options."""
-        assert isinstance(self._app.options, FakeServiceOptions)
         return self._app.options
 
     @property

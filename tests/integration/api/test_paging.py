@@ -100,13 +100,13 @@ def test_list_of_several_pages_is_complete_for_each_paginator(
 
 
 @pytest.mark.parametrize("order", [{}, {"sort": "asc"}, {"sort_by": "domain"}], ids=str)
-@pytest.mark.parametrize("preset", ["length", "simple", "cursor"])
+@pytest.mark.parametrize("kind", ["length", "simple", "cursor"])
 @pytest.mark.parametrize("every", [1, 3])
 def test_list_is_read_once_while_other_users_create_websites(
-    client: AnalyticsClient, analytics_sandbox: FakeService, preset: str, every: int, order: dict[str, Any]
+    client: AnalyticsClient, analytics_sandbox: FakeService, kind: str, every: int, order: dict[str, Any]
 ) -> None:
     analytics_sandbox.seed(250)
-    analytics_sandbox.configure(preset=preset)
+    analytics_sandbox.configure(paginator=kind)
     requests = count(1)
 
     def create(request: RecordedRequest) -> None:

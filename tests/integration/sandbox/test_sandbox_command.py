@@ -47,7 +47,7 @@ def test_failure_of_the_command_is_a_single_line(capsys: pytest.CaptureFixture[s
     assert (status, printed.out, len(printed.err.splitlines())) == (1, "", 1)
 
 
-@pytest.mark.parametrize("arguments", [["--port", "65536"], ["--websites", "-1"], ["--seed", "x"], ["--preset", "x"]])
+@pytest.mark.parametrize("arguments", [["--port", "65536"], ["--websites", "-1"], ["--seed", "x"]])
 def test_wrong_argument_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments)

@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from airflow_provider_analytics.sandbox.faults import Drift, Fault
-from airflow_provider_analytics.sandbox.options import PRESETS, Options
+from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -56,7 +56,6 @@ def test_documented_control_examples_run(analytics_sandbox: SandboxServer) -> No
     environment = {**os.environ, "SANDBOX": analytics_sandbox.url}
     subprocess.run(["/bin/sh", "-ec", commands], env=environment, check=True, stdout=subprocess.DEVNULL)
     assert len(analytics_sandbox.websites()) == 250
-    assert analytics_sandbox.options.paginator == "simple"
     assert [(fault.status, fault.times) for fault in analytics_sandbox.pending_faults] == [(503, 2)]
 
 
@@ -79,7 +78,6 @@ PUBLIC = {name for name in vars(SandboxServer) if not name.startswith("_")}
     ("title", "names"),
     [
         ("Options", set(Options.model_fields)),
-        ("Presets", set(PRESETS)),
         ("Faults", set(Fault.model_fields)),
         ("Fixture", PUBLIC - {"start", "stop"} | {"api_key"}),
     ],
@@ -91,6 +89,6 @@ def test_tables_name_every_option(title: str, names: set[str]) -> None:
 def test_guide_names_every_kind_of_drift_and_control_endpoint(analytics_sandbox: SandboxServer) -> None:
     assert all(f"`{name}`" in section("Faults") for name in Drift.model_fields)
     paths = first_cells("Control endpoints")
-    assert len(paths) == 6
+    assert len(paths) == 5
     for path in paths:
         assert requests.options(f"{analytics_sandbox.url}{path}", timeout=10).status_code == 405

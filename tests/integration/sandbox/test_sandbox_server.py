@@ -117,14 +117,12 @@ def control(analytics_sandbox: SandboxServer) -> Call:
     return send
 
 
-def test_websites_options_faults_and_reset(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
+def test_websites_faults_and_reset(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
     assert control("POST", "/seed", {"websites": 12, "seed": 3}).status_code == 204
     websites = control("GET", "/websites").json()
     assert (len(websites), websites) == (12, analytics_sandbox.websites())
     assert not [website for website in websites if "password" in website]
-    assert control("POST", "/options", {"preset": "cursor", "reads_behind": 1, "seconds_behind": 60}).status_code == 200
-    assert "next_cursor" in call("GET", "/websites").json()["meta"]
-    assert control("GET", "/options").json()["paginator"] == "cursor"
+    analytics_sandbox.configure(reads_behind=1, seconds_behind=60)
     for domain in ("a.example", "b.example"):
         call("POST", "/websites", data={"domain": domain})
     assert len(call("GET", "/websites").json()["data"]) == 12  # as before the first write
@@ -139,7 +137,7 @@ def test_websites_options_faults_and_reset(control: Call, call: Call, analytics_
     analytics_sandbox.fault(status=500)
     assert control("POST", "/reset").status_code == 204
     assert analytics_sandbox.websites() == call("GET", "/websites").json()["data"] == []
-    assert analytics_sandbox.options.paginator == "length"
+    assert analytics_sandbox.options == Options()
     assert (analytics_sandbox.pending_faults, len(analytics_sandbox.requests)) == ([], 1)
     assert call("POST", "/websites", data={"domain": "a.example"}).json()["data"]["id"] == 1
     assert [call("POST", path).status_code for path in ("/_sandbox/reset", "/reset")] == [404, 404]
@@ -148,7 +146,6 @@ def test_websites_options_faults_and_reset(control: Call, call: Call, analytics_
 @pytest.mark.parametrize(
     ("path", "json"),
     [
-        *(("/options", bad) for bad in ({"colour": "red"}, {"paginator": "elsewhere"}, {"preset": "elsewhere"}, ["p"])),
         *(("/faults", bad) for bad in ({"operation": "lst"}, {"stauts": 500}, {"status": 99}, {"target": "("})),
         *(("/faults", bad) for bad in ({"drift": {"update": 1}}, {"times": 0}, {"skip": -1}, {"delay": -1})),
         *(("/seed", bad) for bad in ({"websites": -1}, {})),

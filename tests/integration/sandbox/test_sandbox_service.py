@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sandbox: validation, pages, errors, and limits, exactly as Laravel 13.26 and nginx (``sandbox/service.py``)."""
+"""Sandbox: validation, pages, and errors exactly as Laravel 13.26, and late reads (``sandbox/service.py``)."""
 
 from __future__ import annotations
 
 import json
-import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -155,30 +155,6 @@ def test_numbered_links_of_a_long_list_leave_pages_out(
     assert [link["label"] for link in links[1:-1]] == [str(number) for number in numbers]
 
 
-def test_list_with_a_simple_paginator(call: Call, sandbox: SandboxServer, list_url: str) -> None:
-    sandbox.configure(preset="simple")
-    body = call("GET", "/websites?page=2&per_page=10").json()
-    link = f"{list_url}?per_page=10&page="
-    meta = {"current_page": 2, "current_page_url": f"{link}2", "from": 11, "path": list_url, "per_page": 10, "to": 20}
-    links = {"first": f"{link}1", "last": None, "prev": f"{link}1", "next": f"{link}3"}
-    assert shape(body) == shape({"data": [], "links": links, "meta": meta})
-
-
-def test_list_with_a_cursor_paginator(call: Call, sandbox: SandboxServer, list_url: str) -> None:
-    sandbox.configure(preset="cursor")
-    first = call("GET", "/websites?per_page=10").json()
-    second = call("GET", f"/websites?per_page=10&cursor={first['meta']['next_cursor']}").json()
-    link = f"{list_url}?per_page=10&cursor="
-    cursors = {name: second["meta"][name] for name in ("next_cursor", "prev_cursor")}
-    following, previous = cursors.values()
-    links = {"first": None, "last": None, "prev": f"{link}{previous}", "next": f"{link}{following}"}
-    meta = {"path": list_url, "per_page": 10, **cursors}
-    assert [website["id"] for website in second["data"]] == list(range(25, 15, -1))
-    assert shape(second) == shape({"data": [], "links": links, "meta": meta})
-    for cursor in (previous, "nonsense"):
-        assert call("GET", f"/websites?per_page=10&cursor={cursor}").json()["data"] == first["data"]
-
-
 # Errors
 
 
@@ -197,89 +173,17 @@ def test_errors_of_several_fields_are_summarized(call: Call, sandbox: SandboxSer
     assert message == "The privacy field must be an integer. (and 1 more error)"
 
 
-# Limits, with a clock of the test
+# Options
 
 
-class Clock:
-    """Replaces the clock of the sandbox."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def time(self) -> float:
-        return self.now
-
-    monotonic = time
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    for module in ("limits", "service"):
-        monkeypatch.setattr(f"airflow_provider_analytics.sandbox.{module}.time", clock)
-    return clock
-
-
-def test_throttle_returns_its_limit_and_retry_after(call: Call, sandbox: SandboxServer, clock: Clock) -> None:
-    sandbox.configure(throttle={"attempts": 3, "minutes": 1})
-    wrong = [call("GET", "/account", headers={"Authorization": "Bearer x"}).status_code for _ in range(4)]
-    answers = [call("GET", path) for path in ("/account", "/websites/99", "/websites", "/account")]
-    assert wrong == [401] * 4  # not counted
-    assert [
-        [answer.status_code, *(answer.headers[f"X-RateLimit-{name}"] for name in ("Limit", "Remaining"))]
-        for answer in answers
-    ] == [[200, "3", "2"], [404, "3", "1"], [200, "3", "0"], [429, "3", "0"]]
-    assert "Retry-After" not in answers[2].headers
-    assert answers[3].json() == {"message": "Too Many Attempts."}
-    assert [answers[3].headers[name] for name in ("Retry-After", "X-RateLimit-Reset")] == ["60", "1000060"]
-    clock.now += 59.5
-    late = call("GET", "/account")
-    assert (late.status_code, late.headers["Retry-After"]) == (429, "1")
-    clock.now += 0.5
-    assert call("GET", "/account").status_code == OK
-
-
-@pytest.mark.parametrize(
-    ("status", "title"), [(503, "503 Service Temporarily Unavailable"), (429, "429 Too Many Requests")]
-)
-def test_nginx_limit_has_no_retry_after(
-    call: Call, sandbox: SandboxServer, clock: Clock, status: int, title: str
+def test_replica_returns_the_old_state_for_some_seconds(
+    call: Call, sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit = {"rate": 8, "status": status}
-    sandbox.configure(nginx_limit=limit)
-    first, second = call("GET", "/account"), call("DELETE", "/websites/1")
-    assert [first.status_code, second.status_code] == [request.status for request in sandbox.requests] == [OK, status]
-    assert second.text.startswith(f"<html>\r\n<head><title>{title}</title></head>\r\n")
-    assert not {"Retry-After", "X-RateLimit-Remaining"} & set(second.headers)
-    assert len(sandbox.websites()) == 35
-    clock.now += 0.125
-    assert call("GET", "/account").status_code == OK
-    sandbox.reset()
-    sandbox.configure(nginx_limit={**limit, "burst": 2})
-    began = time.monotonic()
-    assert [call("GET", "/account").status_code for _ in range(4)] == [OK, OK, OK, status]
-    assert time.monotonic() - began >= 0.37
-
-
-def test_replica_returns_the_old_state_for_some_seconds(call: Call, sandbox: SandboxServer, clock: Clock) -> None:
+    now = 1_000_000.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("airflow_provider_analytics.sandbox.service.time", clock)
     sandbox.configure(seconds_behind=3)
     call("POST", "/websites", data={"domain": "new.example"})
     for seconds, total in ((0, 35), (2.9, 35), (0.1, 36)):
-        clock.now += seconds
+        now += seconds
         assert call("GET", "/websites").json()["meta"]["total"] == total
-
-
-# Presets
-
-
-def test_preset_replaces_all_options(sandbox: SandboxServer) -> None:
-    sandbox.configure(allow_duplicates=True)
-    sandbox.configure(preset="cursor", page_parameter="after")
-    options = sandbox.options
-    assert (options.paginator, options.page_parameter, options.allow_duplicates) == ("cursor", "after", False)
-    with SandboxServer(preset="simple", options={"allow_duplicates": True}) as server:
-        server.configure(preset="length")
-        server.reset()
-        assert (server.options.paginator, server.options.allow_duplicates) == ("simple", True)
-    with pytest.raises(ValueError, match="unknown preset 'colour'; allowed: length, simple, cursor"):
-        SandboxServer(preset="colour")
