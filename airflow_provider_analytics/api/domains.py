@@ -85,7 +85,7 @@ def spellings(domain: str) -> list[str]:
 
 
 def matches(pattern: str, domain: str) -> bool:
-    """Return whether a glob such as ``*bücher.example`` matches a domain, in any spelling of both."""
+    """Return whether a pattern such as ``*bücher.example`` matches a domain, in any spelling of both."""
     return any(map(_expression(pattern).fullmatch, _forms(domain)))
 
 
@@ -101,7 +101,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def is_pattern(text: str) -> bool:
-    """Return whether a text is a glob such as ``*.example.com``."""
+    """Return whether a text is a pattern such as ``*.example.com``."""
     return _GLOB.search(text) is not None
 
 
@@ -129,7 +129,7 @@ def is_near(domain: str, other: str) -> bool:
 
     They are two websites, but people can take them for one.
 
-    :param domain: a domain, or a glob.
+    :param domain: a domain, or a pattern.
     """
     if is_pattern(domain):
         return matches(domain, host_key(other)) and not matches(domain, other)
@@ -142,7 +142,7 @@ def domain_key(domain: str) -> str:
     A scheme, a port and a path, which some services store with a domain, are kept: another path is another website.
 
     Labels are mapped by UTS 46 (non-transitional: ``straße`` is not ``strasse``) and encoded by IDNA 2008. A label that
-    IDNA rejects, such as one with an emoji, is encoded without its rules. A glob is compared in lower case.
+    IDNA rejects, such as one with an emoji, is encoded without its rules. A pattern is compared in lower case.
     """
     domain = domain.lower().rstrip(".")
     if domain.isascii():

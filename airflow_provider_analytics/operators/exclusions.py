@@ -312,7 +312,7 @@ def _mapping(argument: str, value: Any) -> Mapping[str, Any]:
         if isinstance(found, dict):
             value = found
     if not isinstance(value, Mapping):
-        raise invalid(argument, value, "a dict of domains, globs or ids to entries, or the text of a JSON object")
+        raise invalid(argument, value, "a dict of domains, patterns, or ids to entries, or a JSON object as text")
     found = {}
     for selector, entries in value.items():
         (text,) = parse_selectors(argument, [selector])

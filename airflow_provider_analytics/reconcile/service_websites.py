@@ -110,7 +110,7 @@ def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None) -> W
     Selected websites are read one by one or with the complete list, whichever takes fewer requests. The first page of
     the list contains its length. Domains are looked up by search; if that is not conclusive, the list is read.
 
-    :param selectors: ids and domains, no globs; None for all websites.
+    :param selectors: ids and domains, no patterns; None for all websites.
     :raises IncompleteListError: if the list cannot be proven complete.
     """
     if selectors is None:

@@ -26,7 +26,7 @@ def check_websites(count: int, lost: int, last_good: Manifest, max_loss_fraction
     :param lost: number of websites of the earlier snapshot that are missing, by id and domain.
     :param last_good: the earlier snapshot.
     :param max_loss_fraction: largest loss allowed, as a fraction of its number. Unless it is 1, an empty list after a
-        non-empty one always trips the guard.
+        non-empty one is always blocked.
     """
     before = last_good.count
     if not are_websites_lost(lost, before, count, max_loss_fraction):
@@ -64,7 +64,7 @@ def check_fields(websites: int, fields: Fields, last_good: Manifest, max_loss_fr
 
     :param websites: number of websites.
     :param max_loss_fraction: largest fraction of the values that may be lost, for 10 websites or more. Unless it is 1,
-        the loss of all values always trips the guard.
+        the loss of all values is always blocked.
     """
     if not last_good.count or not websites:
         return
@@ -94,7 +94,7 @@ def check_clock(now: datetime, earlier: Manifest) -> None:
 
 
 def guard_error(guard: str, found: str) -> GuardError:
-    """Return the error of a guard that tripped.
+    """Return the error of a guard that blocks the snapshot.
 
     :param guard: its name.
     :param found: its finding.

@@ -163,7 +163,7 @@ def take_snapshot(
     :param clock: returns the current time.
     :param writer: identifies the task of the run; each try removes the files that earlier tries left behind.
     :raises ValueError: if an option is not allowed; nothing was written.
-    :raises GuardError: if a guard trips; nothing was written.
+    :raises GuardError: if a guard blocks it; nothing was written.
     :raises StorageError: if the storage fails, or the clock or the version of an earlier manifest is wrong. The last
         snapshot is unchanged.
     :raises IncompleteListError: if the list cannot be proven complete; nothing was written.

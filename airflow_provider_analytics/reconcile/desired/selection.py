@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Select websites by domain, by glob such as ``*.example.com``, or by id."""
+"""Select websites by domain, by pattern such as ``*.example.com``, or by id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Selectors = tuple[str, ...]
 
 
 def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selectors:
-    """Parse selectors: domains, globs such as ``*.example.com``, or ids.
+    """Parse selectors: domains, patterns such as ``*.example.com``, or ids.
 
     :param field: name of the argument, for messages.
     :param value: a list, text with one selector per line, or a single id.
@@ -39,11 +39,11 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selec
     elif isinstance(value, int):
         value = [value]
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
-        raise invalid(field, value, "a list of domains, globs and ids")
+        raise invalid(field, value, "a list of domains, patterns, and ids")
     selectors = []
     for selector in value:
         if isinstance(selector, bool) or not isinstance(selector, (str, int)) or not str(selector).strip():
-            raise invalid(field, selector, "a domain, a glob such as *.example.com, an id")
+            raise invalid(field, selector, "a domain, a pattern such as *.example.com, an id")
         selectors.append(str(selector).strip())
     number = sum(map(is_pattern, selectors))
     if number > MAX_PATTERNS:
