@@ -119,9 +119,7 @@ STATEMENTS: tuple[Statement, ...] = (
 
 OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint("response-bodies", "Response bodies",
-        "A record can be bare, under `data` or under one other key. A list can also be below `data`, with its numbers "
-        "beside it or under `meta`. The extra `list_key` names the list. A task fails before its first write if a "
-        "record has fields in camelCase, such as `excludeIps`, or flags as on/off: these forms are not supported."),
+        "The supported forms are listed below. A task fails before its first write if the list has another form."),
     OpenPoint("website-record", "Fields of a website record",
         "Only `id` is required. Other fields are passed on as they are."),
     OpenPoint("account-record", "Fields of the account record", "Passed on as it is."),
@@ -145,6 +143,57 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint("events", "Events", "Not used."),
     OpenPoint("compatibility", "Policy of deprecation", "The client names its version in the header `User-Agent`."),
 )  # fmt: skip
+
+#: Part of a response to its supported forms. tests/integration/api/test_supported_forms.py has a test for each.
+FORMS: dict[str, dict[str, str]] = {
+    "list": {
+        "bare": "a bare array",
+        "data": "under `data`",
+        "key": "under any other key, if it is the only list",
+        "below data": "under a key below `data`",
+        "extra": "under any keys, such as `_embedded.websites` of HAL, with the extra `list_key`",
+    },
+    "total": {
+        "names": "`total`, `total_count`, `totalCount`, `totalElements`, `totalItems`, `itemCount`, `hydra:totalItems`",
+        "count": "`count`, if it is larger than the page",
+        "place": "beside the list, or under `meta`, `pagination`, `paging`, or `page`",
+        "header": "the header `X-Total` or `X-Total-Count`",
+        "none": "none: the list is read twice",
+    },
+    "page": {
+        "number": "`page`, from 1 or 0 up",
+        "parameter": "a number or an offset in another parameter, with the extra `page_parameter`",
+        "link": "a link in `links.next`, `_links.next`, `next_page_url`, or `next`",
+        "cursor": "`next_cursor`, `nextCursor`, `next_page_token`, or `nextPageToken`",
+        "header": "the header `Link`",
+    },
+    "record": {
+        "bare": "bare",
+        "data": "under `data`",
+        "key": "under one other key, also beside a message",
+        "below data": "under one key below `data`",
+        "none": "none in the response to a write: empty, a message, or not JSON",
+        "location": "only the header `Location`, after a create with the status 201",
+    },
+    "exclusion list": {
+        "lines": "a text with an entry per line",
+        "array": "an array of texts",
+        "empty": "empty text, null, or a missing field",
+    },
+    "error": {
+        "message": "a text under `message`, `error`, `detail`, or `title`, or below `error`",
+        "fields": "messages by field, under `errors` or, with the status 400 or 422, at the top",
+        "list": "a list of texts, or of objects with a field and a message",
+        "other": "anything else: its beginning is returned",
+    },
+    "boolean": {
+        "json": "true and false",
+        "numbers": "1 and 0",
+        "texts": "these as texts",
+        "omitted": "a missing field or null for false",
+    },
+    "id": {"number": "a number", "number as text": "a number as text", "text": "any other text, such as a UUID"},
+}
 
 #: Statement to the tests that name it, in the order in which they were loaded.
 TESTS: dict[str, list[str]] = collections.defaultdict(list)
@@ -178,7 +227,7 @@ def render() -> str:
         "# Service API",
         "",
         "Check whether your service fits, and how this package fills the gaps of its documentation. The sections below",
-        "describe the documented HTTP API in our own words, and the last section lists the gaps. Every statement is",
+        "describe the documented HTTP API in our own words, and the last two list the gaps. Every statement is",
         "tested with the package and its [sandbox](reference/sandbox.md):",
         f"[tests]({REPOSITORY}/tests/contract/contract_table.py).",
         "",
@@ -192,7 +241,14 @@ def render() -> str:
         lines.append("")
     lines += ["## Not documented", "", "| Gap | This package |", "|---|---|"]
     lines += [f"| {point.text} | {point.answer} |" for point in OPEN_POINTS]
+    lines += ["", "## Supported forms", "", "| Part of a response | Form |", "|---|---|"]
+    for part, forms in FORMS.items():
+        lines += [f"| {part} | {text} |" for text in forms.values()]
     lines += [
+        "",
+        "Not supported: fields in camelCase, such as `excludeIps`, flags as on/off or yes/no, and exclusion lists in",
+        "one line, such as `a,b`, `{a,b}`, or JSON as text. A task fails before it changes such a website, and the",
+        "message contains what was returned. The probe exits with 1.",
         "",
         "The assumptions are in `airflow_provider_analytics/api/dialect.py`. The table at its head names the extra",
         "that changes each of them, if there is one.",

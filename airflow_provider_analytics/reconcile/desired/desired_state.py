@@ -145,10 +145,11 @@ def _why_unreadable(name: str, record: Record, mode: str) -> str:
     if not lines:
         value = readable(str(record[name]), _MAX_LINE)
         return (
-            f"The service returns {name} in an unknown form ('{value}'), so mode={mode!r} would lose its current "
-            "entries. Exclude the website"
+            f"The service returns {name} as '{value}'. This form is not supported, so mode={mode!r} would lose its "
+            "current entries. Exclude the website"
         )
     return (
-        f"{name} has the line '{readable(lines[-1], _MAX_LINE)}', which has several entries or is cut off, so "
-        f"mode={mode!r} would lose entries. Correct it on the website: one entry per line"
+        f"The service returns {name} with the line '{readable(lines[-1], _MAX_LINE)}', which has several entries or is "
+        f"cut off. This form is not supported, so mode={mode!r} would lose entries. Correct it on the website: one "
+        "entry per line"
     )

@@ -106,9 +106,12 @@ def test_update_payload_by_current_value_and_mode(mode: str, shown: object, afte
 @pytest.mark.parametrize(
     ("shown", "told"),
     [
-        *((shown, "The service returns exclude_ips in an unknown form") for shown in (7, {"a": 1})),
+        *((shown, "The service returns exclude_ips as '.*'. This form is not supported") for shown in (7, {"a": 1})),
         *(
-            (text, "the line '.*', which has several entries or is cut off, so mode='{mode}' would lose entries")
+            (
+                text,
+                "the line '.*', which has several entries or is cut off. This form is not supported, so mode='{mode}'",
+            )
             for text in (
                 "10.0.0.1,10.0.0.2",
                 "10.0.0.1 10.0.0.2",

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each supported form of docs/interface.md: all operations work, and the probe does not fail (``api/dialect.py``)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from contract_table import FORMS
+from framework_servers import KEY, FrameworkServer
+from raw_server import Request, http
+from wire_client import client_of, error_of
+
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.exceptions import AnalyticsApiError, UnexpectedResponseError
+from airflow_provider_analytics.probe import probe_report
+from airflow_provider_analytics.probe.checks import Probe
+from airflow_provider_analytics.probe.reading import LimitedReader
+
+Record = dict[str, Any]
+PATH = "/api/v1/websites"
+WEBSITES = 120
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the list.
+
+    :param skipped: number of websites before the next page; None after the last page.
+    """
+
+    rows: list[Record]
+    total: int
+    skipped: int | None
+
+    def link(self, parameter: str) -> str | None:
+        """Return a link to the next page."""
+        if self.skipped is None:
+            return None
+        number = self.skipped if parameter == "offset" else self.skipped // 100 + 1
+        return f"{PATH}?{parameter}={number}"
+
+    def link_header(self) -> list[tuple[str, str]]:
+        """Return the header with the link to the next page."""
+        link = self.link("p")
+        return [("Link", f'<{link}>; rel="next"')] if link else []
+
+
+def by_number(parameter: str) -> Callable[[dict[str, str]], int]:
+    """Return a function that returns the number of websites before a page; the first one is 1."""
+    return lambda query: 100 * (int(query.get(parameter, "1")) - 1)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of the responses; without arguments, a usual one.
+
+    :param skipped: number of websites before the page that a query selects.
+    :param written: response to a write of a website with this id; None for the record.
+    :param extras: extras of the connection.
+    :param total: the total that the client reads.
+    """
+
+    body: Callable[[Page], Any] = lambda page: {"data": page.rows, "total": page.total}
+    headers: Callable[[Page], list[tuple[str, str]]] = lambda page: []
+    skipped: Callable[[dict[str, str]], int] = lambda query: by_number("page")(query)
+    row: Callable[[Record], Record] = lambda row: row
+    record: Callable[[Record], Any] = lambda record: {"data": record}
+    written: Callable[[int], bytes] | None = None
+    extras: tuple[tuple[str, str], ...] = ()
+    total: int | None = WEBSITES
+
+
+class Server(FrameworkServer):
+    """A service with a form."""
+
+    def __init__(self, form: Form) -> None:
+        super().__init__()
+        self.form = form
+
+    def _respond(self, request: Request) -> bytes:
+        target = _UUID.sub(lambda found: str(UUID(found[0]).int), request.target)
+        response = super()._respond(replace(request, target=target))
+        if request.method in ("POST", "PATCH") and self.form.written:
+            return self.form.written(max(self.websites))
+        return response
+
+    def record(self, website: Record) -> Any:
+        return self.form.record(self.form.row(website))
+
+    def list(self, rows: list[Record], query: dict[str, str]) -> bytes:
+        size, skipped = int(query["per_page"]), self.form.skipped(query)
+        following = skipped + size if skipped + size < len(rows) else None
+        page = Page([self.form.row(row) for row in rows[skipped : skipped + size]], len(rows), following)
+        return http(200, self.form.body(page), headers=self.form.headers(page))
+
+
+def flags(false: Any, true: Any) -> Form:
+    """Return a form with these flags."""
+
+    def row(website: Record) -> Record:
+        return {
+            name: (true if value else false) if isinstance(value, bool) else value for name, value in website.items()
+        }
+
+    return Form(row=row)
+
+
+def total_as(name: str) -> Form:
+    return Form(lambda page: {"data": page.rows, name: page.total})
+
+
+def total_under(name: str) -> Form:
+    return Form(lambda page: {"data": page.rows, name: {"total": page.total}})
+
+
+def by_link(name: str, *keys: str) -> Form:
+    """Return a form with the link to the next page under a key, or nested keys."""
+
+    def body(page: Page) -> Any:
+        link: Any = page.link("p")
+        for key in reversed(keys):
+            link = {key: link}
+        return {"data": page.rows, "total": page.total, name: link}
+
+    return Form(body, skipped=by_number("p"))
+
+
+def by_cursor(key: str, parameter: str) -> Form:
+    def body(page: Page) -> Any:
+        return {"data": page.rows, key: None if page.skipped is None else f"c{page.skipped}"}
+
+    return Form(body, skipped=lambda query: int(query.get(parameter, "c0")[1:]), total=None)
+
+
+def renamed(rename: Callable[[str], str]) -> Form:
+    return Form(row=lambda row: {rename(name): value for name, value in row.items()})
+
+
+def lists_as(text: str) -> Form:
+    return Form(row=lambda row: {**row, "exclude_ips": text})
+
+
+def empty_lists(value: Any) -> Form:
+    return Form(row=lambda row: {name: value if found == "" else found for name, found in row.items()})
+
+
+#: Row of the table to its forms.
+FORMS_OF_ROWS: dict[str, list[Form]] = {
+    "list: bare": [Form(lambda page: page.rows, total=None)],
+    "list: data": [Form()],
+    "list: key": [Form(lambda page: {"websites": page.rows, "total": page.total})],
+    "list: below data": [Form(lambda page: {"data": {"items": page.rows, "total": page.total}})],
+    "list: extra": [
+        Form(
+            lambda page: {"_embedded": {"websites": page.rows}, "page": {"totalElements": page.total}},
+            record=lambda record: {**record, "_links": {"self": {"href": f"{PATH}/{record['id']}"}}},
+            extras=(("list_key", "_embedded.websites"),),
+        )
+    ],
+    "total: names": [
+        total_as(name)
+        for name in (
+            "total", "total_count", "totalCount", "totalElements", "totalItems", "itemCount", "hydra:totalItems",
+        )
+    ],
+    "total: count": [total_as("count")],
+    "total: place": [total_under(name) for name in ("meta", "pagination", "paging", "page")],
+    "total: header": [
+        Form(lambda page: page.rows, lambda page: [("X-Total", str(page.total))]),
+        Form(lambda page: page.rows, lambda page: [("X-Total-Count", str(page.total))]),
+    ],
+    "total: none": [Form(lambda page: {"data": page.rows}, total=None)],
+    "page: number": [Form(), Form(skipped=lambda query: 100 * int(query.get("page", "0")))],
+    "page: parameter": [
+        Form(skipped=by_number("p"), extras=(("page_parameter", "p"),)),
+        Form(skipped=lambda query: int(query.get("offset", "0")), extras=(("page_parameter", "offset"),)),
+    ],
+    "page: link": [
+        by_link("links", "next"), by_link("_links", "next", "href"), by_link("next_page_url"), by_link("next"),
+    ],
+    "page: cursor": [
+        by_cursor("next_cursor", "cursor"),
+        by_cursor("nextCursor", "cursor"),
+        by_cursor("next_page_token", "page_token"),
+        by_cursor("nextPageToken", "pageToken"),
+    ],
+    "page: header": [Form(lambda page: page.rows, Page.link_header, skipped=by_number("p"), total=None)],
+    "record: bare": [Form(record=lambda record: record)],
+    "record: data": [Form()],
+    "record: key": [
+        Form(record=lambda record: {"website": record}),
+        Form(record=lambda record: {"website": record, "message": "Done."}),
+    ],
+    "record: below data": [Form(record=lambda record: {"data": {"website": record}})],
+    "record: none": [
+        Form(written=lambda _: http(204, kind=None)),
+        Form(written=lambda _: http(200, {"message": "Saved."})),
+        Form(written=lambda _: http(200, b"OK", kind="text/plain")),
+    ],
+    "record: location": [Form(written=lambda number: http(201, headers=[("Location", f"{PATH}/{number}")]))],
+    "exclusion list: lines": [
+        Form(),
+        Form(row=lambda row: {**row, "exclude_ips": row.get("exclude_ips", "").replace("\n", "\r\n")}),
+    ],
+    "exclusion list: array": [Form(row=lambda row: {**row, "exclude_ips": row.get("exclude_ips", "").split("\n")})],
+    "exclusion list: empty": [
+        empty_lists(""),
+        empty_lists(None),
+        Form(row=lambda row: {name: value for name, value in row.items() if value != ""}),
+    ],
+    "boolean: json": [flags(False, True)],
+    "boolean: numbers": [flags(0, 1)],
+    "boolean: texts": [flags("false", "true"), flags("0", "1")],
+    "boolean: omitted": [
+        flags(None, True),
+        Form(row=lambda row: {name: value for name, value in row.items() if value is not False}),
+    ],
+    "id: number": [Form()],
+    "id: number as text": [Form(row=lambda row: {**row, "id": str(row["id"])})],
+    "id: text": [Form(row=lambda row: {**row, "id": str(UUID(int=row["id"]))})],
+}  # fmt: skip
+#: Row of the table to the bodies of its errors.
+ERRORS_OF_ROWS: dict[str, list[Any]] = {
+    "error: message": [
+        {"message": "is taken"}, {"error": "is taken"}, {"detail": "is taken"}, {"title": "is taken"},
+        {"error": {"message": "is taken"}},
+    ],
+    "error: fields": [{"errors": {"domain": ["is taken"]}}, {"domain": ["is taken"]}],
+    "error: list": [
+        {"errors": ["is taken"]},
+        {"message": ["is taken"]},
+        {"details": [{"field": "domain", "message": "is taken"}]},
+        {"errors": [{"source": {"pointer": "/data/attributes/domain"}, "detail": "is taken"}]},
+    ],
+    "error: other": [b"is taken", ["is taken"]],
+}  # fmt: skip
+#: Forms that no task can use, and what the message contains.
+NOT_SUPPORTED: list[tuple[Form, str]] = [
+    (renamed(lambda name: re.sub("_(.)", lambda found: found[1].upper(), name)), "with the key 'excludeBots'"),
+    (renamed(lambda name: name if name == "id" else name.title().replace("_", "")), "with the key 'Domain'"),
+    (flags("off", "on"), "with the value 'off'"),
+    (flags("no", "yes"), "with the value 'no'"),
+]
+LISTS_NOT_SUPPORTED = [
+    "192.0.2.1,192.0.2.2",
+    '["192.0.2.1 # Ann", "192.0.2.2"]',
+    "{192.0.2.1,192.0.2.2}",
+    "[192.0.2.1, 192.0.2.2]",
+]
+
+
+def cases(rows: dict[str, list[Any]]) -> list[Any]:
+    """Return a case for each form of the rows."""
+    return [pytest.param(form, id=f"{row} {n}") for row, forms in rows.items() for n, form in enumerate(forms, start=1)]
+
+
+@pytest.mark.parametrize("form", cases(FORMS_OF_ROWS))
+def test_every_operation_works_with_a_supported_form(form: Form) -> None:
+    extras: dict[str, Any] = dict(form.extras)
+    with Server(form) as server:
+        for number in range(WEBSITES):
+            server.add(f"{number}.example", exclude_ips="192.0.2.1\n192.0.2.2")
+        with client_of(server.url, api_key=KEY, **extras) as client:
+            listing = client.iter_websites()
+            assert len(list(listing)) == WEBSITES
+            assert listing.proof is not None
+            assert listing.proof.total == form.total
+            created = client.ensure_website("new.example")
+            website_id = created.record["id"]
+            for values in ({"favorite": True}, {"exclude_bots": False}, {"exclude_ips": ["192.0.2.1", "192.0.2.3"]}):
+                assert client.update_website(website_id, **values).sent
+                assert not client.update_website(website_id, **values).sent
+            assert [row["id"] for row in client.list_websites(favorite=True)] == [website_id]
+            assert client.get_website(website_id)["domain"] == "new.example"
+            client.delete_website(website_id)
+            assert client.find_website("new.example") is None
+        with LimitedReader(Settings(base_url=server.url, api_key=KEY, **extras)) as reader:
+            probe = Probe(reader)
+            probe.run()
+        assert probe_report.status(probe) == 0, probe_report.as_text(probe)
+
+
+def probe_status(server: Server, monkeypatch: pytest.MonkeyPatch) -> int:
+    connection = {"conn_type": "analytics", "host": server.url, "password": KEY}
+    monkeypatch.setenv("AIRFLOW_CONN_PROBED", json.dumps(connection))
+    return main(["probe", "--conn-id", "probed"])
+
+
+@pytest.mark.parametrize(("form", "shown"), NOT_SUPPORTED, ids=[shown for _, shown in NOT_SUPPORTED])
+def test_operations_fail_before_a_write_with_a_form_that_is_not_supported(
+    form: Form, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Server(form) as server:
+        server.add("1.example")
+        with client_of(server.url, api_key=KEY) as client:
+            calls: list[Callable[[], object]] = [
+                client.list_websites,
+                lambda: client.get_website(1),
+                lambda: client.ensure_website("new.example"),
+                lambda: client.update_website(1, favorite=True),
+                lambda: client.delete_website(1),
+            ]
+            for call in calls:
+                with pytest.raises(UnexpectedResponseError, match=f"{shown}. This form is not supported"):
+                    call()
+        assert probe_status(server, monkeypatch) == 1
+        assert {request.method for request in server.requests} == {"GET"}
+
+
+@pytest.mark.parametrize("shown", LISTS_NOT_SUPPORTED)
+def test_probe_fails_if_no_exclusion_list_is_in_a_supported_form(
+    shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Server(lists_as(shown)) as server:
+        server.add("1.example")
+        assert probe_status(server, monkeypatch) == 1
+    assert "this form is not supported" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("body", cases(ERRORS_OF_ROWS))
+def test_error_in_a_supported_form_is_returned(body: Any) -> None:
+    error = error_of(http(422, body), kind=AnalyticsApiError)
+    assert "is taken" in str(error)
+    expected = {"domain": ["is taken"]} if "domain" in str(body) else {}
+    assert error.errors == expected
+
+
+def test_table_of_supported_forms_has_a_test_for_each_row() -> None:
+    rows = {f"{part}: {form}" for part, forms in FORMS.items() for form in forms}
+    assert rows == {*FORMS_OF_ROWS, *ERRORS_OF_ROWS}
