@@ -16,7 +16,7 @@ from urllib.parse import quote
 from airflow_provider_analytics.api import dialect, fields
 from airflow_provider_analytics.api.dialect import Answer, Page, Record
 from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, may_become, same_domain, spellings
-from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, Privacy, UpdateSettings
+from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, ids_descend, read_again, requests_of_a_list
 from airflow_provider_analytics.api.redaction import RESERVED, names_in, without_reserved, without_secrets
 from airflow_provider_analytics.api.settings import Settings
@@ -464,7 +464,7 @@ class AnalyticsClient:
         :raises AmbiguousWriteError: if the website might or might not have been created.
         """
         form = fields.form({"domain": domain, **settings}, self.settings.boolean_texts)
-        self._hide_password(form, Privacy.PUBLIC)
+        self._hide_password(form)
         try:
             return self._written(self.transport.request("POST", WEBSITES, form=form))
         except AnalyticsError as error:
@@ -596,7 +596,7 @@ class AnalyticsClient:
             if settings is None:
                 return
             form = fields.form(settings, self.settings.boolean_texts)
-            self._hide_password(form, before.get("privacy"))
+            self._hide_password(form)
             try:
                 self._written(self.transport.once(self.settings.update_method, path, form=form))
             except AnalyticsError as error:
@@ -794,21 +794,10 @@ class AnalyticsClient:
             self.wait(seconds)
         return read()
 
-    def _hide_password(self, form: Texts, privacy: object) -> None:
-        """Redact the password of a form from now on; warn if it has no effect.
-
-        :param privacy: privacy of the website; a privacy in the form counts more.
-        """
-        if "password" not in form:
-            return
-        self.redact.add(form["password"])
-        privacy = fields.normalise("privacy", form.get("privacy", privacy))
-        if privacy not in (None, Privacy.PASSWORD.label):
-            log.warning(
-                "The password has no effect: privacy is %s, and a password is used only with %s.",
-                readable(str(privacy), 100),
-                Privacy.PASSWORD.label,
-            )
+    def _hide_password(self, form: Texts) -> None:
+        """Redact the password of a form from now on."""
+        if "password" in form:
+            self.redact.add(form["password"])
 
 
 def _ambiguous(domain: str, reason: str, cause: AnalyticsError | None) -> AmbiguousWriteError:
