@@ -95,6 +95,8 @@ class EntryType:
 
     #: Allowed entries, for messages.
     allowed: ClassVar[str] = "one query parameter per line or entry"
+    #: A text that is the name of a file by mistake; None if entries can look like this, such as ``/admin``.
+    file_name: ClassVar[re.Pattern[str] | None] = re.compile(r"[./~]\S*|\S+://\S*|\S+\.txt")
 
     def parser(self, networks: str) -> Callable[[str], Entries]:
         """Return a function that parses the entries of one list; its :class:`ValueError` describes the problem.

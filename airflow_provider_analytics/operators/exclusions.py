@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -279,6 +278,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
     def _list_value(self) -> Any:
         """Return the given list, or the text of the given file."""
+        from airflow_provider_analytics.api.fields import LINE_FIELDS
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.storage import read_text
 
@@ -287,7 +287,8 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             raise invalid_together("one of the two", **{self.field: value, f"{self.field}_path": path})
         if path is None:
             # A value is never opened. A path here is a mistake, and would be sent as a parameter: it can be any word.
-            if isinstance(value, str) and re.fullmatch(r"([./~]\S*|\S+://\S*|\S+\.txt)", value.strip()):
+            file_name = LINE_FIELDS[self.field].file_name
+            if isinstance(value, str) and file_name and file_name.fullmatch(value.strip()):
                 raise invalid(self.field, value, f"entries; a file is given by {self.field}_path")
             return value
         argument = f"{self.field}_path"
