@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hook with the six operations of the service."""
+"""Hook with the operations of the service."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The six operations of the interface.
+"""The operations of the interface.
 
 The service models the interface, not the vendor's code. ``docs/internals/assumptions.md`` lists its assumptions about
 undocumented behavior.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The six operations of the interface, for tests that use all of them."""
+"""The operations of the interface, for tests that use all of them."""
 
 from __future__ import annotations
 
