@@ -21,6 +21,7 @@ from limits import NginxCounter, NginxLimit, Throttle, ThrottleCounter
 from pydantic import Field, field_validator
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.sandbox import form_fields, laravel
 from airflow_provider_analytics.sandbox.app import App
 from airflow_provider_analytics.sandbox.faults import Fault
@@ -35,7 +36,7 @@ from airflow_provider_analytics.sandbox.store import Store, Website
 Write = Literal["create", "update", "delete"]
 _OTHER_SCHEME = {"http": "https", "https": "http"}
 _LOGIN = "<!DOCTYPE html><title>Login</title><p>Log in to see your websites."
-_LISTS = ("exclude_params", "exclude_ips")
+_LISTS = tuple(LINE_FIELDS)
 _FALSE: dict[str, Any] = {"email": 0, "exclude_bots": 0, "favorite": False}
 #: Option ``updates`` to the values of fields that were not sent.
 _RESET: dict[str, dict[str, Any]] = {

@@ -90,10 +90,8 @@ NO_OPERATION = {
     "client", "where", "get_conn", "close", "stop", "iter_websites", "find_website", "ensure_website",
     "test_connection", "get_ui_field_behaviour", "get_connection_form_widgets",
 }  # fmt: skip
-#: Operation to the step of the fuzzer that calls it; None for the account, which all steps read.
-IN_THE_FUZZER: dict[str, str | None] = {
-    "list": "list", "show": "find", "create": "create", "update": "update", "delete": "delete", "account": None,
-}  # fmt: skip
+#: Operation to the step of the fuzzer that calls it, except for the account, which all steps read.
+IN_THE_FUZZER = {"list": "list", "show": "find", "create": "create", "update": "update", "delete": "delete"}
 IN_THE_SANDBOX = {operation for operation, _, _ in ROUTES}
 STATED = {statement.id for statement in contract_table.STATEMENTS}
 FALSE_SUCCESS = text_of("tests/integration/api/test_false_success.py")
@@ -114,7 +112,7 @@ PLACES_OF_AN_OPERATION: dict[str, Callable[[str], bool]] = {
         f"`{name}`" in sentence("docs/reference/sandbox.md", "A fault applies to the next requests")
     ),
     "tests/fuzzer/soak.py, _OFTEN or _RARELY; IN_THE_FUZZER of this test": lambda name: (
-        name in IN_THE_FUZZER and {IN_THE_FUZZER[name]} <= {*soak._OFTEN, *soak._RARELY, None}
+        name == "account" or IN_THE_FUZZER.get(name) in {*soak._OFTEN, *soak._RARELY}
     ),
     "tests/support/fake_services.py, Write": lambda name: name in get_args(fake_services.Write) or not is_write(name),
     "the counted requests (tests/support/request_counts.py)": lambda name: (
