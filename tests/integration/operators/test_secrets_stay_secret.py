@@ -268,7 +268,7 @@ def test_airflow_dags_test_prints_no_secret(sandbox: SandboxServer, tmp_path: Pa
     said = done.stdout + done.stderr
     sent = {dict(request.form).get("password") for request in sandbox.requests}
     assert set(secrets[:2]) <= sent
-    for part in ("The service rejected", "(500 ", "API key rejected", "connection 'bad'"):
+    for part in ("The service rejected", "(500 ", "API key rejected", "Connection 'bad'"):
         assert part in said
     for secret in secrets:
         for written in (secret, json.dumps(secret)[1:-1], *re.findall(r"[\w/]*s3cret[\w/]*", secret)):
