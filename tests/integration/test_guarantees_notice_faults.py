@@ -166,8 +166,8 @@ BREAKS = [
     Break(
         "A managed list controls its own entries",
         "reconcile.desired.tables",
-        "now.get(scope, {}), today, leaves",
-        "now.get(scope, before.get(scope, {})), today, leaves",
+        "rows[name] = _combined(before, now, lambda",
+        "rows[name] = _combined(before, {**before, **now}, lambda",
         ("integration/operators/test_state_thirty_nights.py", "test_thirty_nights"),
     ),
     Break(
