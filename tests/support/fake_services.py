@@ -17,8 +17,8 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import idna
 from laravel_paginators import SORT_FIELDS, CursorPage, cursor_collection, page_by_cursor, simple_collection
-from limits import NginxCounter, NginxLimit, Throttle, ThrottleCounter
 from pydantic import Field, field_validator
+from request_limits import NginxCounter, NginxLimit, Throttle, ThrottleCounter
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS
