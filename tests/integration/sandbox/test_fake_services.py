@@ -82,7 +82,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Replace the clock of the limits."""
     clock = SimpleNamespace(now=1_000_000.0)
     clock.time = clock.monotonic = lambda: clock.now
-    monkeypatch.setattr("limits.time", clock)
+    monkeypatch.setattr("request_limits.time", clock)
     return clock
 
 
