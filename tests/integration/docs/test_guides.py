@@ -61,29 +61,6 @@ def inbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
         yield inbox
 
 
-# Airflow 2 complains of its own context when it renders a map_index_template.
-@pytest.mark.filterwarnings("ignore:Accessing .* from the template is deprecated")
-def test_guide_to_several_connections(
-    run_dag: RunDag,
-    analytics_sandbox: SandboxServer,
-    connect: Callable[..., None],
-    blocks: Blocks,
-    module_of: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    analytics_sandbox.seed(3)
-    connect("client_a")
-    connect("client_b", password="revoked")
-    connect("client_c")
-    monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_INSTANCES", '["client_a", "client_b", "client_c"]')
-    code = blocks("deployment", "python")[1]
-    tasks = run_dag(module_of(code).every_instance()).tasks
-    assert [tasks[f"snapshot[{number}]"].state for number in range(3)] == ["success", "failed", "success"]
-    assert sorted(path.name for path in (tmp_path / "analytics").iterdir()) == ["client_a", "client_c"]
-    assert tasks["snapshot[0]"].label == "client_a"
-
-
 def test_guide_to_the_production_dag(
     run_dag: RunDag, analytics_sandbox: SandboxServer, blocks: Blocks, module_of: Any, tmp_path: Path
 ) -> None:
@@ -95,21 +72,11 @@ def test_guide_to_the_production_dag(
 
 
 @needs_exceptions_in_callbacks
-def test_guide_to_a_failure_callback(
-    run_dag: RunDag, connect: Callable[..., None], blocks: Blocks, module_of: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
-    connect(password="revoked")
-    run_dag(module_of(blocks("monitoring", "python")[0]).alert_by_function())
-    said = capfd.readouterr()
-    assert "ALERT alert_by_function.snapshot: API key rejected" in said.out + said.err
-
-
-@needs_exceptions_in_callbacks
 def test_guide_to_a_failure_mail(
     run_dag: RunDag, connect: Callable[..., None], blocks: Blocks, module_of: Any, inbox: Inbox
 ) -> None:
     connect(password="revoked")
-    run_dag(module_of(blocks("monitoring", "python")[1]).alert_by_mail())
+    run_dag(module_of(blocks("monitoring", "python")[0]).alert_by_mail())
     mail, _ = inbox.only_mail()
     assert mail["To"] == "team@example.com"
     assert "API key rejected" in mail["Subject"]
@@ -126,7 +93,7 @@ def test_deadline_alert_is_sent(airflow_database: None, blocks: Blocks, module_o
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
-    dag = module_of(blocks("monitoring", "python")[2]).snapshot_by_six()
+    dag = module_of(blocks("monitoring", "python")[1]).snapshot_by_six()
     register(dag)
     with create_session() as session:
         stored = SerializedDagModel.get(dag.dag_id, session=session)
@@ -157,12 +124,12 @@ def test_deadline_alert_is_sent(airflow_database: None, blocks: Blocks, module_o
     assert "The run of_the_night is running." in text
 
 
-def test_guide_to_staging_before_production(
-    run_dag: RunDag, blocks: Blocks, module_of: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_example_promotes_websites_to_production_only_if_staging_matches(
+    run_dag: RunDag, module_of: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "websites.yaml"
     file.write_text("websites:\n  www.example.com:\n    privacy: private\n")
-    [promote] = [block for block in blocks("websites_as_code", "python") if "promote_websites" in block]
+    promote = (EXAMPLES / "promote_websites.py").read_text(encoding="utf-8")
     with FakeService() as staging, FakeService() as production:
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_STAGING", staging.connection_json())
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_PRODUCTION", production.connection_json())
