@@ -225,7 +225,6 @@ def test_commands_equal_the_commands_of_the_deployment_page(advice: Advice, page
     assert test in page("deployment")
     assert add in page("deployment")
     assert delete == "airflow connections delete analytics_default"
-    assert advice("is empty. Check the Variable, file, or task", "console") == ["airflow variables get exclude_ips\n"]
 
 
 @pytest.mark.parametrize("stored", [True, False])
