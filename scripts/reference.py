@@ -27,7 +27,9 @@ _TITLES = {
     "websites_as_code": "Websites as code operators",
 }
 #: Methods that a reader of the hook's page does not need: every hook has them, or only this package uses them.
-_NOT_LISTED = {"get_conn", "where"}
+_NOT_LISTED = {"get_conn", "where", "describe"}
+#: The meaning of an argument that another entry of the page explains.
+_SEE = re.compile(r"see `(\w+)`\.(?: \(templated\))?")
 #: Attributes of every exception, which the head of the page describes.
 _OF_EVERY_ERROR = {"problem", "remedy", "permanent", "before_retry"}
 #: Number of arguments in common from which an entry refers to an earlier entry of its page.
@@ -134,6 +136,7 @@ def _is_required(action: argparse.Action) -> bool:
 
 def _is_public(found: Any, module: str) -> bool:
     is_own = getattr(found, "__module__", None) == module and not found.__name__.startswith("_")
+    is_own = is_own and found.__name__ not in _NOT_LISTED
     return is_own and (inspect.isfunction(found) or hasattr(found, "execute"))
 
 
@@ -193,7 +196,9 @@ class _Page:
             rows[name] = f"| `{name}` | {default} | {meaning} |"
         repeated: dict[str, list[str]] = {}
         for name, row in rows.items():
-            repeated.setdefault(self._printed.get(row, ""), []).append(name)
+            reference = _SEE.fullmatch(arguments[name])
+            earlier = reference[1] if reference else self._printed.get(row, "")
+            repeated.setdefault(earlier, []).append(name)
         repeated.pop("", None)
         repeated = {earlier: names for earlier, names in repeated.items() if len(names) >= _MANY}
         left_out = {name for names in repeated.values() for name in names}

@@ -91,16 +91,9 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     The data is written to ``<base_path>/<snapshot_name>/dt=YYYY-MM-DD/``, the manifest to
     ``<base_path>/_<snapshot_name>/``. Readers get the complete snapshot or nothing. Passwords are never written.
 
-    The day, in the time zone of the DAG, is the first of:
-
-    * the argument ``partition_date``;
-    * the partition date of the run;
-    * for a scheduled run or a backfill: the end of its data interval, its logical date or its ``run_after``;
-    * for any other run: today.
-
-    The service returns only its current list, so a list that is read on another day is late. A late list is published,
-    marked as late, if the day has no snapshot yet and ended at most 12 hours ago. ``on_late`` applies to any other late
-    list.
+    The day is ``partition_date``, or the day of the run in the time zone of the DAG. A list that is read on another day
+    is late. It is published, marked as late, if the day has no snapshot yet and ended at most 12 hours ago. ``on_late``
+    applies to any other late list.
 
     The operator emits an event of ``asset`` with the return value as extra. From Airflow 3.3 on, it also emits an event
     of the partitioned asset, with the day as key. Outside of a run, for example as ``execute({})``, the day is
