@@ -90,15 +90,19 @@ def run(instances: Instances, run_dag: RunDag, caplog: pytest.LogCaptureFixture,
     return once
 
 
-@pytest.mark.sample("many_instances")
-def test_instances_have_separate_files_and_a_dry_run_changes_nothing(instances: Instances, run: Run) -> None:
+def test_dry_run_of_all_instances_changes_nothing(instances: Instances, run: Run) -> None:
     instances.servers["client_b"].fault("account", status=500)
     state, _, log = run(dry_run=True)
     assert state == "success"  # a failure that a retry has corrected does not count
     assert "client_a: 11 websites, 11 to sync\nclient_b: 12 websites, 12 to sync" in log
     assert instances.lists() == [{"9.9.9.9": 11}, {"9.9.9.9": 12}, {"9.9.9.9": 13}]
+
+
+@pytest.mark.sample("many_instances")
+def test_instances_have_separate_files(instances: Instances, run: Run) -> None:
     state, states, log = run()
     assert (state, set(states.values())) == ("success", {"success"})
+    assert "3 of 3 instances are done" in log
     assert instances.lists() == [{SYNCED: 11}, {SYNCED: 12}, {SYNCED: 13}]
     for number, conn_id in enumerate(INSTANCES, start=11):
         [rows] = (instances.folder / conn_id).glob("snapshots/websites/*/*.jsonl")
@@ -109,17 +113,22 @@ def test_instances_have_separate_files_and_a_dry_run_changes_nothing(instances: 
         [audit] = (instances.folder / conn_id).glob("*/audit/**/*.jsonl")
         assert len(audit.read_text().splitlines()) == number
         assert f"{conn_id}: {number} websites, {number} synced" in log
-    assert "3 of 3 instances are done" in log
-    # A DAG that waits for the snapshots gets an event for each, and a DAG that waits for the summary gets a single
-    # event.
+
+
+def test_consumers_of_instances_load_each_snapshot_as_a_separate_source(instances: Instances, run: Run) -> None:
+    """A DAG that waits for the snapshots gets an event for each, and a DAG that waits for the summary a single one."""
+    run()
     paths = sorted(extra["path"] for extra in asset_events(snapshot_asset("many_instances").uri)[-3:])
     assert [path.removeprefix(f"{instances.folder}/").split("/")[0] for path in paths] == list(INSTANCES)
     assert sorted(asset_events(snapshot_asset("many_instances", snapshot_name="summary").uri)[-1]["paths"]) == paths
-    # The sample for DuckDB loads all of them, each as a separate source.
     module = sample("load_snapshot_into_duckdb", instances.folder)
     module.SOURCES = [f"{instances.folder}/{conn_id}/snapshots" for conn_id in INSTANCES]
     assert len(module.load_snapshot_into_duckdb().get_task("load").python_callable()) == 3
-    # A service can be moved, and a connection renamed, as docs/deployment.md says: additions are replaced.
+
+
+def test_renamed_connection_keeps_its_list_if_its_folder_is_renamed(instances: Instances, run: Run) -> None:
+    """As docs/deployment.md says: the next run removes the address that left the list."""
+    assert run()[0] == "success"
     instances.env.setenv("AIRFLOW_CONN_CLIENT_Z", os.environ["AIRFLOW_CONN_CLIENT_A"])
     (instances.folder / "client_a").rename(instances.folder / "client_z")
     instances.enlist("client_b", "client_c", "client_z")
