@@ -33,7 +33,7 @@ def check_websites(count: int, lost: int, last_good: Manifest, max_loss_fraction
         return
     found = f"{lost / before:.1%} fewer than {before:,}"
     if lost != before - count:
-        found = f"and lacks {lost:,} of the {before:,} websites ({lost / before:.1%}), by id and domain,"
+        found = f"and lacks {lost:,} of the {before:,} websites ({lost / before:.1%})"
     raise guard_error(
         "fewer_websites",
         f"The list has {counted(count, 'website')}, {found} on {last_good.observed_at:%Y-%m-%d %H:%M} UTC.\n"
