@@ -126,6 +126,7 @@ def test_guards_of_each_sample_are_a_multi_select_drop_down_with_their_names(sam
         assert "array" in param.schema["type"]
         assert names == param.schema["items"]["enum"]
         assert set(names) <= GUARDS.keys()
+        assert "fewer_websites" in names, "each task that knows its last run has this guard"
 
 
 @pytest.mark.parametrize("forged", ["path", "changes_path", "snapshot_date"])

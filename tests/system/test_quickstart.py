@@ -46,7 +46,8 @@ def run_all(text: str, folder: Path, environment: dict[str, str]) -> None:
     """Run the console blocks of a document in the same shell, and compare their output with the document."""
     found = list(steps(text))
     marks = [f"=== step {number} ===" for number in range(len(found))]
-    script = ["set -e", "exec 2>&1"]
+    # A server that survives a failed step would keep the output open.
+    script = ["set -e", "exec 2>&1", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
     for mark, (commands, _) in zip(marks, found, strict=True):
         script += [f"echo {shlex.quote(mark)}", commands]
     done = subprocess.run(
