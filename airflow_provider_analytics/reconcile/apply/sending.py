@@ -280,7 +280,7 @@ class Sender:
         reads: dict[Update, list[Comparison]] = {update: [] for update in waiting}
         # Rows of the list might have fewer fields or be stale. Then the record of the single website decides.
         for seconds in (0, *self.client.confirm_waits):
-            is_down = self._failed_reads >= GIVE_UP_AFTER
+            is_down = self._failed_reads >= max(GIVE_UP_AFTER, len(waiting))
             if not waiting or is_down or all(is_final(reads[update]) for update in waiting):
                 break
             self.client.wait(seconds)

@@ -281,3 +281,28 @@ def test_interruption_while_a_change_is_handed_to_a_thread_leaves_a_correct_audi
     changed = [str(website["id"]) for website in night.sandbox.websites() if NEW in website["exclude_ips"]]
     assert len(changed) == 1
     assert [line["website_id"] for line in night.trail() if line["action"] == "update"] == changed
+
+
+def test_late_websites_are_waited_for_although_others_cannot_be_read(
+    night: Night, distortion: Distortion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,) * 4)
+    night.add(60)
+    unreadable = {f"/websites/{number}" for number in range(1, 60, 2)}
+    late_reads: Counter[str] = Counter()
+
+    def fail_reads(method: str, path: str) -> int | None:
+        is_read_back = method == "GET" and len(night.updated) == 60 and path in unreadable
+        return 500 if is_read_back else None
+
+    def return_old_lists(method: str, path: str, record: dict[str, Any]) -> None:
+        if method == "GET" and len(night.updated) == 60:
+            late_reads[path] += path != "/websites"
+            if path == "/websites" or late_reads[path] < 8:
+                record["exclude_ips"] = None
+
+    distortion.before, distortion.change = fail_reads, return_old_lists
+    with pytest.raises(BulkError) as caught:
+        night.sync(NEW, parallel_requests=1)
+    numbers = {int(website.partition(".")[0]) for website in caught.value.failures}
+    assert numbers == set(range(1, 60, 2))
