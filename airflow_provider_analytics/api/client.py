@@ -667,6 +667,8 @@ class AnalyticsClient:
             return self.transport.retried(attempt, "DELETE", number=2)
         except NotFoundError as error:
             if self._becomes_gone(website_id, None):
+                if deleted is not None:
+                    return deleted
                 raise
             still = {"website": "still exists, although the service responded with 'not found'"}
             raise NotAppliedError(website_id, still) from error

@@ -276,6 +276,14 @@ def test_delete_succeeds_if_its_retry_finds_nothing(first: str, succeeds: bool) 
         assert len(server.requests) == 4
 
 
+def test_delete_succeeds_if_a_read_before_its_retry_is_old() -> None:
+    """The response to the delete is lost, a replica still returns the website, and the retry finds nothing."""
+    gone = http(404, {"message": "no such website"})
+    with served([RECORD, FAULTS["500"][0], RECORD, gone]) as (client, server):
+        client.delete_website(7)
+        assert [request.method for request in server.requests][:4] == ["GET", "DELETE", "GET", "DELETE"]
+
+
 def test_retried_delete_keeps_a_new_website_with_the_same_id() -> None:
     """The response to the delete is lost, and the service gives the id to a colleague's website."""
     other = http(200, {"data": {**WEBSITE, "domain": "colleague.example"}})
