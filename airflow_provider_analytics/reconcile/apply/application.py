@@ -230,15 +230,17 @@ class Application:
         is_permanent = not (first.lost and second.lost) or _is_sent(second, fields)
         changed = [update for update in self._updates if update.sent or update.unconfirmed]
         ends = []
-        failure = ""
+        is_restorable = True
         for update in sorted(changed, key=lambda update: update.is_good):
-            if update.is_good and (failure or update.planned.action != "update"):
+            is_update = update.planned.action == "update"
+            if update.is_good and not (is_update and is_restorable):
                 ends.append(f"{update.website}: It keeps its new values.")
                 continue
             differences = update.differences or "It was as expected"
             failure = "It was not undone, because it is a create or a delete"
-            if update.planned.action == "update":
+            if is_update:
                 failure = _restore(update, self._client)
+                is_restorable = is_restorable and not failure
             end = "Its values were restored and verified."
             if failure:
                 is_permanent = True
