@@ -419,7 +419,7 @@ class IncompleteListError(AnalyticsError):
         self.check = check
         self.seen = seen
         self.moved = moved
-        self.problem = f"The list may be incomplete, by the check {check!r}: {seen}"
+        self.problem = f"The list might be incomplete, by the check {check!r}: {seen}"
 
 
 class DomainError(AnalyticsError):

@@ -347,7 +347,7 @@ class AnalyticsClient:
                 elif domain_key(record["domain"]) in others:
                     variants.append(record)
             if nameless is not None and not websites:
-                why = f"Website {nameless} shows no domain, so it may be {domain!r}: the domain cannot be looked up."
+                why = f"Website {nameless} shows no domain, so it might be {domain!r}: the domain cannot be looked up."
                 raise UnexpectedResponseError(why, 200, "GET", dialect.API_PREFIX + WEBSITES)
             return LookUp(websites, variants, newest)
 

@@ -21,7 +21,7 @@ identity of an account                         :func:`account_id`               
 keys that mark a record as deleted             :func:`is_deleted`                     none
 =============================================  =====================================  ====================
 
-The rule for all of them: parse tolerantly, but never accept a response as a success if it may not be one.
+The rule for all of them: parse tolerantly, but never accept a response as a success if it might not be one.
 """
 
 from __future__ import annotations
@@ -114,10 +114,10 @@ _TEXT_KEYS = ("message", "msg", "detail", "description", "defaultMessage", "erro
 _PLACE_KEYS = ("field", "name", "param", "path", "loc", "property", "propertyPath", "attribute")
 _PATH_SEPARATOR = re.compile(r"[./\]]")
 _JSON_TYPE = re.compile(r"[/+]json\b", re.IGNORECASE)
-#: Query parameters of the page size that links may contain.
+#: Query parameters of the page size that links can contain.
 _SIZE_PARAMETERS = frozenset({"limit", "size", "page_size", "pageSize", "page[size]", "page[limit]"})
 _SELECTING_PARAMETERS = frozenset({*NUMBER_PARAMETERS, *OFFSET_PARAMETERS, *CURSOR_PARAMETERS})
-#: Keys of objects with page metadata, which may be nested: of Laravel, Fractal, JSON:API, Spring and others.
+#: Keys of objects with page metadata, which can be nested: of Laravel, Fractal, JSON:API, Spring and others.
 _METADATA_KEYS = ("meta", "pagination", "paging", "page", "response_metadata")
 #: In the header ``Link``: ``<https://stats.example.com/api/v1/websites?page=2>; rel="next"``.
 _LINK_TO_NEXT = re.compile(r'<([^<>]*)>[^<>]*;\s*rel="?(?:[^"<>;,]*\s)?next(?=[\s",;]|$)', re.IGNORECASE)
@@ -126,7 +126,7 @@ _TOTAL_KEYS = ("total", "total_count", "totalCount", "totalElements", "totalItem
 _COUNT_KEY = "count"
 #: Headers with the total, if the body contains none.
 _TOTAL_HEADERS = ("X-Total", "X-Total-Count")
-#: Keys of other lists that a response may contain besides the list of websites.
+#: Keys of other lists that a response can contain besides the list of websites.
 _OTHER_LISTS = ("links", "errors")
 #: Keys that describe a response. A response without any other key contains no account.
 _MESSAGE_KEYS = frozenset({"code", "detail", "message", "status", "success", "title"})
@@ -377,8 +377,8 @@ def _reject_secrets(names: list[str], answer: Answer) -> None:
 def page(answer: Answer, list_key: str | None = None) -> Page:
     """Return the rows and the page metadata of a list response. Each row has an id.
 
-    The rows are the whole body, the value of ``data``, or the only other list. They may be nested in the same way in an
-    object under ``data``. The metadata are next to the rows or under ``meta``. Numbers may be text.
+    The rows are the whole body, the value of ``data``, or the only other list. They can be nested in the same way in an
+    object under ``data``. The metadata are next to the rows or under ``meta``. Numbers can be text.
 
     :param list_key: key of the list, with dots for nested objects; None: as described.
     """
@@ -493,7 +493,7 @@ def _selections(meta: Record, answer: Answer) -> Iterator[Selection]:
 
 
 def _next_links(meta: Record) -> Iterator[object]:
-    """Yield the values of the metadata that may be a link to the next page."""
+    """Yield the values of the metadata that might be a link to the next page."""
     for key in ("links", "_links"):
         links = meta.get(key)
         if isinstance(links, dict):
@@ -505,9 +505,9 @@ def _next_links(meta: Record) -> Iterator[object]:
 def selection(link: str, path: str) -> Selection:
     """Return how a link selects a page; an empty selection if it does not.
 
-    A service behind a proxy may see another scheme, host and prefix than the client, and a proxy may add a slash. So a
-    link counts if its path ends with the path of the list, or the other way round. It may repeat the filters of the
-    request, and may contain the page size and other parameters.
+    A service behind a proxy can see another scheme, host and prefix than the client, and a proxy can add a slash. So a
+    link counts if its path ends with the path of the list, or the other way round. It can repeat the filters of the
+    request, and can contain the page size and other parameters.
 
     :param path: path of the list, from ``/api/v1`` on.
     """
@@ -650,7 +650,7 @@ def error_facts(answer: Answer) -> list[str]:
 
 
 def adds_slash(answer: Answer) -> bool:
-    """Return whether a redirect only adds a slash to the path. A proxy may see another host and prefix."""
+    """Return whether a redirect only adds a slash to the path. A proxy can see another host and prefix."""
     try:
         target = urlsplit(urljoin(answer.path, answer.headers.get("Location", "")))
     except ValueError:
@@ -853,7 +853,7 @@ def number(value: object) -> int | None:
 
 
 def _one_line(message: object, limit: int = EXCERPT_LENGTH) -> str:
-    """Return a text of a response as one readable line; the service may have cut it."""
+    """Return a text of a response as one readable line; the service might have cut it."""
     if not isinstance(message, str):
         message = msgspec.json.encode(message).decode()
     return readable(message, limit, breaks="fold", is_part=True)

@@ -461,7 +461,7 @@ def check_website_id(website_id: object) -> str:
 def normalise(name: str, value: object) -> Any:
     """Normalize the value of a field, so that equal settings compare equal and have one spelling.
 
-    Accepts values of users and of the service. Numbers and flags may be text. Privacy becomes its label, a flag becomes
+    Accepts values of users and of the service. Numbers and flags can be text. Privacy becomes its label, a flag becomes
     a bool, an exclusion list becomes a tuple of its lines, and a missing list an empty tuple. Returns an invalid value,
     and the value of a field that is not in :data:`WEBSITE_FIELDS`, unchanged.
     """

@@ -19,7 +19,7 @@ the reading. So a list counts as complete only if its reading proves it, by one 
     after it was read. Then the removed row is missing in the second reading. The two readings must start with different
     websites: otherwise the service ignores the sort order. This method also needs the conditions 1 to 3 below.
 
-Ids are *opaque* if they are not numbers that descend: UUIDs, ULIDs, numbers of 19 digits as text. A new website may be
+Ids are *opaque* if they are not numbers that descend: UUIDs, ULIDs, numbers of 19 digits as text. A new website can be
 anywhere in such a list. So the second reading can find any further websites. Those were created since: a website that
 the first reading missed would have moved to an earlier page, because a website was removed that the second reading does
 not find either. While the list is read, its total can grow, but not shrink. Each reading must have at least as many
@@ -27,7 +27,7 @@ websites as its first total, and at most as many as its last one.
 
 The first two methods also check the *other end* of the list: its first ten websites in the opposite order. All of them
 must be among the websites read, and the last website read must be among them. A service can cap the rows at any number,
-and its total may be capped as well, or count the rows of the page. Then the pages end early, and the other end contains
+and its total can be capped as well, or count the rows of the page. Then the pages end early, and the other end contains
 websites that were not read. For a list that is read newest first, the other end is the oldest websites. For one that is
 read oldest first, it is the head. One limit remains: if a service returns no website, or the same single one, in both
 orders, the client accepts this.
@@ -707,7 +707,7 @@ def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[]
             raise last
         all_seen.add(last.seen)
         if seconds is not None:
-            log.info("Reading the list again in %.1f s, because it may have changed: %s", seconds, last.seen)
+            log.info("Reading the list again in %.1f s, because it might have changed: %s", seconds, last.seen)
             listing.stats.count("lists_read_again")
             listing.wait(seconds)
     how = "The same was seen each time."
@@ -720,7 +720,7 @@ def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[]
 def _check_limit(number: int, limit: int, unit: str) -> None:
     """Raise an error if a list exceeds a limit."""
     if number > limit:
-        seen = f"the list has more than {limit:,} {unit}, the limit of this package: the service may never end it."
+        seen = f"the list has more than {limit:,} {unit}, the limit of this package: the service might never end it."
         raise IncompleteListError("size", seen)
 
 

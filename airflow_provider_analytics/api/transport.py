@@ -93,7 +93,7 @@ _NOT_STRICT = (
     "The certificate of {host}, or its CA, does not fulfill RFC 5280, which Python requires from 3.13 on: {cause}. "
     "Renew this certificate. Other CA files in the extra verify do not help."
 )
-_CLIENT_CERT = f"{_TLS_FAILED} It may require a client certificate, or another one: see the extra client_cert."
+_CLIENT_CERT = f"{_TLS_FAILED} It might require a client certificate, or another one: see the extra client_cert."
 #: Errors before a response: an exception of requests or urllib3, a pattern of its innermost cause, its description, and
 #: whether a retry can help. The first match counts.
 _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
@@ -477,7 +477,7 @@ class Transport:
         if self.stopped and request.method == "GET":
             return StoppedError(f"{STOPPED}, before the service responded: {request}.")
         if self.stopped:
-            why = f"{STOPPED}, before the service responded. The request may have been applied."
+            why = f"{STOPPED}, before the service responded. The request might have been applied."
             return AnalyticsConnectionError(why, request.method, request.path)
         missing = "accept the connection"
         if sent:

@@ -35,7 +35,7 @@ def chunk_websites(websites: Iterable[Mapping[str, Any] | str | int], chunks: in
 
     Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/exclusions/#chunks
 
-    A website is in the same chunk in every run, independent of other websites. A chunk may be empty, and chunks differ
+    A website is in the same chunk in every run, independent of other websites. A chunk can be empty, and chunks differ
     slightly in size. With another number of chunks, websites move to other chunks.
 
     :param websites: records with ``id``, for example from ``hook.iter_websites()``, or ids.

@@ -160,7 +160,7 @@ class ListFile:
         self.read()
         if self._is_overtaken(lists):
             raise StoppedError(
-                self._overtaken(), "That run may have undone changes of this one. The next run makes them again."
+                self._overtaken(), "That run might have undone changes of this one. The next run makes them again."
             )
 
     def _give_way(self, run: Run) -> NoReturn:

@@ -168,7 +168,7 @@ def complete_records(
     if not incomplete:
         return list(records), {}
     log.info(
-        "Fetching %s of %s one by one, because list rows are missing fields, or may be stale.",
+        "Fetching %s of %s one by one, because list rows are missing fields, or might be stale.",
         f"{len(incomplete):,}",
         counted(len(records), "website"),
     )

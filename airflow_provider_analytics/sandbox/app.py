@@ -74,7 +74,7 @@ class App(SandboxState):
             await receive()
             return
         request.status = response.status_code
-        # A fault may announce a longer body than there is.
+        # A fault can announce a longer body than there is.
         announced = response.headers.get("content-length", 0)
         is_cut = int(announced) > len(response.body)
 

@@ -18,11 +18,11 @@ publishes a new list once more. A run removes files of three kinds only, so it t
 - files that are too old to belong to a run that is still writing;
 - files of earlier tries of its own task.
 
-A try that Airflow considers dead may still be alive. It restores the files that its retry removed.
+A try that Airflow considers dead might still be alive. It restores the files that its retry removed.
 
 A file belongs to this package if a manifest or a draft lists it. It also does if it lies next to a manifest and its
 name contains a token (:func:`new_token`). A day without any manifest is never touched, regardless of its file names. It
-may be a snapshot that was copied without its manifest, or another table. Symbolic links are neither removed nor
+might be a snapshot that was copied without its manifest, or another table. Symbolic links are neither removed nor
 followed.
 """
 
@@ -93,7 +93,7 @@ def publish(
     :param series: the snapshots with one name; a snapshot of the same day is replaced.
     :param folder: folder of the files, named as in the manifest.
     :param token: the unique part of the names.
-    :param check: called with the manifest that is replaced; raises an error if it must not be. Another run may have
+    :param check: called with the manifest that is replaced; raises an error if it must not be. Another run might have
         published it after this run started.
     :raises StorageError: if the storage fails. The folders then contain the earlier snapshot.
     :raises OvertakenError: if another run published at the same time. The folders then contain its snapshot.
@@ -209,7 +209,7 @@ def orphaned_files(partition: Partition, now: datetime) -> list[StoragePath]:
 
     - On a published day: all files with a token in their names that the manifest does not list.
     - On an unpublished day: the files that a draft or a manifest lists.
-    - On a day with a damaged manifest, or without any: none. A person may be able to restore the manifest.
+    - On a day with a damaged manifest, or without any: none. A person can perhaps restore the manifest.
 
     :raises StorageError: if the storage fails.
     """
@@ -255,7 +255,7 @@ def _clean_up(
     """Remove files that no manifest lists. A failure only logs a warning, since the snapshot is published."""
     outdated, now = _listed_in(replaced, partition), manifest.finished_at
     try:
-        named = manifest.file_names | _listed_in(read_bytes(partition.manifest), partition)  # another run may be faster
+        named = manifest.file_names | _listed_in(read_bytes(partition.manifest), partition)  # another run can be faster
         for path in _list_files(partition):
             if path.name in named or token_age(path.name, now) is None:
                 continue
@@ -295,7 +295,7 @@ def _listed_in(content: bytes | None, partition: Partition) -> set[str]:
 
 
 def _may_contain(path: StoragePath, content: bytes) -> bool:
-    """Return whether a file has this content or cannot be read, since a failed write may still have taken effect."""
+    """Return whether a file has this content or cannot be read, since a failed write might still have taken effect."""
     try:
         return read_bytes(path) == content
     except Exception:

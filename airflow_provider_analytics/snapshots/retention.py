@@ -185,7 +185,7 @@ def _check_ownership(series: SnapshotSeries, days: Sequence[date]) -> None:
     for folder in (series.data, series.about):
         if is_link(folder):
             raise GuardError(
-                f"{folder} is a symbolic link. Nothing was removed: its target may not belong to this series.",
+                f"{folder} is a symbolic link. Nothing was removed: its target might not belong to this series.",
                 "Set base_path to the folder itself, or remove the link.",
             )
     if days and not any(has_manifest(series.partition(day)) for day in days):

@@ -179,12 +179,12 @@ def take_snapshot(
 
         last_good = earlier.replaced or earlier.other_day
         if last_good:
-            check_source(last_good.manifest)  # before reading the list, which may be long
+            check_source(last_good.manifest)  # before reading the list, which might be long
         with temporary_folder() as temporary:
             reading = read(origin, day, temporary, now=now, options=options, clock=clock)
             check(reading, earlier, options)
             late = is_late(reading.observed_at)
-            # The token is created after reading, because other runs infer from its age whether this run may still
+            # The token is created after reading, because other runs infer from its age whether this run might still
             # write.
             token = new_token(reading.finished_at, writer)
             manifest = describe(reading, origin, earlier, series, day, options=options, late=late, token=token)
@@ -267,7 +267,7 @@ def _within_limit(blocks: Iterable[rows.Columns], data: Path) -> Iterator[rows.C
         if data.stat().st_size > MAX_DATA_BYTES:
             raise StorageError(
                 f"The list takes more than {MAX_DATA_BYTES:,} bytes on the disk, the limit of this package: the "
-                "service may never end it. Nothing was published."
+                "service might never end it. Nothing was published."
             )
 
 

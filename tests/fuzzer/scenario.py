@@ -1013,7 +1013,7 @@ _MAY_FAIL_AGAIN = (
     "already exists, with id",  # if_exists="fail"
     "create this one with the hook",  # the first try has stored another spelling
     "If the service writes it so",  # it has stored another spelling of the domain
-    "may write the domain in this way",
+    "might write the domain in this way",
     "DomainError",
     "If this is intended",  # a guard
     *_ASKS_A_PERSON,

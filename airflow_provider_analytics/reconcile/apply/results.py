@@ -314,7 +314,7 @@ class Outcome:
         summary = f"Stopped: {changed:,} of {len(self.updates):,} websites changed"
         unclear = self.states[State.UNCLEAR]
         if unclear:
-            summary += f", {unclear:,} may have been"
+            summary += f", {unclear:,} might have been"
         reasons: dict[str, list[str]] = {}
         for website, reason in self.failures.items():
             reasons.setdefault(reason.rstrip("."), []).append(website)

@@ -31,7 +31,7 @@ from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER, Breaker,
 
 log = logging.getLogger(__name__)
 
-_UNDER_WAY = "Stopped while its change was under way: it may have been applied."
+_UNDER_WAY = "Stopped while its change was under way: it might have been applied."
 
 
 @dataclass
@@ -422,7 +422,7 @@ class Sender:
             update.comparison = Comparison(record, other_domain=domain)
             reason = api_client.other_domain(update.last.domain, record).text
         else:
-            reason = f"The id {update.website_id} belongs to {domain!r} now, which may have got its change."
+            reason = f"The id {update.website_id} belongs to {domain!r} now, which might have got its change."
         update.set(State.FAILED, reason)
 
     def _accept(self, update: Update) -> None:

@@ -130,7 +130,7 @@ def raise_unless_found(records: Sequence[Record], text: str) -> None:
         if not any(text.casefold() in spelling.casefold() for spelling in spellings(domain)):
             raise ValueError(
                 f"search={text!r} found {short_repr(domain)} (id {website_id}), whose domain does not contain it: "
-                f"the service may ignore the search. Use a pattern instead: websites=['*{text}*']"
+                f"the service might ignore the search. Use a pattern instead: websites=['*{text}*']"
             )
 
 

@@ -168,11 +168,11 @@ class WebsitesAsCode:
                     advice = "A file cannot name such a domain: create the website with the hook, or rename it"
                 yield (
                     website.place,
-                    f"{website.domain} does not exist, but {other} (id {ids[other][0]}) does: the service may write "
+                    f"{website.domain} does not exist, but {other} (id {ids[other][0]}) does: the service might write "
                     f"the domain in this way. {advice}",
                 )
             for website_id in ids.get("", ()):
-                yield website.place, f"the record of website {website_id} has no domain: it may be {website.domain}"
+                yield website.place, f"the record of website {website_id} has no domain: it might be {website.domain}"
 
 
 def _why_protected(domain: str, patterns: Iterable[str]) -> str | None:

@@ -95,7 +95,7 @@ def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
             omitted.append(name)
     if omitted:
         raise ValueError(
-            f"{readable(folder)}: {first_of(omitted, _MAX_NAMED, show=readable)} would not be read, but may contain "
+            f"{readable(folder)}: {first_of(omitted, _MAX_NAMED, show=readable)} would not be read, but might contain "
             "websites. Move its websites to a *.yaml or *.yml file directly in this folder, or move the file "
             "elsewhere"
         )

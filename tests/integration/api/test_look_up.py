@@ -91,7 +91,7 @@ def test_row_without_a_domain_matters_only_if_the_domain_is_not_found(
     analytics_sandbox.fault("list", body=list_body({"sort": "asc"}, rows), target="sort=asc", times=None)
     analytics_sandbox.fault("list", body=list_body({}, rows), times=None)
     assert client.find_website("found.example") == rows[0]
-    with pytest.raises(UnexpectedResponseError, match=r"Website 1 shows no domain, so it may be 'lost\.example'"):
+    with pytest.raises(UnexpectedResponseError, match=r"Website 1 shows no domain, so it might be 'lost\.example'"):
         client.find_website("lost.example")
 
 

@@ -227,7 +227,7 @@ def test_hanging_request_ends_at_a_stop(hanging: Hanging, operation: str, monkey
         with pytest.raises(kind, match=f"the task was killed, {message}") as caught:
             hanging.call(client, operation)
         assert client.stats.requests == 1 + (hanging.phase == "reused connection")
-    assert may_have_been_applied(caught.value) == is_write == ("may have been applied" in str(caught.value))
+    assert may_have_been_applied(caught.value) == is_write == ("might have been applied" in str(caught.value))
     assert not is_write or caught.value.before_retry == ""
 
 

@@ -208,7 +208,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
         for text, fault in FAULTS.items()
     },
     "isn't defined": lambda scenario: scenario.execute(GetAccountOperator, analytics_conn_id="nobody_made_this"),
-    "The list may be incomplete": lambda scenario: scenario.fault(
+    "The list might be incomplete": lambda scenario: scenario.fault(
         "any", ListWebsitesOperator, {}, options={"total_offset": 3}
     ),
     "may or may not have been created": lambda scenario: scenario.fault(
@@ -249,7 +249,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
 WORDS: dict[str, tuple[str, Callable[[Scenario], Any]]] = {
     "There is no connection": ("isn't defined", lambda _: main(["probe", "--conn-id", "nobody_made_this"])),
     "1 website failed": ("websites failed", lambda scenario: scenario.rejected(1)),
-    "by the check 'total'": ("The list may be incomplete", CASES["The list may be incomplete"]),
+    "by the check 'total'": ("The list might be incomplete", CASES["The list might be incomplete"]),
     "is not an IP address": ("unusable entries", CASES["unusable entries"]),
     "Not in the audit trail": ("The storage cannot write", full_disk),
     "The storage cannot read": ("The storage cannot write", without_credentials),
@@ -268,7 +268,7 @@ def test_troubleshooting_entries_and_cases_refer_to_each_other() -> None:
 def test_every_check_of_a_list_has_advice() -> None:
     source = (ROOT / "airflow_provider_analytics" / "api" / "listing.py").read_text(encoding="utf-8")
     checks = re.findall(r'(?:IncompleteListError|_list_changed)\(\s*"([a-z ]+)"', source)
-    assert sorted(set(checks)) == sorted(re.findall(r"'([a-z ]+)'", ENTRIES["The list may be incomplete"]))
+    assert sorted(set(checks)) == sorted(re.findall(r"'([a-z ]+)'", ENTRIES["The list might be incomplete"]))
 
 
 @pytest.mark.parametrize(

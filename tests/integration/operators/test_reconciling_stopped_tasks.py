@@ -149,7 +149,7 @@ def test_timed_out_task_leaves_correct_records(
         assert type(raised.value).__name__ == "AirflowTaskTimeout"
     else:
         assert run_dag(dag).tasks["sync"].state == "failed"
-    assert "Stopped: 20 of 60 websites changed, 1 may have been" in task_log()
+    assert "Stopped: 20 of 60 websites changed, 1 might have been" in task_log()
     assert len(audited(night)) == 20
     distortion.before = lambda method, path: None
     ended.set()

@@ -60,7 +60,7 @@ def test_folder_fails_if_a_file_with_websites_would_be_left_out(
     plant(folder, name)
     assert main(["validate", str(folder)]) == 1
     assert name in capsys.readouterr().err
-    with pytest.raises(AirflowFailException, match=rf"{name} would not be read, but may contain websites"):
+    with pytest.raises(AirflowFailException, match=rf"{name} would not be read, but might contain websites"):
         night.apply(config_path=str(folder), prune=True, override_guards=["many_deleted"])
     assert len(night.sandbox.websites()) == 3
 

@@ -234,7 +234,7 @@ def test_duplicates_on_the_server_and_records_without_a_domain_are_rejected() ->
     assert problems(plan, text, RECORD, {**RECORD, "id": 2, "domain": "WWW.Example.com"})[0].startswith(several)
     # A record without a domain might be any website that would be created; it prevents nothing else.
     assert plan(text, RECORD, {"id": 7}, prune=True).changes == ()
-    with pytest.raises(ValueError, match=r"website 7 has no domain: it may be www\.example\.com"):
+    with pytest.raises(ValueError, match=r"website 7 has no domain: it might be www\.example\.com"):
         plan(text, {"id": 7})
 
 
