@@ -31,12 +31,12 @@ def check_websites(count: int, lost: int, last_good: Manifest, max_loss_fraction
     before = last_good.count
     if not are_websites_lost(lost, before, count, max_loss_fraction):
         return
-    found = f"{lost / before:.1%} fewer than {before:,}"
+    found = f"The list has {counted(count, 'website')}, {lost / before:.1%} fewer than {before:,} on"
     if lost != before - count:
-        found = f"and lacks {lost:,} of the {before:,} websites ({lost / before:.1%})"
+        found = f"The list lacks {lost:,} of {before:,} websites ({lost / before:.1%}) of"
     raise guard_error(
         "fewer_websites",
-        f"The list has {counted(count, 'website')}, {found} on {last_good.observed_at:%Y-%m-%d %H:%M} UTC.\n"
+        f"{found} {last_good.observed_at:%Y-%m-%d %H:%M} UTC.\n"
         f"This is more than max_loss_fraction={max_loss_fraction} allows.",
     )
 

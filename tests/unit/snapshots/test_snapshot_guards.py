@@ -55,7 +55,7 @@ def test_websites_that_others_replaced_count_as_lost(shelf: Shelf, file_format: 
             new.append({**record, "id": record["id"] + other.get("id", 0), "domain": domain})
         return [*new, *before[number:]]
 
-    with pytest.raises(GuardError, match=r"180 websites, and lacks 100 of the 180 websites \(55.6%\)") as rejected:
+    with pytest.raises(GuardError, match=r"The list lacks 100 of 180 websites \(55\.6%\)") as rejected:
         shelf.take(with_others(100), NIGHT, format=file_format)
     assert rejected.value.guard == "fewer_websites"
     assert shelf.take(with_others(54), NIGHT, format=file_format).manifest.count == 180
