@@ -140,7 +140,7 @@ formats: install  ## Write a snapshot in every format, read it back, and print t
 bench: install  ## Measure the package and its peers, and write the tables of docs/reference/performance.md
 	@$(PY) tests/benchmarks/bench.py --document
 
-generate: install  ## Write all generated files and tables, for example docs/interface.md
+generate: install  ## Write all generated files and tables, for example docs/reference/interface.md
 	@$(PY) scripts/generate.py
 
 demo: install  ## Run the nightly DAG in a real Airflow against a local server, and print the snapshot

@@ -268,7 +268,7 @@ def contents() -> Iterator[tuple[Path, str]]:
     """Yield the path and the expected content of each generated file."""
     package = CHECKOUT / "airflow_provider_analytics"
     yield package / "snapshots" / "manifest.schema.json", _json(manifest.json_schema())
-    yield CHECKOUT / "docs" / "interface.md", contract_table.render()
+    yield CHECKOUT / "docs" / "reference" / "interface.md", contract_table.render()
     yield CHECKOUT / ".airflow-registry.yaml", registry()
     yield CHECKOUT / "docs" / "reference" / "public_api.txt", public_api.render()
     pages = CHECKOUT / "docs" / "reference" / "operators"

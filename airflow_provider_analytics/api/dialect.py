@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All assumptions about facts that the interface does not document (docs/interface.md, Not documented).
+"""All assumptions about facts that the interface does not document (docs/reference/interface.md, Not documented).
 
 docs/internals/assumptions.md lists the guarantees that depend on them, and how a task detects that one is wrong. The
 options of ``tests/support/fake_services.py`` play the alternatives.
@@ -42,6 +42,7 @@ from urllib.parse import parse_qsl, unquote, urljoin, urlsplit
 
 import msgspec
 
+from airflow_provider_analytics import SITE
 from airflow_provider_analytics.api.checks import MAX_DEPTH, is_too_deep
 from airflow_provider_analytics.api.fields import FIELDS, Flag, ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
@@ -192,7 +193,7 @@ class Answer:
 class Selection:
     """How a link of the service selects a page.
 
-    :param parameter: the query parameter that docs/interface.md does not document; None if there is none.
+    :param parameter: the query parameter that docs/reference/interface.md does not document; None if there is none.
     :param value: its value, a page number or a cursor.
     """
 
@@ -253,7 +254,7 @@ def _check_form(rows: list[Record], answer: Answer) -> None:
             if shown:
                 raise answer.unexpected(
                     f"The service returns the field {name} with {shown}. This form is not supported, so no task can "
-                    "use the service. The supported forms are in docs/interface.md."
+                    f"use the service. Supported forms: {SITE}reference/interface/#supported-forms"
                 )
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every statement of the interface in our own words, with the tests that name it.
 
-A test registers itself with :func:`proves`. ``make generate`` writes docs/interface.md.
+A test registers itself with :func:`proves`. ``make generate`` writes docs/reference/interface.md.
 """
 
 from __future__ import annotations
@@ -222,13 +222,13 @@ def load() -> None:
 
 
 def render() -> str:
-    """Return docs/interface.md."""
+    """Return docs/reference/interface.md."""
     lines = [
         "# Service API",
         "",
         "Check whether your service fits, and how this package fills the gaps of its documentation. The sections below",
         "describe the documented HTTP API in our own words, and the last two list the gaps. Every statement is",
-        "tested with the package and its [sandbox](reference/sandbox.md):",
+        "tested with the package and its [sandbox](sandbox.md):",
         f"[tests]({REPOSITORY}/tests/contract/contract_table.py).",
         "",
     ]

@@ -26,7 +26,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/sample_dags.md": {},
     "docs/guards.md": {},
     "docs/how_it_works.md": {"integration/docs/test_how_it_works": "text"},
-    "docs/command_line.md": {"integration/probe/test_probe": "text"},
+    "docs/reference/command_line.md": {"integration/probe/test_probe": "text"},
     "docs/connection.md": {"unit/hooks/test_connection": "console"},
     "docs/operators.md": {"integration/operators/test_single_operators": "python", "system/test_quickstart": "console"},
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
@@ -51,7 +51,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     },
     "docs/websites_in_git.md": {"integration/docs/test_websites_in_git": "console python text"},
     "docs/guarantees.md": {},
-    "docs/interface.md": {},
+    "docs/reference/interface.md": {},
     "docs/security.md": {},
 }
 

@@ -68,7 +68,7 @@ PLACES_OF_A_LIST_PARAMETER: dict[str, Callable[[], object]] = {
     "hook.iter_websites": lambda: parameters(AnalyticsHook.iter_websites),
     "ListWebsitesOperator": lambda: parameters(ListWebsitesOperator),
     "the sandbox": lambda: {parameter.name for parameter in LIST_PARAMETERS},
-    "docs/interface.md": lambda: page("interface.md"),
+    "docs/reference/interface.md": lambda: page("reference/interface.md"),
     "tests/contract": contract_table.render,
 }
 

@@ -265,7 +265,7 @@ def test_extras_are_printed_ready_to_paste(analytics_sandbox: FakeService, run: 
 def test_documented_report_is_real(analytics_sandbox: FakeService, run: Run) -> None:
     analytics_sandbox.seed(253)
     analytics_sandbox.configure(boolean_rule=True)
-    document = Path(__file__).parents[3] / "docs" / "command_line.md"
+    document = Path(__file__).parents[3] / "docs" / "reference" / "command_line.md"
     assert run()[1].partition(" requests.")[2].strip() in document.read_text(encoding="utf-8")
 
 
