@@ -42,3 +42,12 @@ def test_import_of_a_program_does_not_change_the_settings_of_the_process() -> No
     environment = {"AIRFLOW_HOME": os.environ["AIRFLOW_HOME"], "PATH": os.environ["PATH"]}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout) == (0, "set()\n"), done.stderr
+
+
+def test_walk_prints_the_files_functions_and_changes_of_file_of_a_task() -> None:
+    program = [sys.executable, str(CHECKOUT / "scripts" / "walk.py")]
+    printed = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    found = re.fullmatch(r"(\d+) files, (\d+) functions, (\d+) changes of file\n", printed)
+    assert found
+    files, functions, changes = map(int, found.groups())
+    assert 10 < files < changes < functions
