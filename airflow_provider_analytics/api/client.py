@@ -134,7 +134,7 @@ class AnalyticsClient:
 
     Every method validates its arguments before it sends a request, and raises :class:`ValueError` if one is invalid.
     All other errors come from :mod:`airflow_provider_analytics.exceptions`. Records are plain dicts as the service
-    returns them. Their fields are not documented; only ``id`` is certain (docs/reference/interface.md, Not documented).
+    returns them. Their fields are not documented; only ``id`` is certain (interface.md, Not documented).
 
     :param settings: base URL, API key and options.
     :param transport: sends the requests; by default a new one for these settings.

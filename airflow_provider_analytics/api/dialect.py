@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All assumptions about facts that the interface does not document (docs/reference/interface.md, Not documented).
+"""All assumptions about facts that the interface does not document (interface.md, Not documented).
 
 docs/internals/assumptions.md lists the guarantees that depend on them, and how a task detects that one is wrong. The
 options of ``tests/support/fake_services.py`` play the alternatives.
@@ -193,7 +193,7 @@ class Answer:
 class Selection:
     """How a link of the service selects a page.
 
-    :param parameter: the query parameter that docs/reference/interface.md does not document; None if there is none.
+    :param parameter: the query parameter that interface.md does not document; None if there is none.
     :param value: its value, a page number or a cursor.
     """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entries of the exclusion lists, IP addresses and query parameters, from users and from the service.
 
-The service stores such a list as one text, one entry per line (docs/reference/interface.md, Rules). The interface does not
+The service stores such a list as one text, one entry per line (interface.md, Rules). The interface does not
 define the format of an entry: one list contains IP addresses, the other URL query parameters.
 """
 
@@ -136,7 +136,7 @@ class EntryType:
         return (self.key(entry),)
 
     def is_in_another_form(self, lines: Sequence[str]) -> bool:
-        """Return whether a list of the service is not written as docs/reference/interface.md documents it.
+        """Return whether a list of the service is not written as interface.md documents it.
 
         It is if its only line contains several entries, is in brackets like JSON or an array of a database, or if its
         end was cut off. Sending such a text back would replace the real entries. If there are several lines, the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table of website fields, and the forms and queries built from it (docs/reference/interface.md, Fields).
+"""Table of website fields, and the forms and queries built from it (interface.md, Fields).
 
 All code that depends on the set of fields is derived from :data:`WEBSITE_FIELDS`, or compared with it by
 ``tests/unit/test_fields_are_everywhere.py``. A value has three forms:
@@ -9,7 +9,7 @@ All code that depends on the set of fields is derived from :data:`WEBSITE_FIELDS
 *normalized*, for plans, comparisons and reports
     Privacy as its label, a flag as bool, a list as a tuple of its lines.
 *sent*
-    The text of docs/reference/interface.md, Fields.
+    The text of interface.md, Fields.
 
 Values are validated before a request is built. An invalid value raises :class:`ValueError` with the field, the value
 and the allowed values.
@@ -42,7 +42,7 @@ _WORD = re.compile(r"[^\s,;]+")
 
 
 class Privacy(IntEnum):
-    """Protection of a website's public statistics page (docs/reference/interface.md, Fields)."""
+    """Protection of a website's public statistics page (interface.md, Fields)."""
 
     PUBLIC = 0
     PRIVATE = 1
@@ -417,7 +417,7 @@ def check_update(**settings: Unpack[UpdateSettings]) -> dict[str, Any]:
 
 
 def form(settings: Mapping[str, Any], boolean_texts: BooleanTexts) -> dict[str, str]:
-    """Return the form fields of normalized settings, in the order of the interface (docs/reference/interface.md, Operations).
+    """Return the form fields of normalized settings, in the order of the interface (interface.md, Operations).
 
     :param boolean_texts: texts for false and true, see :data:`dialect.BOOLEAN_FORMATS`.
     """
@@ -429,7 +429,7 @@ def form(settings: Mapping[str, Any], boolean_texts: BooleanTexts) -> dict[str, 
 
 
 def list_query(*, boolean_texts: BooleanTexts, **filters: Unpack[ListFilters]) -> dict[str, str]:
-    """Return the given query parameters of a list request (docs/reference/interface.md, List parameters)."""
+    """Return the given query parameters of a list request (interface.md, List parameters)."""
     query: dict[str, str] = {}
     for name, value in _given(tuple(ListFilters.__annotations__), filters).items():
         if name in _ALLOWED:

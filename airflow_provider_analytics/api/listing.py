@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The complete list of websites: paging, and the proof that no website is missing.
 
-docs/reference/interface.md documents neither how a page is selected nor the metadata of a page. The list can also change during
+interface.md documents neither how a page is selected nor the metadata of a page. The list can also change during
 the reading. So a list counts as complete only if its reading proves it, by one of three methods:
 
 ``one page``
@@ -34,7 +34,7 @@ orders, the client accepts this.
 
 A closed reading returns the list at the moment of the second head, if
 
-1. a new website gets a higher id than every website in the list (docs/reference/interface.md, Rules),
+1. a new website gets a higher id than every website in the list (interface.md, Rules),
 2. a deleted website is not restored with its id and domain,
 3. no response reflects an older list than a response that arrived before the request was sent,
 4. the totals of both heads are correct.
@@ -116,10 +116,10 @@ MAX_LIST_VALUES = 20_000_000
 
 #: Order of a head.
 NEWEST_FIRST = {"sort_by": "id", "sort": "desc"}
-#: Defaults of docs/reference/interface.md, List parameters: the largest page, and newest first.
+#: Defaults of interface.md, List parameters: the largest page, and newest first.
 DEFAULT_QUERY = {"per_page": "100", **NEWEST_FIRST}
 #: Filters that allow a closed reading. Only a create or a delete changes the result of such a filter, because a domain
-#: cannot change (docs/reference/interface.md, Operations).
+#: cannot change (interface.md, Operations).
 STABLE_FILTERS = frozenset({"search", "search_by"})
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
 _MISREAD = "the service ignores or misreads the filter. The extra boolean_format sets how favorite is written."

@@ -185,7 +185,7 @@ class Settings:
     :param allow_insecure_http: allow plain http to another host: the key is sent in clear text.
     :param base_url: scheme, host, optional port and sub-path of the service, without ``/api/v1``. The default scheme is
         https.
-    :param api_key: API key of an account, sent as Bearer token (docs/reference/interface.md, Authentication).
+    :param api_key: API key of an account, sent as Bearer token (interface.md, Authentication).
     :param timeout: seconds to wait for a connection, and for the next bytes of a response; above 0, up to 600.
     :param max_retries: maximum number of retries of a request that is safe to repeat; 0 to 10.
     :param requests_per_minute: maximum number of requests of all threads in any 60 s, 2 to 100,000; None for no limit.

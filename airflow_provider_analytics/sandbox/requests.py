@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations of the interface (docs/reference/interface.md, Operations), and requests as the sandbox received them."""
+"""Operations of the interface (interface.md, Operations), and requests as the sandbox received them."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Store:
         for name in settings:
             if after[name] == "":
                 after[name] = None
-        # A password has no effect otherwise (docs/reference/interface.md, Rules).
+        # A password has no effect otherwise (interface.md, Rules).
         if "password" in settings and after["privacy"] == _PASSWORD_PRIVACY:
             self._passwords[after["id"]] = after["password"]
         shown = {name: after[name] for name in _SHOWN}

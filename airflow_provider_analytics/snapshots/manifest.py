@@ -83,7 +83,7 @@ class Completeness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
-    """Differences between the records and docs/reference/interface.md, Fields.
+    """Differences between the records and interface.md, Fields.
 
     :param new: undocumented fields; they are stored only in ``record``.
     :param missing: documented fields that no website had.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert website records to typed rows.
 
-Rows have the fields of docs/reference/interface.md, Fields, with fixed names and types. A value that is missing or does not fit
+Rows have the fields of interface.md, Fields, with fixed names and types. A value that is missing or does not fit
 its type is null. ``record`` contains the complete record as JSON text, without secrets.
 """
 
@@ -59,7 +59,7 @@ _RECORD = msgspec.json.Encoder(order="sorted")
 
 @dataclass
 class FieldReport:
-    """Differences between the records and docs/reference/interface.md, Fields.
+    """Differences between the records and interface.md, Fields.
 
     :param websites: number of records.
     :param seen: fields that any record had.

@@ -2,7 +2,7 @@
 """Fields of a website: every place that needs them knows each field of the table in ``api/fields.py``.
 
 Most places derive their fields from the table. The others (signatures and docstrings that people read in an editor,
-SQL, the report, the sandbox's own table and seeds, the scenarios of the fuzzer, the statements of docs/reference/interface.md)
+SQL, the report, the sandbox's own table and seeds, the scenarios of the fuzzer, the statements of interface.md)
 are compared here, with a case for each place. A failure names the place and the fields.
 """
 
@@ -342,7 +342,7 @@ def test_duckdb_table_gets_a_missing_column_at_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.repository
 def test_generated_files_are_up_to_date() -> None:
-    """``make generate`` writes schemas, docs/reference/interface.md, and tables of documents."""
+    """``make generate`` writes schemas, interface.md, and tables of documents."""
     command = [sys.executable, str(CHECKOUT / "scripts" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr

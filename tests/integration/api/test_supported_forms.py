@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each supported form of docs/reference/interface.md: all operations work, and the probe does not fail (``api/dialect.py``)."""
+"""Each supported form of interface.md: all operations work, and the probe does not fail (``api/dialect.py``)."""
 
 from __future__ import annotations
 
