@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes of docs/loading.md and examples/warehouses: the code of the page runs unchanged on real snapshots.
+"""Recipes of docs/loading.md and examples/warehouses: their code runs unchanged on real snapshots.
 
 The tools are in ``.tools/recipes``, which ``make test`` sets up, separate from Airflow.
 """
@@ -137,6 +137,9 @@ def nights(analytics_sandbox: Any, take: Callable[..., None]) -> Callable[..., N
     return taking
 
 
+WAREHOUSES = Path(__file__).parents[2] / "examples" / "warehouses"
+
+
 def code_of(checkout: Path, section: str, language: str = "python") -> list[str]:
     """Return the blocks of a language below a heading of the page."""
     page = (checkout / "docs" / "loading.md").read_text(encoding="utf-8")
@@ -147,6 +150,12 @@ def code_of(checkout: Path, section: str, language: str = "python") -> list[str]
 def on(program: str, *days: date) -> list[str]:
     """Return a program for each of some days."""
     return [program.replace(str(DAY), str(day)) for day in days]
+
+
+def calls(recipe: str, *functions: str) -> list[str]:
+    """Return a program that calls each of some functions of a recipe for the day."""
+    text = (WAREHOUSES / recipe).read_text(encoding="utf-8")
+    return [f"{text}\n{function}({str(DAY)!r})\n" for function in functions]
 
 
 def rows_of(tmp_path: Path, *days: date) -> list[dict[str, Any]]:
@@ -163,13 +172,12 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_iceberg_follows_loaded_replaced_and_removed_days(
     run: Run,
-    checkout: Path,
     nights: Callable[..., None],
     take: Callable[..., None],
     analytics_sandbox: Any,
     tmp_path: Path,
 ) -> None:
-    create, load, delete = code_of(checkout, "Iceberg")
+    create, load, delete = calls("iceberg.py", "create_table", "load", "delete")
     nights("parquet", "parquet", "parquet")
     files = sorted(tmp_path.glob("analytics/websites/*/*"))
     programs = [*on(create, DAYS[0]), *on(load, *DAYS), load, ICEBERG_ROWS, delete, ICEBERG_ROWS, load]
@@ -194,13 +202,12 @@ def test_iceberg_follows_loaded_replaced_and_removed_days(
 
 def test_dlt_keeps_types_and_lists_of_all_formats_and_replaces_a_day(
     run: Run,
-    checkout: Path,
     nights: Callable[..., None],
     take: Callable[..., None],
     analytics_sandbox: Any,
     tmp_path: Path,
 ) -> None:
-    load, delete = code_of(checkout, "dlt")
+    load, delete = calls("dlt_pipeline.py", "load", "delete")
     nights("jsonl", "csv", "parquet")
     [first, table] = run(*on(load, DAYS[0]), DUCKDB_ROWS, *on(load, *DAYS[1:]), DUCKDB_ROWS)
     kinds = {"string": "VARCHAR", "integer": "BIGINT", "timestamp": "TIMESTAMP WITH TIME ZONE"}
@@ -214,7 +221,7 @@ def test_dlt_keeps_types_and_lists_of_all_formats_and_replaces_a_day(
     analytics_sandbox.reset()
     take(DAY, second=2)
     [empty, deleted] = run(load, DUCKDB_ROWS, delete, DUCKDB_ROWS)
-    assert in_order(empty["rows"]) == in_order(replaced["rows"])  # documented on the page
+    assert in_order(empty["rows"]) == in_order(replaced["rows"])  # documented in the recipe
     assert in_order(deleted["rows"]) == rows_of(tmp_path, DAYS[0], DAYS[2])
 
 
@@ -263,15 +270,14 @@ def without(program: str) -> str:
         "yield from ({name: row[name] for name in row if name != 'favorite'} for row in snapshot.rows())",
     )
     return program.replace(
-        "\ncatalog.create", "\ncolumns = columns.remove(columns.get_field_index('favorite'))\ncatalog.create"
+        "    catalog().create_n",
+        "    columns = columns.remove(columns.get_field_index('favorite'))\n    catalog().create_n",
     )
 
 
-def test_iceberg_and_dlt_add_a_new_column_at_the_end(
-    run: Run, checkout: Path, nights: Callable[..., None], tmp_path: Path
-) -> None:
-    create, into_iceberg, _ = code_of(checkout, "Iceberg")
-    into_dlt, _ = code_of(checkout, "dlt")
+def test_iceberg_and_dlt_add_a_new_column_at_the_end(run: Run, nights: Callable[..., None], tmp_path: Path) -> None:
+    create, into_iceberg = calls("iceberg.py", "create_table", "load")
+    [into_dlt] = calls("dlt_pipeline.py", "load")
     nights("parquet", "parquet", "parquet")
     before = [*on(without(create), DAYS[0]), *on(without(into_dlt), DAYS[0]), DUCKDB_ROWS]
     after = [*on(into_iceberg, *DAYS), *on(into_dlt, *DAYS), ICEBERG_ROWS, DUCKDB_ROWS]
@@ -280,9 +286,6 @@ def test_iceberg_and_dlt_add_a_new_column_at_the_end(
     for table in run(*after):
         assert list(table["types"])[-1] == "favorite"
         assert in_order(table["rows"]) == rows_of(tmp_path, *DAYS)
-
-
-WAREHOUSES = Path(__file__).parents[2] / "examples" / "warehouses"
 
 
 @pytest.mark.parametrize("warehouse", ["bigquery", "snowflake", "redshift"])

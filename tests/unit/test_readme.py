@@ -41,7 +41,7 @@ RUN_BY: dict[str, dict[str, str]] = {
         "integration/docs/test_exclusions_page": "console",
         "integration/operators/test_reconciling_dag_runs": "python",
     },
-    "docs/loading.md": {"system/test_recipes": "python sql"},
+    "docs/loading.md": {"system/test_recipes": "sql"},
     "docs/monitoring.md": {"integration/docs/test_guides": "python"},
     "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python sh"},
     "docs/troubleshooting.md": {"integration/docs/test_recovery": "console python yaml"},
