@@ -151,8 +151,8 @@ def keys_of_a_file() -> Iterator[str]:
             reference = schema_of_key.get("$ref", "").rpartition("/")[2]
             element = schema["definitions"].get(reference, {}) | {"description": ""} | schema_of_key
             described = schema_of_key if "description" in schema_of_key else schema["definitions"].get(reference, {})
-            place = f"{key!r} in airflow_provider_analytics/reconcile/desired/websites.schema.json"
-            meaning = known(described, "description", place)
+            source = f"{key!r} in airflow_provider_analytics/reconcile/desired/websites.schema.json"
+            meaning = known(described, "description", source)
             yield f"| `{key}` | {_allowed(element)} | {meaning.rstrip('.')} |"
         yield ""
 

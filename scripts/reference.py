@@ -29,7 +29,7 @@ _TITLES = {
 #: Methods that a reader of the hook's page does not need: every hook has them, or only this package uses them.
 _NOT_LISTED = {"get_conn", "where", "describe"}
 #: The meaning of an argument that another entry of the page explains.
-_SEE = re.compile(r"see `(\w+)`\.(?: \(templated\))?")
+_SEE = re.compile(r"see `(\w+)`\.")
 #: Attributes of every exception, which the head of the page describes.
 _OF_EVERY_ERROR = {"problem", "remedy", "permanent", "before_retry"}
 #: Number of arguments in common from which an entry refers to an earlier entry of its page.
@@ -37,6 +37,13 @@ _MANY = 3
 #: Item of a list of keys in a docstring, with its type, an example, and its meaning.
 _KEY = re.compile(r"`(\w+)` \((.+?), such as `(.+?)`\): (.+)\.")
 _LINE = 120
+_OF_EVERY_OPERATOR = (
+    "Each operator also accepts the arguments of every Airflow task. Those that call the service also accept "
+    "`analytics_conn_id`, the id of a connection of type `analytics` (default `analytics_default`). All arguments "
+    "except `asset` can be templates."
+)
+_TEMPLATED = " (templated)"
+_CONNECTION = "id of a connection of type `analytics`." + _TEMPLATED
 _WRITTEN = "<!-- Written by `make generate` from the docstrings. -->"
 
 
@@ -50,6 +57,7 @@ def operators(name: str) -> Iterator[str]:
     module = import_module(name)
     title = (module.__doc__ or "").partition("\n")[0].rstrip(".")
     yield from (f"# {_TITLES[name.rpartition('.')[2]]}", "", f"{title}. Module: `{name}`.", "")
+    yield from (*textwrap.wrap(_OF_EVERY_OPERATOR, _LINE), "")
     yield from (_WRITTEN, "")
     public = [found for found in vars(module).values() if _is_public(found, name)]
     page = _Page("../../")
@@ -62,8 +70,8 @@ def operator_index() -> Iterator[str]:
     yield from (
         "# Operator reference",
         "",
-        "Look up the arguments, return values, and errors of each operator. Each operator also accepts the arguments",
-        "of every Airflow task, such as `retries` and `pool`. For a guide, see [operators](../../operators.md).",
+        "Look up the arguments, return values, and errors of each operator. For a guide, see",
+        "[operators](../../operators.md).",
         "",
         _WRITTEN,
         "",
@@ -169,8 +177,10 @@ class _Page:
             keys += [" ".join(_markdown(item, self._folder).split()) for item in items]
             head, _, meaning = " ".join(_markdown(field, self._folder).split()).partition(": ")
             kind, _, name = head.partition(" ")
+            if meaning == _CONNECTION:
+                continue
             if kind == "param":
-                arguments[name] = meaning
+                arguments[name] = meaning.removesuffix(_TEMPLATED)
             elif kind == "raises":
                 errors.append(f"Raises **`{name}`**: {meaning}")
             else:

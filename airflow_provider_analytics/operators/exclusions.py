@@ -397,41 +397,8 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form
         contains it. Only this plan is applied. Default ``"any"``: any plan that no guard blocks. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict with these keys:
-
-        * ``field`` (string, such as ``"exclude_ips"``): field of the list.
-        * ``mode`` (string, such as ``"managed"``): mode of the list.
-        * ``dry_run`` (boolean, such as ``false``): true if the task only planned.
-        * ``digest`` (string, such as ``"9f2c..."``): digest of the plan.
-        * ``scope`` (object, such as ``{"service": "https://stats.example.com", "list": "offices.sync"}``): settings
-          that the digest includes, such as the service and the account.
-        * ``blocked_by`` (list of strings, such as ``[]``): names of the guards that block the plan.
-        * ``guard_message`` (string or null, such as ``null``): the findings of these guards.
-        * ``override_guards`` (list of strings, such as ``[]``): names of the guards that this run overrides.
-        * ``websites_compared`` (number, such as ``1000``): number of websites that were compared.
-        * ``creates`` (number, such as ``0``): always 0 for a list.
-        * ``updates`` (number, such as ``37``): planned updates.
-        * ``deletes`` (number, such as ``0``): always 0 for a list.
-        * ``made_public`` (number, such as ``0``): statistics pages that become public; always 0 for a list.
-        * ``protected`` (number, such as ``0``): websites that ``protect`` keeps from deletion; always 0 for a list.
-        * ``entries_added`` (number, such as ``37``): planned additions to lists.
-        * ``entries_removed`` (number, such as ``2``): planned removals from lists.
-        * ``changes`` (list of strings, such as ``["update www.example.com (id 7): exclude_ips add 203.0.113.7"]``): the
-          first 20 planned changes, one line each.
-        * ``changes_omitted`` (number, such as ``17``): number of further changes.
-        * ``expired`` (list of objects, such as ``[]``): list entries that have expired, with ``entry``, ``until``,
-          ``owner`` and ``reason``.
-        * ``expiring`` (list of objects, such as ``[]``): list entries that expire within 30 days.
-        * ``unchanged`` (number, such as ``963``): websites without a planned change.
-        * ``applied`` (number, such as ``36``): websites that were changed and verified; 0 for a dry run.
-        * ``states`` (object, such as ``{"unchanged": 1, "applied": 36, "unclear": 0, "failed": 0, "rejected": 0,
-          "not_tried": 0}``): number of planned changes by result.
-        * ``verified`` (boolean, such as ``true``): true if all changes are in effect, and nothing else changed.
-        * ``unverified`` (list of strings, such as ``[]``): sent fields that the service does not return.
-        * ``unexpected_changes`` (list of strings, such as ``[]``): values that this task did not send, and that differ
-          afterwards, at most 20.
-        * ``markdown`` (string or null, such as ``null``): the plan of a dry run, with at most 60,000 characters.
-
+    :return: a dict with ``field`` and ``mode`` of the list, and the same keys as the result of
+        ``PlanWebsitesOperator``.
     :raises AirflowFailException: without a retry and before any change is sent, if an argument is not allowed, a guard
         blocks the plan, or the connection cannot be used.
     :raises AnalyticsError: before any change is sent, if a host name has not resolved for more than 7 days.

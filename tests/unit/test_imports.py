@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "get_provider_info": {"SITE", "__version__"},
     "assets": set(),
     "storage": set(),
-    "api": {"__version__"},
+    "api": {"SITE", "__version__"},
     "reconcile": {"api", "guards"},
     "snapshots": {"__version__", "api", "storage", "guards"},
     "probe": {"__version__", "api"},
