@@ -175,15 +175,15 @@ def many_instances():
         snapshot >> sync
 
     @task(trigger_rule="all_done", on_failure_callback=None, outlets=[DONE])
-    def summary(ti=None, outlet_events=None):
-        rows = ti.xcom_pull(task_ids="instances")
+    def summary(rows, ti=None, outlet_events=None):
         if rows is None:
-            raise AirflowFailException(f"No instance was run. {ti.xcom_pull(task_ids='instances', key='reason')}")
+            reason = ti.xcom_pull(task_ids=listed.operator.task_id, key="reason")
+            raise AirflowFailException(f"No instance was run. {reason}")
         failed, done, paths = [], [], []
         for index, row in enumerate(rows):
 
             def pull(task_id, key="return_value", index=index):
-                return ti.xcom_pull(task_ids=f"instance.{task_id}", key=key, map_indexes=index)
+                return ti.xcom_pull(task_ids=f"{group.group_id}.{task_id}", key=key, map_indexes=index)
 
             reason = pull("snapshot", "reason") or pull("sync", "reason")
             written, synced = pull("snapshot"), pull("sync")
@@ -202,7 +202,9 @@ def many_instances():
             raise AirflowFailException(message)  # a notifier in on_failure_callback receives it
         outlet_events[DONE].extra = {"paths": paths}
 
-    instance.expand_kwargs(instances("{{ var.value.get('analytics_instances', '') }}")) >> summary()
+    listed = instances("{{ var.value.get('analytics_instances', '') }}")
+    group = instance.expand_kwargs(listed)
+    group >> summary(listed)
 
 
 many_instances()

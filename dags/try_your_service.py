@@ -84,10 +84,10 @@ def try_your_service():
     )
 
     @task(retries=0)
-    def report(ti=None):
+    def report(results):
         problems = []
         for step, (key, expected) in EXPECTED.items():
-            found = ti.xcom_pull(task_ids=step)[key]
+            found = results[step][key]
             print(f"{step}: {key} is {found}")
             if found != expected:
                 problems.append(f"{step}: {key} is {found}, but {expected} was expected. Read the log of {step}.")
@@ -95,24 +95,25 @@ def try_your_service():
             raise AirflowFailException("\n".join(problems))
 
     @task
-    def delete(params=None, ti=None):
+    def delete(domain, created):
         from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 
-        created = ti.xcom_pull(task_ids="create")
         with AnalyticsHook() as hook:
-            website = hook.find_website(params["domain"])
+            website = hook.find_website(domain)
             if website is None:
-                print(f"The website {params['domain']} does not exist any more.")
+                print(f"The website {domain} does not exist any more.")
                 return
             # The result is missing if somebody marked the task as success.
             if created is None or not created["created"] or website["id"] != created["website_id"]:
                 raise AirflowFailException(f"This run did not create website {website['id']}, so it was not deleted.")
             hook.delete_website(website["id"])
-        print(f"Deleted website {params['domain']} (id {website['id']}).")
+        print(f"Deleted website {domain} (id {website['id']}).")
 
-    steps = [create_again, *sync(), *updates, *sync("_again"), snapshot]
+    steps = [create_again, *sync(), *updates, *sync("_again")]
+    results = dict(zip(EXPECTED, [create.output, *(step.output for step in steps)], strict=True))
+    deleted = delete(DOMAIN, create.output).as_teardown(setups=create, on_failure_fail_dagrun=True)
     # Side by side, so that each of the two can fail the run.
-    chain(create, *steps, [report(), delete().as_teardown(setups=create, on_failure_fail_dagrun=True)])
+    chain(create, *steps, snapshot, [report(results), deleted])
 
 
 try_your_service()

@@ -28,7 +28,7 @@ def promote_websites():
         analytics_conn_id="analytics_production",
         config_path=FILE,
         state_path=STATE,
-        approved_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}",
+        approved_digest=f"{{{{ ti.xcom_pull('{plan.task_id}', map_indexes=ti.map_index)['digest'] }}}}",
         retries=2,
     )
     staging >> check >> plan >> production

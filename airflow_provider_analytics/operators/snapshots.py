@@ -407,7 +407,8 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
     :param base_path: base path of the snapshots: a URL or an absolute path. (templated)
     :param snapshot_name: name of the snapshots; default ``websites``. (templated)
     :param current: day of the newer snapshot, YYYY-MM-DD; default: the latest published one. In the DAG that takes the
-        snapshot, pass its day: ``"{{ ti.xcom_pull('snapshot')['snapshot_date'] }}"``. (templated)
+        snapshot, pass its day: ``"{{ ti.xcom_pull('snapshot', map_indexes=ti.map_index)['snapshot_date'] }}"``.
+        (templated)
     :param previous: day of the older snapshot; default: the latest published one before ``current``, if it is not
         damaged. (templated)
     :param on_change: action if websites changed: ``log`` (default), ``fail`` (without a retry) or ``skip`` (skip

@@ -9,7 +9,8 @@ CREATE TABLE IF NOT EXISTS analytics.websites (
 ) PARTITION BY snapshot_date;
 
 -- Replace a day: list the files of the snapshot in uris. In a DAG, use BigQueryInsertJobOperator, and write
--- uris = {{ ti.xcom_pull('snapshot')['files'] | tojson }}. For a day without websites, run this instead:
+-- uris = {{ ti.xcom_pull('snapshot', map_indexes=ti.map_index)['files'] | tojson }}. For a day without websites, run
+-- this instead:
 -- DELETE FROM analytics.websites WHERE snapshot_date = '2026-11-20'
 LOAD DATA OVERWRITE analytics.websites PARTITIONS (snapshot_date = DATE '2026-11-20')
 FROM FILES (

@@ -66,6 +66,9 @@ needs_retry_policies = _needs(VERSION >= (3, 3), "retry policies came with Airfl
 needs_partitions = _needs(VERSION >= (3, 3), "tasks give events a partition key from Airflow 3.3 on")
 needs_no_partitions = _needs(VERSION < (3, 3), "tasks give events a partition key from Airflow 3.3 on")
 needs_answers_in_dag_test = _needs(VERSION >= (3, 3), "DAG.test waits for an answer from Airflow 3.3 on")
+needs_events_of_mapped_tasks_in_dag_test = _needs(
+    not AIRFLOW_2, "DAG.test of Airflow 2 cannot read the events of a mapped task; workers can"
+)
 needs_the_screens_of_3_3 = _needs(VERSION >= (3, 3), "the demo and the web interface are those of Airflow 3.3")
 needs_what_is_measured = _needs(VERSION >= (3, 3), "the newest Airflow is what is measured")
 needs_known_screens = _needs(

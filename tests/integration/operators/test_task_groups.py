@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, task, task_group
-from airflow_versions import extra_links_of, needs_answers_in_dag_test, needs_approvals
+from airflow_versions import needs_answers_in_dag_test, needs_approvals
 from dag_runs import RunDag
 from reconciling import Night
-from samples import sample
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.task_groups import exclusion_list, websites_as_code
@@ -105,27 +104,3 @@ def test_group_works_in_a_mapped_group_behind_a_branch(
     assert [lists[domain] for domain in parts] == ["192.0.2.1"] * len(parts)
     plans = [outcome.tasks[f"part.office.plan[{index}]"].returned["markdown"] for index in range(len(parts))]
     assert set(plans) < set(shown)
-
-
-@pytest.mark.parametrize("instances", [1, 2])
-@pytest.mark.parametrize("name", ["onboard_website", "nightly_website_snapshot"])
-def test_sample_works_in_a_mapped_task_group(run_dag: RunDag, night: Night, name: str, instances: int) -> None:
-    night.add(2)
-    make = getattr(sample(name, night.folder), name).__wrapped__
-    params = {"domain": "new.example", "privacy": "private", "override_guards": [], "prune": False}
-    with DAG(
-        f"mapped_{name}_{instances}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), params=params
-    ) as dag:
-
-        @task_group
-        def each(number: int) -> None:
-            make()
-
-        each.expand(number=list(range(instances)))
-    outcome = run_dag(dag)
-    assert {found.state for found in outcome.tasks.values()} <= {"success", "skipped"}
-    for index in range(instances):
-        for mapped in dag.tasks:
-            links = extra_links_of(mapped, outcome, index)
-            if "Website" in links:
-                assert links["Website"] == "https://new.example"
