@@ -589,7 +589,7 @@ class Reading:
         check = "total"
         if self.end:
             check = "page number"
-        seen = f"the total is {self.total}, but {len(self.ids)} websites were found. {self.end}"
+        seen = f"the total is {self.total}, but the list has {counted(len(self.ids), 'website')}. {self.end}"
         raise _list_changed(check, seen.rstrip())
 
     def _check_filter(self) -> None:
@@ -604,7 +604,8 @@ class Reading:
         both = self.ids.keys() & map(_key, others)
         finds_nothing = not self.ids and not others
         if both or (finds_nothing and self._fetch(_without_favorite(query)).rows):
-            seen = f"the filter returns {len(self.ids)} websites, the opposite filter returns {len(both)} of them"
+            found = counted(len(self.ids), "website")
+            seen = f"the filter returns {found}, the opposite filter returns {len(both)} of them"
             raise _list_changed("favorite", f"{seen}: the list changed, or {_MISREAD}")
 
     def _check_other_end(self) -> None:
@@ -621,7 +622,7 @@ class Reading:
         last = next(reversed(self.ids), None)
         unknown = end.keys() - self.ids.keys()
         if len(unknown) > created or (self.ids and last not in end):
-            read = f"{len(self.ids):,} websites were read, the last is {last}, the other end is"
+            read = f"the last of {counted(len(self.ids), 'website')} is {last}, the other end is"
             why = "the service returns only a part of the list, or the list changed."
             raise _list_changed("other end", f"{read} {', '.join(map(str, end)) or 'empty'}: {why}")
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.readable import counted
 from airflow_provider_analytics.snapshots.formats import read_rows
 from airflow_provider_analytics.snapshots.manifest import (
     SNAPSHOT_NAME,
@@ -266,7 +267,7 @@ def _checked(rows: Iterable[Row], path: StoragePath) -> Iterator[Row]:
                 raise StorageError(f"{path} is damaged: row {number:,} has no id, record or record_hash")
             yield row
     except (ValueError, RecursionError) as error:
-        raise StorageError(f"{path} is damaged after {number:,} rows: {error}") from error
+        raise StorageError(f"{path} is damaged after {counted(number, 'row')}: {error}") from error
 
 
 def _is_row(row: object) -> bool:

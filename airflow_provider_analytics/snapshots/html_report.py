@@ -15,7 +15,7 @@ from itertools import islice
 import jinja2
 
 from airflow_provider_analytics.api.fields import Privacy
-from airflow_provider_analytics.readable import first_of, readable
+from airflow_provider_analytics.readable import counted, first_of, readable
 from airflow_provider_analytics.snapshots.diff import WebsiteChange, bounded, is_list_or_none, list_difference
 from airflow_provider_analytics.snapshots.manifest import Manifest
 from airflow_provider_analytics.snapshots.rows import Row
@@ -82,6 +82,7 @@ def render_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["counted"] = counted
     environment.filters["difference"] = _difference
     environment.filters["cut"] = _truncate
     return environment.get_template("report.html.j2").render(
@@ -112,7 +113,7 @@ def notices(manifest: Manifest) -> list[str]:
         found.append("This snapshot is not compared, because the previous one is damaged.")
     fields = manifest.fields
     for name, count in fields.invalid_values.items():
-        found.append(f"{count:,} values of {_truncate(name)} do not fit its type and are empty here.")
+        found.append(f"Empty here, because the type does not fit: {counted(count, 'value')} of {_truncate(name)}.")
     if fields.missing:
         found.append(f"The service no longer returns: {', '.join(fields.missing)}.")
     if manifest.filters:

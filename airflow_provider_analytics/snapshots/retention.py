@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from itertools import islice
 
 from airflow_provider_analytics.exceptions import MAX_MESSAGE, GuardError
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import counted, readable
 from airflow_provider_analytics.snapshots.catalog import (
     DEFAULT_NAME,
     Partition,
@@ -190,7 +190,7 @@ def _check_ownership(series: SnapshotSeries, days: Sequence[date]) -> None:
             )
     if days and not any(has_manifest(series.partition(day)) for day in days):
         raise GuardError(
-            f"{series.data} has folders of {len(days):,} days, and {series.about} has no manifest of any of them. "
+            f"{series.data} has folders of {counted(len(days), 'day')}, and {series.about} has no manifest of them. "
             "Nothing was removed: the files cannot be identified as snapshots.",
             f"If the data was copied, copy {series.about.name} as well. If it is another table, use another "
             "snapshot_name. Otherwise remove the folders manually.",

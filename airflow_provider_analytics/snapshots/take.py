@@ -22,7 +22,7 @@ from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.exceptions import GuardError, MissingPackageError, StorageError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
-from airflow_provider_analytics.readable import Redactor, first_of, readable
+from airflow_provider_analytics.readable import Redactor, counted, first_of, readable
 from airflow_provider_analytics.snapshots import formats, rows, snapshot_guards
 from airflow_provider_analytics.snapshots.catalog import Partition, Snapshot, SnapshotSeries
 from airflow_provider_analytics.snapshots.diff import (
@@ -400,7 +400,7 @@ def what_changed(manifest: Manifest) -> str:
     found = []
     if replaced := manifest.replaced_snapshot:
         found.append(
-            f"replaces the snapshot of {replaced.observed_at:%H:%M} UTC ({replaced.count:,} websites):\n"
+            f"replaces the snapshot of {replaced.observed_at:%H:%M} UTC ({counted(replaced.count, 'website')}):\n"
             f"{in_words(replaced.counts)}"
         )
     if previous := manifest.previous:

@@ -286,7 +286,7 @@ def test_repeated_id_of_any_type_is_an_incomplete_list(ids: list[int | str], dat
     shown = ids
     assert [row["id"] for row in Listing(fetch, {"per_page": "10"})] == ids
     shown = [*ids, data.draw(st.sampled_from(ids))]
-    with pytest.raises(IncompleteListError, match=r"of earlier pages|websites were found"):
+    with pytest.raises(IncompleteListError, match=r"of earlier pages|but the list has"):
         list(Listing(fetch, {"per_page": "10"}))
 
 

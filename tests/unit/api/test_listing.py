@@ -98,7 +98,7 @@ def test_error_names_the_page_that_the_service_rejects_although_the_total_is_hig
             is_rejected.wait(5)
         return Page(list(records[(number - 1) * 100 : number * 100]), 500, number)
 
-    with pytest.raises(IncompleteListError, match=r"400 websites were found\. The service rejected page 5: ") as raised:
+    with pytest.raises(IncompleteListError, match=r"has 400 websites\. The service rejected page 5: ") as raised:
         list(Listing(fetch, {}, "page", parallel=parallel))
     assert raised.value.check == "page number"
 

@@ -101,7 +101,7 @@ def test_report_starts_with_the_warnings(shelf: Shelf) -> None:
     assert re.findall(r"<li>(.*?)</li>", text) == [
         "Late: the list was observed at 2026-11-22 12:00 UTC and filed under 2026-11-21.",
         "This snapshot is not compared, because the previous one is damaged.",
-        "3 values of privacy do not fit its type and are empty here.",
+        "Empty here, because the type does not fit: 3 values of privacy.",
         "The service no longer returns: favorite.",
     ]
     assert '<p class="quiet">Fields that are not documented: colour.</p>' in text
@@ -109,8 +109,9 @@ def test_report_starts_with_the_warnings(shelf: Shelf) -> None:
 
 
 def test_report_of_a_replaced_snapshot_is_removed_and_a_sandbox_field_is_not_a_warning(shelf: Shelf) -> None:
-    text = page(shelf.take(websites(3, created_at="2026-11-22"), html_report=True))
+    text = page(shelf.take(websites(1, created_at="2026-11-22"), html_report=True))
     assert 'class="notices"' not in text
+    assert (text.count("1 website<"), text.count("1 websites")) == (2, 0)
     assert "Fields that are not documented: created_at." in text
     assert not any(name.startswith("_report") for name in held(shelf.take(3, HOUR)))
 
