@@ -44,7 +44,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/loading.md": {"system/test_recipes": "sql"},
     "docs/monitoring.md": {"integration/docs/test_guides": "python"},
     "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python sh"},
-    "docs/troubleshooting.md": {"integration/docs/test_recovery": "console python yaml"},
+    "docs/troubleshooting.md": {"integration/docs/test_recovery": "console python"},
     "docs/websites_as_code.md": {
         "integration/operators/test_reconciling_dag_runs": "python yaml",
         "integration/docs/test_rehearsal": "sh text",

@@ -28,6 +28,9 @@ from airflow_provider_analytics.snapshots.catalog import list_snapshots
 Advice = Callable[..., list[str]]
 Run = Callable[..., dict[str, Any]]
 
+RESTORE = "Websites as in a snapshot"
+WITH_UPDATES = (", create_only=True", "")
+
 
 @pytest.fixture(autouse=True)
 def connected(connect: Callable[..., None]) -> None:
@@ -49,8 +52,16 @@ def advice(page: Callable[[str], str]) -> Advice:
 
 @pytest.fixture
 def recipe(advice: Advice, run_block: Run) -> Run:
-    """Run a Python block below a heading, with its operators."""
-    return lambda heading, number=0: run_block(advice(heading, "python")[number])
+    """Run the Python block below a heading, with its operators, after some replacements."""
+
+    def run(heading: str, *replacements: tuple[str, str]) -> dict[str, Any]:
+        [text] = advice(heading, "python")
+        for old, new in replacements:
+            assert old in text
+            text = text.replace(old, new)
+        return run_block(text)
+
+    return run
 
 
 @pytest.fixture
@@ -90,14 +101,16 @@ def test_recovery_after_half_of_the_websites_were_deleted(
         analytics_sandbox.remove_website(website["id"])
     kept = analytics_sandbox.websites()[0]
     analytics_sandbox.change_website(kept["id"], email=1)  # later changes remain
-    done = recipe("Half of the websites were deleted")
+    done = recipe(RESTORE)
     assert (done["plan"]["creates"], done["plan"]["updates"]) == (10, 0)
     assert (done["apply"]["applied"], done["apply"]["verified"]) == (10, True)
     assert settings(analytics_sandbox) == {**before, kept["domain"]: {**before[kept["domain"]], "email": 1}}
-    assert recipe("Half of the websites were deleted")["plan"]["creates"] == 0
+    assert recipe(RESTORE)["plan"]["creates"] == 0
 
 
-def test_recovery_of_a_single_website(analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run) -> None:
+def test_recovery_of_a_single_website(
+    analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run, page: Callable[[str], str]
+) -> None:
     ips, params = "203.0.113.7 # office\n203.0.113.8", "# ads\nutm_source # spring"
     item = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_params=params, exclude_ips=ips)
     other = analytics_sandbox.add_website("other.example.com", privacy=1)
@@ -107,7 +120,8 @@ def test_recovery_of_a_single_website(analytics_sandbox: SandboxServer, take: Ca
         analytics_sandbox.change_website(website["id"], privacy=0, exclude_params="")
     # An entry that was added after the snapshot is removed; a comment is sent only with a missing entry.
     analytics_sandbox.change_website(item["id"], exclude_ips="203.0.113.7 # moved\n198.51.100.9")
-    done = recipe("One website as it was last week")
+    [argument] = re.findall(r"`(websites=\[.*?\])`", page("troubleshooting"))
+    done = recipe(RESTORE, ("output_path=", f"{argument}, output_path="), WITH_UPDATES)
     assert (done["export"]["websites_exported"], done["apply"]["applied"]) == (1, 1)
     after = settings(analytics_sandbox)
     assert after["shop.example.com"] == {**before, "exclude_ips": "203.0.113.7 # moved\n203.0.113.8"}
@@ -119,7 +133,7 @@ def test_recovery_after_a_wrong_list_was_synced(
     take: Callable[[], None],
     execute: Callable[..., Any],
     recipe: Run,
-    advice: Advice,
+    page: Callable[[str], str],
     tmp_path: Path,
 ) -> None:
     for number in range(1, 13):
@@ -129,10 +143,9 @@ def test_recovery_after_a_wrong_list_was_synced(
     execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.66"], mode="replace", override_guards=["entries_lost"])
     for website in analytics_sandbox.websites():
         analytics_sandbox.change_website(website["id"], email=1)  # later changes remain
-    recipe("A wrong list was synced")
-    with (tmp_path / "lists.yaml").open("a") as file:
-        file.writelines(advice("A wrong list was synced", "yaml"))
-    done = recipe("A wrong list was synced", 1)
+    [line] = re.findall(r"`(defaults: \{ignore: .*?\})`", page("troubleshooting"))
+    append = f"with open({str(tmp_path / 'restore.yaml')!r}, 'a') as file:\n    file.write({line!r})\n"
+    done = recipe(RESTORE, ("PlanWebsitesOperator(", f"{append}PlanWebsitesOperator("), WITH_UPDATES)
     assert (done["plan"]["updates"], done["apply"]["applied"], done["apply"]["verified"]) == (12, 12, True)
     assert settings(analytics_sandbox) == {domain: {**fields, "email": 1} for domain, fields in before.items()}
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from certificates import Authority
 from fsspec.implementations.local import LocalFileSystem
-from local_airflow import free_port
 from raw_server import RawServer, Reply, http
 
 from airflow_provider_analytics.commands import main
@@ -25,7 +23,7 @@ from airflow_provider_analytics.operators.websites import (
     ListWebsitesOperator,
     UpdateWebsiteOperator,
 )
-from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 ROOT = Path(__file__).parents[3]
@@ -106,11 +104,6 @@ class Scenario:
     def apply(self, config: Any, **arguments: Any) -> None:
         self.execute(ApplyWebsitesOperator, config=config, **arguments)
 
-    def file(self, text: str) -> None:
-        path = self.folder / "websites.yaml"
-        path.write_text(text)
-        self.execute(PlanWebsitesOperator, config_path=str(path))
-
 
 def no_nullable(scenario: Scenario) -> None:
     element = scenario.sandbox.add_website("shop.example", exclude_ips="192.0.2.1")
@@ -147,12 +140,6 @@ def named_like_the_key(scenario: Scenario) -> None:
     scenario.execute(ListWebsitesOperator)
 
 
-def list_cut(scenario: Scenario) -> None:
-    for number in range(5):
-        scenario.sandbox.add_website(f"{number}.example", exclude_ips="192.0.2.1\n192.0.2.2\n192.0.2.3")
-    scenario.sync(["192.0.2.1"], mode="replace")
-
-
 def managed_list_cut(scenario: Scenario) -> None:
     for number in (20, 4):
         scenario.managed(*(f"192.0.2.{item}" for item in range(number)))
@@ -185,28 +172,10 @@ def file_in_the_way(scenario: Scenario) -> None:
     scenario.managed("192.0.2.1", state_path=str(scenario.folder / "file"))
 
 
-def file_cut(scenario: Scenario) -> None:
-    scenario.sandbox.seed(20)
-    scenario.apply({"websites": {scenario.sandbox.websites()[0]["domain"]: {"privacy": "private"}}}, prune=True)
-
-
 SHOP = {"shop.example": {"privacy": "private"}}
-#: Heading to the field of a connection that causes its error.
-CONNECTIONS: dict[str, dict[str, Any]] = {
-    "API key rejected": {"password": "0123456789"},
-    "cannot be reached": {"host": f"http://127.0.0.1:{free_port()}"},
-}
-#: Heading to the response of the service.
-FAULTS: dict[str, dict[str, Any]] = {
-    "The service failed": {"status": 500},
-}
 #: Heading to the call that causes its error or warning.
 CASES: dict[str, Callable[[Scenario], Any]] = {
-    **{text: partial(Scenario.account, **changes) for text, changes in CONNECTIONS.items()},
-    **{
-        text: partial(Scenario.fault, operation="any", operator=GetAccountOperator, arguments={}, **fault)
-        for text, fault in FAULTS.items()
-    },
+    "API key rejected": lambda scenario: scenario.account(password="0123456789"),
     "isn't defined": lambda scenario: scenario.execute(GetAccountOperator, analytics_conn_id="nobody_made_this"),
     "The list might be incomplete": lambda scenario: scenario.fault(
         "any", ListWebsitesOperator, {}, options={"total_offset": 3}
@@ -217,7 +186,6 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     "The service rejected": no_nullable,
     "is not as expected after the write": not_taken,
     "websites failed": lambda scenario: scenario.rejected(3),
-    "Sent, but not in effect": lambda scenario: scenario.unchanged(1),
     "accepted the changes of two websites but did not store": lambda scenario: scenario.unchanged(3),
     "websites have the domain": twice,
     "more than max_loss_fraction": lambda scenario: scenario.nights(20, 5),
@@ -225,8 +193,6 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     "is of another list": lambda scenario: scenario.snapshots({}, {"favorite": True}),
     "Cannot write the snapshot to": no_folder,
     "returns a secret in an id or in a domain": named_like_the_key,
-    "entries would be lost": list_cut,
-    "unusable entries": lambda scenario: scenario.sync("vpn.example.com"),
     "To be removed, because it left the list earlier": typed_again,
     "The storage cannot write": full_disk,
     "entries left the list": managed_list_cut,
@@ -239,22 +205,18 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
             .replace("192.0.2.1", "192.0.2.9")
         )
     ),
-    "invalid YAML": lambda scenario: scenario.file("websites: {"),
     "The plan is not the approved one: its digest is": lambda scenario: scenario.apply(
         {"websites": SHOP}, approved_digest="a" * 64
     ),
-    "websites would be deleted": file_cut,
 }
 #: Other words of an error or a warning to the heading of their entry, and to the call that causes them.
 WORDS: dict[str, tuple[str, Callable[[Scenario], Any]]] = {
     "There is no connection": ("isn't defined", lambda _: main(["probe", "--conn-id", "nobody_made_this"])),
     "1 website failed": ("websites failed", lambda scenario: scenario.rejected(1)),
     "by the check 'total'": ("The list might be incomplete", CASES["The list might be incomplete"]),
-    "is not an IP address": ("unusable entries", CASES["unusable entries"]),
     "Not in the audit trail": ("The storage cannot write", full_disk),
     "The storage cannot read": ("The storage cannot write", without_credentials),
     "cannot be written": ("The storage cannot write", file_in_the_way),
-    "is empty": ("invalid YAML", lambda scenario: scenario.file("")),
     "must be a string": ("The service rejected", no_nullable),
 }
 
