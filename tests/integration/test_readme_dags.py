@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README.md and docs/comparison.md: their DAGs run through the nights of the table in README.md."""
+"""README.md and examples/comparison: their DAGs run through the nights of the table in README.md."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ pytest.importorskip("airflow.providers.http", reason="the DAG that people write 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-TEXT, COMPARISON = (ROOT.joinpath(name).read_text("utf-8") for name in ("README.md", "docs/comparison.md"))
-[FIRST], [THEIRS, OURS] = (re.findall(r"```python\n(.*?)```", text, re.DOTALL) for text in (TEXT, COMPARISON))
+TEXT = (ROOT / "README.md").read_text("utf-8")
+[FIRST] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+THEIRS = (ROOT / "examples" / "comparison" / "with_http_operator.py").read_text("utf-8")
+OURS = (ROOT / "examples" / "comparison" / "with_this_package.py").read_text("utf-8")
 #: The rows of the table: the event, and the result of each DAG.
 NIGHTS = re.findall(
     r"^\| (\w.*?) \| (\w.*?) \| (\w.*?) \|$", TEXT.partition("| What happens |")[2].partition("\n\n")[0], re.M

@@ -32,7 +32,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
     "docs/testing.md": {"integration/sandbox/test_sandbox_page": "python sh text", "system/test_quickstart": "console"},
     "docs/snapshots.md": {"integration/docs/test_snapshots_page": "- python"},
-    "docs/comparison.md": {"integration/test_readme_dags": "python"},
+    "docs/comparison.md": {},
     "docs/deployment.md": {
         "system/test_deployment": "console dockerfile ini sh yaml",
         "integration/docs/test_guides": "python",

@@ -84,7 +84,7 @@ def test_guide_to_a_failure_mail(
 
 
 @needs_deadlines
-def test_deadline_alert_is_sent(airflow_database: None, blocks: Blocks, module_of: Any, inbox: Inbox) -> None:
+def test_deadline_alert_is_sent(airflow_database: None, module_of: Any, inbox: Inbox) -> None:
     """The steps of the scheduler and the triggerer: the deadline passes, and its callback is awaited."""
     from airflow.models.deadline import Deadline
     from airflow.models.serialized_dag import SerializedDagModel
@@ -93,7 +93,8 @@ def test_deadline_alert_is_sent(airflow_database: None, blocks: Blocks, module_o
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
-    dag = module_of(blocks("monitoring", "python")[1]).snapshot_by_six()
+    code = (Path(__file__).parents[3] / "examples" / "alert_by_six.py").read_text(encoding="utf-8")
+    dag = module_of(code).snapshot_by_six()
     register(dag)
     with create_session() as session:
         stored = SerializedDagModel.get(dag.dag_id, session=session)
