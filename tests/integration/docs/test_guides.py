@@ -24,7 +24,6 @@ from fake_services import FakeService
 from mail import Inbox, mail_server
 
 from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
-from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -156,11 +155,9 @@ def test_guide_to_an_export_of_the_existing_websites(
 ) -> None:
     analytics_sandbox.seed(5)
     connect()
-    [code] = [block for block in blocks("websites_as_code", "python") if "restore_file" in block]
-    execute(SnapshotWebsitesOperator, base_path=str(tmp_path), partition_date="2026-03-01", on_late="publish")
-    run_block(code, **{"s3://analytics-data": str(tmp_path)})
-    for name in ("websites", "restore"):
-        assert execute(PlanWebsitesOperator, config_path=str(tmp_path / f"{name}.yaml"))["changes"] == []
+    [code] = [block for block in blocks("websites_as_code", "python") if "import ExportWebsitesOperator" in block]
+    run_block(code)
+    assert execute(PlanWebsitesOperator, config_path=str(tmp_path / "websites.yaml"))["changes"] == []
 
 
 @pytest.mark.slow  # imports the whole of Airflow's public API
