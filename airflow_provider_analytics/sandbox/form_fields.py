@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of a website and parameters of the list, declared once, with Laravel's messages for wrong values.
+"""Fields of a website and parameters of the list, with Laravel's messages for wrong values.
 
-The tables are deliberately independent of ``airflow_provider_analytics.api``, so that they do not repeat mistakes made
-there.
+The fields are those of ``api/fields.py``. ``tests/contract`` compares both with the interface.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
+from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.sandbox import laravel
 
 _REQUIRED = "The {} field is required."
@@ -98,19 +98,32 @@ class FormField:
     is_shown: bool = True
 
 
+#: Type of a field to the parser of its text; any other field is text.
+_PARSERS: dict[type[fields.Field], Parse] = {
+    fields.Domain: domain,
+    fields.PrivacyFlag: integer(*fields.Privacy),
+    fields.Flag: integer(0, 1),
+    fields.Boolean: boolean,
+}
+
+
+def _form_field(field: fields.Field) -> FormField:
+    default = None
+    if field.column != "string" and field.column is not None:
+        default = field.to_column(field.omitted if field.default is None else field.default)
+    return FormField(
+        field.name,
+        _PARSERS.get(type(field), str),
+        default,
+        required=isinstance(field, fields.Domain),
+        on_create=field.on_create,
+        on_update=field.on_update,
+        is_shown=field.column is not None,
+    )
+
+
 #: Every field of a website, in the order of responses.
-WEBSITE_FIELDS = (
-    FormField("id"),
-    FormField("domain", domain, required=True, on_update=False),
-    FormField("privacy", integer(0, 1, 2), default=0),
-    FormField("password", str, is_shown=False),
-    FormField("email", integer(0, 1), default=0),
-    FormField("exclude_bots", integer(0, 1), default=1),
-    FormField("exclude_params", str),
-    FormField("exclude_ips", str),
-    FormField("favorite", boolean, default=False, on_create=False),
-    FormField("created_at"),
-)
+WEBSITE_FIELDS = (FormField("id"), *map(_form_field, fields.WEBSITE_FIELDS), FormField("created_at"))
 _FORM_FIELDS = [field for field in WEBSITE_FIELDS if field.parse is not None]
 CREATE_FIELDS = [field for field in _FORM_FIELDS if field.on_create]
 UPDATE_FIELDS = [field for field in _FORM_FIELDS if field.on_update]

@@ -9,6 +9,8 @@ from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airflow_provider_analytics.api.fields import FIELDS, RECORD_FIELDS
+
 _ADJECTIVES = (
     "amber bold brisk calm clear copper crisp early fair gentle golden green happy humble ivory keen lively lucky "
     "mellow misty noble quiet rapid rustic silver solar steady sunny tidy vivid"
@@ -22,6 +24,12 @@ _PREFIXES = ("", "", "", "", "blog.", "docs.", "shop.", "www.")
 _SUFFIXES = (".example", ".example.com", ".example.net", ".example.org")
 _IPV4_NETWORKS = ("192.0.2.", "198.51.100.", "203.0.113.")
 _QUERY_PARAMETERS = ("utm_source", "utm_medium", "utm_campaign", "gclid", "fbclid", "ref", "session", "token")
+#: Type of a column to the values of a field that has no own ones.
+_VALUES: dict[str | None, tuple[Any, ...]] = {
+    "string": (None, "example"),
+    "integer": (0, 1),
+    "boolean": (False, True),
+}
 _FIRST_CREATED = datetime(2021, 1, 4, 8, 0, tzinfo=UTC)
 
 
@@ -35,8 +43,6 @@ def generate_websites(
     70 % are public, 20 % private and 10 % password-protected; 30 % exclude IP addresses, 25 % query parameters; 10 %
     are favorites.
     """
-    # Draw a new field from its own generator, such as random.Random(f"{seed} timezone"): another draw from this one
-    # changes all later websites, which tests, documents, and pictures contain.
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     used = set(taken)
     created = _FIRST_CREATED
@@ -45,7 +51,7 @@ def generate_websites(
         used.add(domain)
         created += timedelta(minutes=rng.randint(1, 300))
         privacy = rng.choices((0, 1, 2), weights=(70, 20, 10))[0]
-        yield {
+        website = {
             "domain": domain,
             "privacy": privacy,
             "password": f"sandbox-{rng.getrandbits(32):08x}" if privacy == 2 else None,
@@ -56,6 +62,11 @@ def generate_websites(
             "favorite": rng.random() < 0.1,
             "created_at": created.isoformat(timespec="seconds").replace("+00:00", "Z"),
         }
+        # Another draw from rng would change all later websites, which tests, documents, and pictures contain.
+        others = random.Random(f"{seed} {domain}")  # noqa: S311 - repeatable, not secret
+        for name in RECORD_FIELDS:
+            website.setdefault(name, others.choice(_VALUES[FIELDS[name].column]))
+        yield website
 
 
 def _new_domain(rng: random.Random, used: AbstractSet[str]) -> str:

@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "operators": {"SITE", "api", "assets", "hooks", "reconcile", "snapshots", "storage", "guards"},
     "commands": {"api", "hooks", "operators", "probe", "reconcile", "snapshots", "storage", "guards"},
     "__main__": {"commands"},
-    "sandbox": {"__version__"},
+    "sandbox": {"__version__", "api"},
 }
 #: Folder of ``reconcile`` to the folders and modules of ``reconcile`` that it may import: the direction of the data.
 MAY_IMPORT_IN_RECONCILE = {
