@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from typing import Any
@@ -30,6 +31,9 @@ from airflow_provider_analytics.readable import is_plain
 _NOT_RENDERED = re.compile(r"\{\{|\{%|^\s*[\[({].*['\"].*[\])}]\s*$")
 _PLACE = "a URL or an absolute path"
 _DAY = "a date, YYYY-MM-DD"
+
+#: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
+ARGUMENTS = {"email": "email_reports", "password": "password_from"}
 
 #: Text argument to a description of its value.
 _TEXTS = {
@@ -75,8 +79,6 @@ _FLAGS = (
     "remove_damaged",
     "resolve_names",
 )
-#: Flags that can be None.
-_OPTIONAL_FLAGS = ("email_reports", "exclude_bots", "favorite")
 #: Attribute to its argument, if they differ: ``BaseOperator.dry_run`` is a method.
 _ARGUMENTS = {"is_dry_run": "dry_run"}
 
@@ -99,18 +101,17 @@ def check_value(attribute: str, value: Any) -> None:
     :raises ValueError: if the value is not allowed; the message has the argument, the value and the allowed values.
     """
     name = _ARGUMENTS.get(attribute, attribute)
-    check = _CHECKS.get(name)
-    if check is not None:
-        check(name, value)
+    _CHECKS.get(name, _check_field)(name, value)
 
 
 def _check_text(name: str, value: Any) -> None:
     if value is None and name not in _REQUIRED:
         return
     is_text = isinstance(value, str) and value.strip() and is_plain(value)
+    allowed = _TEXTS.get(name, "text")
     if not is_text or is_missing_text(value) or _NOT_RENDERED.search(value):
-        raise invalid(name, value, _TEXTS[name])
-    if _TEXTS[name] == _PLACE and not value.startswith("/") and "://" not in value:
+        raise invalid(name, value, allowed)
+    if allowed == _PLACE and not value.startswith("/") and "://" not in value:
         raise invalid(name, value, "a URL such as s3://bucket/path or file:///path, or /path")
 
 
@@ -125,11 +126,6 @@ def _check_domain(name: str, value: Any) -> None:
 def _check_choice(name: str, value: Any) -> None:
     if value is not None or name not in _OPTIONAL_CHOICES:
         one_of(name, value, CHOICES[name])
-
-
-def _check_flag(name: str, value: Any) -> None:
-    if value is not None or name not in _OPTIONAL_FLAGS:
-        flag(name, value)
 
 
 def _check_compression(name: str, value: Any) -> None:
@@ -172,11 +168,16 @@ def _check_password_from(name: str, value: Any) -> None:  # noqa: ARG001 - all c
         check_password_from(value)
 
 
-def _check_privacy(name: str, value: Any) -> None:
-    from airflow_provider_analytics.api.fields import FIELDS
+def _check_field(name: str, value: Any) -> None:
+    """Check the setting of a website; lists and other arguments are checked where they are read."""
+    from airflow_provider_analytics.api.fields import WEBSITE_FIELDS, Field, Lines
 
-    if value is not None:
-        FIELDS[name].from_user(value)
+    for field in WEBSITE_FIELDS:
+        if value is None or name != ARGUMENTS.get(field.name, field.name) or isinstance(field, Lines):
+            continue
+        if type(field) is Field:
+            _check_text(name, value)
+        replace(field, name=name).from_user(value)
 
 
 def _check_selectors(name: str, value: Any) -> None:
@@ -205,7 +206,7 @@ def _check_website_id(name: str, value: Any) -> None:  # noqa: ARG001 - all chec
 _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     **dict.fromkeys(_TEXTS, _check_text),
     **dict.fromkeys(CHOICES, _check_choice),
-    **dict.fromkeys((*_FLAGS, *_OPTIONAL_FLAGS), _check_flag),
+    **dict.fromkeys(_FLAGS, flag),
     "approved_digest": _check_digest,
     "compression": _check_compression,
     "current": _check_day,
@@ -221,7 +222,6 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "partition_date": _check_moment,
     "password_from": _check_password_from,
     "previous": _check_day,
-    "privacy": _check_privacy,
     "snapshot_date": _check_day,
     "unmanage_websites": _check_selectors,
     "website_id": _check_website_id,

@@ -12,6 +12,7 @@ from airflow_provider_analytics.api.checks import flag, invalid, invalid_togethe
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
 from airflow_provider_analytics.operators.links import WebsiteLink
+from airflow_provider_analytics.operators.values import ARGUMENTS
 from airflow_provider_analytics.readable import counted, readable
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.api.fields import Privacy
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
-
-#: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
-ARGUMENTS = {"email": "email_reports", "password": "password_from"}
 
 
 class ListWebsitesOperator(AnalyticsBaseOperator):

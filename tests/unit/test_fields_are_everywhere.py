@@ -42,8 +42,8 @@ from airflow_provider_analytics.api.fields import (
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators import exclusions, task_groups
-from airflow_provider_analytics.operators.values import check_value
-from airflow_provider_analytics.operators.websites import ARGUMENTS, CreateWebsiteOperator, UpdateWebsiteOperator
+from airflow_provider_analytics.operators.values import ARGUMENTS, check_value
+from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.desired import websites_file
 from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS

@@ -177,7 +177,7 @@ ACCEPTED: dict[str, set[str]] = {
     "SnapshotWebsitesOperator.favorite": FLAG | NOT_GIVEN,
 }
 #: Attribute to argument, or to its name in the message, if they differ.
-NAMED = {"is_dry_run": "dry_run", "email_reports": "email"}
+NAMED = {"is_dry_run": "dry_run"}
 
 
 @pytest.mark.parametrize(("operator", "name"), ARGUMENTS, ids=lambda item: getattr(item, "__name__", item))
