@@ -33,12 +33,13 @@ import contract_table  # noqa: E402 - needs the path above
 
 from airflow_provider_analytics.api.fields import (  # noqa: E402
     FIELDS,
-    LINE_FIELDS,
+    PASSWORD_FROM,
+    PASSWORD_REFERENCE,
     WEBSITE_FIELDS,
-    Boolean,
     Field,
     Flag,
     Lines,
+    Privacy,
     PrivacyFlag,
     Secret,
 )
@@ -46,6 +47,8 @@ from airflow_provider_analytics.api.settings import Settings  # noqa: E402
 from airflow_provider_analytics.api.stats import METRICS_PREFIX, TIMERS, Stats  # noqa: E402
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info  # noqa: E402
 from airflow_provider_analytics.reconcile.desired import websites_file  # noqa: E402
+from airflow_provider_analytics.reconcile.desired.desired_state import MODES  # noqa: E402
+from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS  # noqa: E402
 from airflow_provider_analytics.snapshots import manifest  # noqa: E402
 from airflow_provider_analytics.snapshots.rows import COLUMNS, MEANINGS  # noqa: E402
 
@@ -58,15 +61,6 @@ _IN_A_COLUMN: dict[type[Field], str] = {
     Flag: ": 0 or 1",
     PrivacyFlag: ": 0 public, 1 private, 2 password",
     Lines: ", an entry per line",
-}
-#: Type of a field to its values in a file of websites.
-_IN_A_FILE: dict[type[Field], str] = {
-    Field: "text",
-    Flag: "`true` or `false`",
-    Boolean: "`true` or `false`",
-    PrivacyFlag: "`public`, `private` or `password`",
-    Lines: "the whole list, or a text with an entry per line",
-    Secret: "`connection:NAME` (its password) or `variable:NAME`; the name begins with `page_password`",
 }
 
 
@@ -94,17 +88,61 @@ def columns() -> Iterator[str]:
         yield f"| `{name}` | {kind} | {meaning} |"
 
 
-def settings_of_a_file() -> Iterator[str]:
-    """Yield the rows of the table of settings in a file of websites."""
-    yield "| setting | value | |"
-    yield "|---|---|---|"
+def websites_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a file of websites: the written part, with the fields of the table."""
+    schema = websites_file.schema()  # cached: the tables of documents read the same dict
+    definitions = schema["definitions"]
+    layers = [definitions["settings"], definitions["website"]]
+    for layer in layers:
+        layer["properties"] = {name: part for name, part in layer["properties"].items() if "$ref" not in part}
+    modes = {}
     for field in WEBSITE_FIELDS:
-        if field.on_update:
-            name = f"{field.name}_from" if isinstance(field, Secret) else field.name
-            values = known(_IN_A_FILE, type(field), "_IN_A_FILE in scripts/generate.py")
-            yield f"| `{name}` | {values} | {field.meaning} |"
-            if field.name in LINE_FIELDS:
-                yield f"| `also_{name}` | a list | further entries |"
+        for name, definition in _settings(field).items() if field.on_update else ():
+            definitions[name] = definition
+            for layer in layers:
+                layer["properties"][name] = {"$ref": f"#/definitions/{name}"}
+        if isinstance(field, Lines):
+            modes[field.name] = {"enum": list(MODES)}
+    schema["properties"]["modes"]["properties"] = modes
+    definitions["ignore"] = definitions.pop("ignore")
+    definitions["ignore"]["items"]["enum"] = list(SETTABLE_FIELDS)
+    for layer in layers:
+        layer["properties"]["ignore"] = {"$ref": "#/definitions/ignore"}
+    return schema
+
+
+def _settings(field: Field) -> dict[str, dict[str, Any]]:
+    """Return the settings of a file for a field, with their schemas."""
+    meaning = f"{field.meaning[0].upper()}{field.meaning[1:]}."
+    if isinstance(field, Secret):
+        return {
+            PASSWORD_FROM: {
+                "description": "Where Airflow reads the password: connection:NAME or variable:NAME.",
+                "type": "string",
+                "pattern": f"^{PASSWORD_REFERENCE}$",
+                "errorMessage": "connection:page_password... or variable:page_password...",
+            }
+        }
+    if isinstance(field, PrivacyFlag):
+        return {field.name: {"description": meaning, "enum": [privacy.label for privacy in Privacy]}}
+    if isinstance(field, Flag):
+        return {field.name: {"description": meaning, "type": "boolean", "errorMessage": "true, false"}}
+    if not isinstance(field, Lines):
+        return {field.name: {"description": meaning, "type": "string", "errorMessage": "text"}}
+    entries = {"type": ["array", "string"], "items": {"$ref": "#/definitions/entry"}}
+    allowed = "a list, or text with an entry per line"
+    return {
+        field.name: {
+            "description": f"{meaning} The complete list: replaces that of defaults and groups.",
+            **entries,
+            "errorMessage": f"{allowed}; [] clears the list",
+        },
+        f"also_{field.name}": {
+            "description": f"Entries added to the {field.name} of defaults and groups.",
+            **entries,
+            "errorMessage": allowed,
+        },
+    }
 
 
 def extras() -> Iterator[str]:
@@ -155,6 +193,70 @@ def keys_of_a_file() -> Iterator[str]:
             meaning = known(described, "description", source)
             yield f"| `{key}` | {_allowed(element)} | {meaning.rstrip('.')} |"
         yield ""
+
+
+#: Warehouse to its table, its types (string, integer, boolean, date, timestamp), and the end of the statement.
+TABLES: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "PostgreSQL": (
+        "TABLE websites",
+        ("text", "bigint", "boolean", "date", "timestamptz"),
+        ",\n    PRIMARY KEY (snapshot_date, id)\n)",
+    ),
+    "BigQuery": (
+        "TABLE IF NOT EXISTS analytics.websites",
+        ("STRING", "INT64", "BOOL", "DATE", "TIMESTAMP"),
+        "\n) PARTITION BY snapshot_date",
+    ),
+    "Snowflake": (
+        "TABLE IF NOT EXISTS websites",
+        ("VARCHAR", "NUMBER", "BOOLEAN", "DATE", "TIMESTAMP_TZ"),
+        ",\n    PRIMARY KEY (snapshot_date, id)\n)",
+    ),
+    "Redshift": (
+        "TABLE IF NOT EXISTS websites",
+        ("VARCHAR(65535)", "BIGINT", "BOOLEAN", "DATE", "TIMESTAMPTZ"),
+        "\n) SORTKEY (snapshot_date)",
+    ),
+}
+#: Types of columns that differ from those of their warehouse.
+_TYPES = {
+    ("PostgreSQL", "record"): "jsonb",
+    ("Redshift", "id"): "VARCHAR(255)",
+    ("Redshift", "domain"): "VARCHAR(255)",
+    ("Redshift", "record_hash"): "CHAR(64)",
+}
+
+
+def create_table(warehouse: str) -> str:
+    """Return the statement that creates the table of a warehouse."""
+    table, types, end = TABLES[warehouse]
+    kinds = dict(zip(("string", "integer", "boolean", "date", "timestamp"), types, strict=True))
+    columns = []
+    for name, kind in COLUMNS.items():
+        column = f"{name} {_TYPES.get((warehouse, name), kinds[kind])}"
+        if name in ("id", "snapshot_date"):
+            column += " NOT NULL"
+        columns.append(column)
+    return f"CREATE {table} (\n    " + ",\n    ".join(columns) + f"{end};"
+
+
+def warehouses() -> str:
+    """Return ``examples/warehouses/create_tables.sql``."""
+    lines = ["-- Not run: the table of each warehouse. Written by `make generate`."]
+    for warehouse in TABLES:
+        if warehouse != "PostgreSQL":  # its recipe is in docs/loading.md, and tested
+            lines.append(f"\n-- {warehouse}\n{create_table(warehouse)}")
+    return _page(lines)
+
+
+def postgresql() -> Iterator[str]:
+    """Yield the statements that create the table in PostgreSQL, and load a day."""
+    yield from ("Create the table once:", "", "```sql", create_table("PostgreSQL"), "```", "")
+    yield 'Load a day in `psql`, from a snapshot with `format="csv", compression="gzip"`:'
+    yield from ("", "```sql", "BEGIN;", "DELETE FROM websites WHERE snapshot_date = '2026-11-20';")
+    source = "'gzip -dc /data/analytics/websites/dt=2026-11-20/*.csv.gz'"
+    yield f"\\copy websites ({', '.join(COLUMNS)}) FROM PROGRAM {source} WITH (FORMAT csv, HEADER match)"
+    yield from ("COMMIT;", "```")
 
 
 #: Minor version of Airflow that is pinned in constraints/ to the day of its first release, and for 2.11 to the day on
@@ -214,10 +316,10 @@ def metrics() -> Iterator[str]:
 
 BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
     "columns": columns,
-    "settings": settings_of_a_file,
     "extras": extras,
     "manifest": keys_of_a_manifest,
     "keys": keys_of_a_file,
+    "postgresql": postgresql,
     "policy": policy,
     "metrics": metrics,
     "commands": reference.command_line,
@@ -268,7 +370,10 @@ def contents() -> Iterator[tuple[Path, str]]:
     """Yield the path and the expected content of each generated file."""
     package = CHECKOUT / "airflow_provider_analytics"
     yield package / "snapshots" / "manifest.schema.json", _json(manifest.json_schema())
+    file = package / "reconcile" / "desired" / "websites.schema.json"
+    yield file, _json(websites_schema())
     yield CHECKOUT / "docs" / "reference" / "interface.md", contract_table.render()
+    yield CHECKOUT / "examples" / "warehouses" / "create_tables.sql", warehouses()
     yield CHECKOUT / ".airflow-registry.yaml", registry()
     yield CHECKOUT / "docs" / "reference" / "public_api.txt", public_api.render()
     pages = CHECKOUT / "docs" / "reference" / "operators"

@@ -1,12 +1,7 @@
 -- Not run: BigQuery has no emulator that loads files.
 -- Use format="parquet" with base_path="gs://my-bucket/analytics".
 
--- Create the table once.
-CREATE TABLE IF NOT EXISTS analytics.websites (
-    id STRING NOT NULL, domain STRING, privacy INT64, email INT64, exclude_bots INT64, exclude_params STRING,
-    exclude_ips STRING, favorite BOOL, record STRING, record_hash STRING, snapshot_date DATE NOT NULL,
-    observed_at TIMESTAMP
-) PARTITION BY snapshot_date;
+-- Create the table once: create_tables.sql.
 
 -- Replace a day: list the files of the snapshot in uris. In a DAG, use BigQueryInsertJobOperator, and write
 -- uris = {{ ti.xcom_pull('snapshot', map_indexes=ti.map_index)['files'] | tojson }}. For a day without websites, run

@@ -2,12 +2,7 @@
 -- Use format="jsonl", compression="gzip", because Redshift matches the columns of Parquet files by position, but the keys
 -- of JSON by name.
 
--- Create the table once.
-CREATE TABLE IF NOT EXISTS websites (
-    id VARCHAR(255) NOT NULL, domain VARCHAR(255), privacy BIGINT, email BIGINT, exclude_bots BIGINT,
-    exclude_params VARCHAR(65535), exclude_ips VARCHAR(65535), favorite BOOLEAN, record VARCHAR(65535),
-    record_hash CHAR(64), snapshot_date DATE NOT NULL, observed_at TIMESTAMPTZ
-) SORTKEY (snapshot_date);
+-- Create the table once: create_tables.sql.
 
 -- Replace a day, with one COPY for each file of the snapshot. Redshift rejects a record of more than 65,535 bytes. If you
 -- have such records, add TRUNCATECOLUMNS, and do not parse record.

@@ -1,12 +1,7 @@
 -- Not run: Snowflake has no emulator.
 -- Use format="parquet" on storage that a Snowflake storage integration can read.
 
--- Create the table and a stage once.
-CREATE TABLE IF NOT EXISTS websites (
-    id VARCHAR NOT NULL, domain VARCHAR, privacy NUMBER, email NUMBER, exclude_bots NUMBER, exclude_params VARCHAR,
-    exclude_ips VARCHAR, favorite BOOLEAN, record VARCHAR, record_hash VARCHAR, snapshot_date DATE NOT NULL,
-    observed_at TIMESTAMP_TZ, PRIMARY KEY (snapshot_date, id)
-);
+-- Create the table once (create_tables.sql), and a stage.
 CREATE STAGE IF NOT EXISTS analytics_stage URL = 's3://my-bucket/analytics/' STORAGE_INTEGRATION = my_integration;
 
 -- Replace a day. FORCE = TRUE is necessary, because Snowflake otherwise skips a file that it has loaded before. In a DAG,

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from airflow_provider_analytics.api.fields import WEBSITE_FIELDS
+from airflow_provider_analytics.api.fields import (
+    WEBSITE_FIELDS,
+    Boolean,
+    Domain,
+    Field,
+    Flag,
+    Lines,
+    PrivacyFlag,
+    Secret,
+)
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
@@ -45,18 +54,29 @@ def _stated(section: str, **texts: str) -> list[Statement]:
     return [Statement(name.replace("_", "-"), section, text) for name, text in texts.items()]
 
 
-_OPTIONAL = ("optional", "optional")
-#: Field to its statements, in the order of the columns.
-_FIELDS = {
-    "domain": ("a domain name (text)", "no default: a create must contain it", "required", "cannot be sent"),
-    "privacy": ("an integer: 0 public, 1 private, 2 password", "0", *_OPTIONAL),
-    "password": ("text", "none", *_OPTIONAL),
-    "email": ("an integer: 0 off, 1 on", "0", *_OPTIONAL),
-    "exclude_bots": ("an integer: 0 off, 1 on", "1", *_OPTIONAL),
-    "exclude_params": ("text, a query parameter per line", "none", *_OPTIONAL),
-    "exclude_ips": ("text, an IP address per line", "none", *_OPTIONAL),
-    "favorite": ("a boolean", "not documented", "cannot be sent", "optional"),
+#: Type of a field to its values, and to those of a new website if it has no default.
+_TYPES: dict[type[Field], tuple[str, str]] = {
+    Domain: ("a domain name (text)", "no default: a create must contain it"),
+    PrivacyFlag: ("an integer: 0 public, 1 private, 2 password", ""),
+    Secret: ("text", "none"),
+    Flag: ("an integer: 0 off, 1 on", ""),
+    Boolean: ("a boolean", "not documented"),
+    Lines: ("text, {} per line", "none"),
+    Field: ("text", "none"),
 }
+
+
+def _of_field(field: Field) -> tuple[str, ...]:
+    """Return the statements about a field, in the order of the columns."""
+    values, default = _TYPES[type(field)]
+    if isinstance(field, Lines):
+        values = values.format(field.entries.allowed.removesuffix(" per line or entry"))
+    if default == "" and field.default is not None:
+        default = str(field.to_column(field.default))
+    required = "required" if isinstance(field, Domain) else "optional"
+    sent = {True: required, False: "cannot be sent"}
+    return values, default, sent[field.on_create], sent[field.on_update]
+
 
 STATEMENTS: tuple[Statement, ...] = (
     *_stated(
@@ -91,16 +111,16 @@ STATEMENTS: tuple[Statement, ...] = (
         update_methods="`PUT` and `PATCH` do the same.",
     ),
     *(
-        Statement(f"{field}-{column}", "Fields", text)
-        for field, texts in _FIELDS.items()
-        for column, text in zip(FIELD_COLUMNS, texts, strict=True)
+        Statement(f"{field.name}-{column}", "Fields", text)
+        for field in WEBSITE_FIELDS
+        for column, text in zip(FIELD_COLUMNS, _of_field(field), strict=True)
     ),
     *_stated(
         "Rules",
         rule_password="A password has an effect only while privacy is 2.",
-        rule_lines="The two exclusion lists are texts with one entry per line.",
+        rule_lines="The exclusion lists are texts with one entry per line.",
         rule_defaults="If a create omits privacy, email or exclude_bots, the website gets 0, 0 and 1.",
-        states="Only privacy, the two flags and favorite have enumerated values.",
+        states="Only privacy, the flags and favorite have enumerated values.",
         id_sorts="Ids rise with the date of creation: sorting by `id` is sorting by that date.",
     ),
     *_stated(
@@ -267,7 +287,5 @@ def _field_table() -> Iterable[str]:
     yield f"| Field | Meaning | {' | '.join(FIELD_COLUMNS.values())} |"
     yield "|---|---|" + "---|" * len(FIELD_COLUMNS)
     for field in WEBSITE_FIELDS:
-        if field.name not in _FIELDS:
-            raise SystemExit(f"_FIELDS in tests/contract/contract_table.py has no entry for {field.name!r}. Add it.")
         cells = [texts[f"{field.name}-{column}"] for column in FIELD_COLUMNS]
         yield f"| `{field.name}` | {field.meaning} | {' | '.join(cells)} |"

@@ -9,23 +9,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import contract_table
 import generate
 import pytest
 
-from airflow_provider_analytics.api.fields import WEBSITE_FIELDS, Field
 from airflow_provider_analytics.snapshots import manifest
 
 CHECKOUT = Path(__file__).parents[2]
-
-
-class NewKind(Field):
-    """A kind of field that no table knows."""
-
-
-def new_field() -> Field:
-    known = WEBSITE_FIELDS[1]
-    return NewKind(**{**vars(known), "name": "new_field"})
 
 
 def listed(lines: Callable[[], Iterable[str]]) -> None:
@@ -36,14 +25,6 @@ def listed(lines: Callable[[], Iterable[str]]) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "value", "lines", "said"),
     [
-        pytest.param(
-            generate, "WEBSITE_FIELDS", lambda: (new_field(),), generate.settings_of_a_file,
-            "_IN_A_FILE in scripts/generate.py has no entry for NewKind", id="kind of a field",
-        ),
-        pytest.param(
-            contract_table, "WEBSITE_FIELDS", lambda: (new_field(),), contract_table.render,
-            "_FIELDS in tests/contract/contract_table.py has no entry for 'new_field'", id="field",
-        ),
         pytest.param(
             generate, "COLUMNS", lambda: {"new_column": "string"}, generate.columns,
             "MEANINGS in airflow_provider_analytics/snapshots/rows.py has no entry for 'new_column'", id="column",
