@@ -188,7 +188,8 @@ class _Page:
         if self._is_of_exceptions:
             yield from _attributes(arguments)
         elif arguments:
-            yield from self._arguments(found.__name__, arguments, defaults_of(found))
+            optional = {"settings": "{}"}  # the name of keyword arguments that are documented together
+            yield from self._arguments(found.__name__, arguments, optional | defaults_of(found))
         if keys:
             yield from (*results, "", *_keys(keys), "")
             results = []
@@ -260,11 +261,13 @@ def defaults_of(found: Any) -> dict[str, str]:
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Return a function's signature, with the keyword arguments of a ``TypedDict`` one by one, as editors show them."""
+    """Return a function's signature; keyword arguments of a ``TypedDict`` one by one, if they are documented so."""
     signature = inspect.signature(function)
     parameters = []
     for parameter in signature.parameters.values():
         declared = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+        if f":param {parameter.name}:" in (inspect.getdoc(function) or ""):
+            declared = None
         types = getattr(vars(fields).get(declared[1] if declared else ""), "__annotations__", {})
         parameters += [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__)

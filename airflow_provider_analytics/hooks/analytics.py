@@ -197,12 +197,10 @@ class AnalyticsHook(BaseHook):
         bots excluded.
 
         :param domain: domain name, without scheme, port, or path.
-        :param privacy: protection of the statistics page: a :class:`Privacy`, its number, or its name.
-        :param password: password of the statistics page; only allowed with privacy ``password``.
-        :param email: whether periodic e-mail reports are sent.
-        :param exclude_bots: whether common bots are excluded from tracking.
-        :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
-        :param exclude_ips: IP addresses excluded from tracking: a list, or a text with one entry per line.
+        :param settings: fields that a create can send, such as ``privacy="private"``, see
+            https://airflow-provider-analytics.github.io/airflow-provider-analytics/interface/#fields. Privacy is a
+            name, a number, or a :class:`Privacy`. A flag is a bool. An exclusion list is a list, or a text with one
+            entry per line. A password is only allowed with privacy ``password``.
         :return: the website record.
         :raises AmbiguousWriteError: if it is unknown whether the website was created; look up the domain.
         :raises NotAppliedError: if the service does not return these settings and the defaults.
@@ -217,12 +215,7 @@ class AnalyticsHook(BaseHook):
         unchanged, whatever its settings.
 
         :param domain: domain name, without scheme, port, or path.
-        :param privacy: protection of the statistics page: a :class:`Privacy`, its number, or its name.
-        :param password: password of the statistics page; only allowed with privacy ``password``.
-        :param email: whether periodic e-mail reports are sent.
-        :param exclude_bots: whether common bots are excluded from tracking.
-        :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
-        :param exclude_ips: IP addresses excluded from tracking: a list, or a text with one entry per line.
+        :param settings: as for :meth:`create_website`.
         :return: the website record.
         :raises DomainError: if several websites have the domain.
         :raises DomainError: if the service seems to spell the domain differently, and a website with that spelling
@@ -240,13 +233,7 @@ class AnalyticsHook(BaseHook):
         settings, no update is sent.
 
         :param website_id: id of the website.
-        :param privacy: protection of the statistics page: a :class:`Privacy`, its number, or its name.
-        :param password: password of the statistics page; only allowed with privacy ``password``.
-        :param email: whether periodic e-mail reports are sent.
-        :param exclude_bots: whether common bots are excluded from tracking.
-        :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
-        :param exclude_ips: IP addresses excluded from tracking: a list, or a text with one entry per line.
-        :param favorite: whether the website is marked as favorite.
+        :param settings: fields that an update can send, as for :meth:`create_website`.
         :return: the website record.
         :raises NotFoundError: if no website has this id.
         :raises NotAppliedError: if the service returns other values.
