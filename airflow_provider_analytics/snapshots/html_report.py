@@ -14,7 +14,15 @@ from itertools import islice
 
 import jinja2
 
-from airflow_provider_analytics.api.fields import Privacy
+from airflow_provider_analytics.api.fields import (
+    FIELDS,
+    LINE_FIELDS,
+    WEBSITE_FIELDS,
+    Field,
+    Flag,
+    Privacy,
+    PrivacyFlag,
+)
 from airflow_provider_analytics.readable import counted, first_of, readable
 from airflow_provider_analytics.snapshots.diff import WebsiteChange, bounded, is_list_or_none, list_difference
 from airflow_provider_analytics.snapshots.manifest import Manifest
@@ -37,8 +45,10 @@ MAX_LINES = 5
 #: Size of the chart, in the units of its SVG.
 CHART_WIDTH, CHART_HEIGHT = 900, 180
 
-#: Labels of the settings that are counted.
-_SETTINGS = ("favorites", "with e-mail reports", "bots excluded")
+#: Fields that are on or off, exclusion lists, and texts.
+_FLAGS = tuple(field for field in WEBSITE_FIELDS if isinstance(field, Flag) and not isinstance(field, PrivacyFlag))
+_LISTS = tuple(LINE_FIELDS)
+_TEXTS = tuple(name for name, field in FIELDS.items() if type(field) is Field)
 _PRIVACY = {setting.value: setting.label for setting in Privacy}
 
 
@@ -47,16 +57,14 @@ class Summary:
     """Counts over all rows, and the first rows.
 
     :param privacy: privacy to number of websites.
-    :param settings: label to number of websites.
-    :param exclude_params: query parameter to number of websites.
-    :param exclude_ips: IP address to number of websites.
+    :param settings: field to number of websites on which it is on.
+    :param entries: exclusion list to its entries, each with the number of websites.
     :param rows: the first rows, as text for the table.
     """
 
     privacy: Counter[str] = field(default_factory=Counter)
-    settings: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_SETTINGS, 0)))
-    exclude_params: Counter[str] = field(default_factory=Counter)
-    exclude_ips: Counter[str] = field(default_factory=Counter)
+    settings: Counter[str] = field(default_factory=lambda: Counter({flag.name: 0 for flag in _FLAGS}))
+    entries: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in _LISTS})
     rows: list[dict[str, str]] = field(default_factory=list)
 
 
@@ -94,10 +102,8 @@ def render_report(
         changes=shown_changes(changes),
         notices=notices(manifest),
         new_fields=new_fields(manifest),
-        exclusions={
-            "query parameters": summary.exclude_params.most_common(MAX_EXCLUSIONS),
-            "IP addresses": summary.exclude_ips.most_common(MAX_EXCLUSIONS),
-        },
+        exclusions={name: entries.most_common(MAX_EXCLUSIONS) for name, entries in summary.entries.items()},
+        columns=(*_TEXTS, *_LISTS),
     )
 
 
@@ -147,14 +153,11 @@ def summarise(rows: Iterable[Row]) -> Summary:
     left = MAX_ROW_CHARACTERS
     for row in rows:
         summary.privacy[_privacy(row["privacy"])] += 1
-        if row["favorite"]:
-            summary.settings["favorites"] += 1
-        if row["email"] == 1:
-            summary.settings["with e-mail reports"] += 1
-        if row["exclude_bots"] == 1:
-            summary.settings["bots excluded"] += 1
-        summary.exclude_params.update(_entries(row["exclude_params"]))
-        summary.exclude_ips.update(_entries(row["exclude_ips"]))
+        for flag in _FLAGS:
+            if row[flag.name]:
+                summary.settings[flag.name] += 1
+        for name, entries in summary.entries.items():
+            entries.update(_entries(row[name]))
         if len(summary.rows) < MAX_ROWS and left > 0:
             cells = _table_cells(row)
             summary.rows.append(cells)
@@ -175,20 +178,17 @@ def chart_points(counts: Sequence[tuple[date, int]]) -> list[tuple[float, float,
 
 def _table_cells(row: Row) -> dict[str, str]:
     """Return the cells of the table for a row."""
-    flags = []
-    if row["favorite"]:
-        flags.append("favorite")
-    if row["email"] == 1:
-        flags.append("reports")
-    if row["exclude_bots"] == 0:
-        flags.append("bots counted")
+    unusual = []
+    for flag in _FLAGS:
+        value = row[flag.name]
+        if value is not None and bool(value) != bool(flag.default):
+            unusual.append(f"{flag.name}: {_display_value(bool(value))}")
     return {
         "id": _truncate(row["id"]),
         "domain": _truncate(row["domain"] or ""),
         "privacy": _privacy(row["privacy"]),
-        "flags": ", ".join(flags),
-        "parameters": _lines(row["exclude_params"]),
-        "addresses": _lines(row["exclude_ips"]),
+        "flags": ", ".join(unusual),
+        **{name: _lines(row[name]) for name in (*_TEXTS, *_LISTS)},
     }
 
 
