@@ -39,11 +39,18 @@ CREATE TABLE IF NOT EXISTS snapshots (
     PRIMARY KEY (source, snapshot_date)
 );
 CREATE TABLE IF NOT EXISTS websites (
-    source VARCHAR, id VARCHAR, domain VARCHAR, privacy BIGINT, email BIGINT, exclude_bots BIGINT,
-    exclude_params VARCHAR, exclude_ips VARCHAR, favorite BOOLEAN,
-    record JSON, record_hash VARCHAR, snapshot_date DATE, observed_at TIMESTAMPTZ,
+    source VARCHAR, id VARCHAR, domain VARCHAR, privacy BIGINT, snapshot_date DATE,
     PRIMARY KEY (source, snapshot_date, id)
 );
+"""
+
+#: Type of a column in the manifest to its type here. A later version of the package can add columns.
+TYPES = {"string": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMPTZ"}
+ADD = "ALTER TABLE websites ADD COLUMN IF NOT EXISTS {name} {type};"
+
+#: Columns that are no settings of a website.
+OTHERS = ("source", "id", "record", "record_hash", "snapshot_date", "observed_at")
+HISTORY = """
 CREATE OR REPLACE VIEW website_history AS
 WITH days AS (
     SELECT source, snapshot_date,
@@ -51,14 +58,10 @@ WITH days AS (
            lead(snapshot_date) OVER (PARTITION BY source ORDER BY snapshot_date) AS next_date
     FROM snapshots
 ), seen AS (
-    -- CSV does not distinguish an empty text from null; otherwise, a change of the format would start a new version.
-    SELECT websites.* REPLACE (
-        nullif(domain, '') AS domain, nullif(exclude_params, '') AS exclude_params,
-        nullif(exclude_ips, '') AS exclude_ips
-    ), number, next_date
+    SELECT source, id, snapshot_date, {values}, number, next_date
     FROM websites JOIN days USING (source, snapshot_date)
 ), compared AS (
-    SELECT *, row(domain, privacy, email, exclude_bots, exclude_params, exclude_ips, favorite) AS settings FROM seen
+    SELECT *, row({names}) AS settings FROM seen
 ), marked AS (
     -- A version begins where the settings differ from those of the day before, or the website was not there.
     SELECT *, number IS DISTINCT FROM 1 + lag(number) OVER website
@@ -67,7 +70,7 @@ WITH days AS (
 ), numbered AS (
     SELECT *, count_if(begins) OVER (PARTITION BY source, id ORDER BY snapshot_date) AS version FROM marked
 )
-SELECT source, id, version, domain, privacy, email, exclude_bots, exclude_params, exclude_ips, favorite,
+SELECT source, id, version, {names},
        min(snapshot_date) AS valid_from,
        -- The first day on which it was gone or different; null if it is the current one.
        if(bool_or(next_date IS NULL), NULL, max(next_date)) AS valid_to
@@ -83,11 +86,7 @@ DELETE FROM snapshots WHERE source = $source AND snapshot_date = $day;
 
 LOAD = """
 INSERT INTO websites BY NAME
-SELECT $source AS source, * FROM read_json($file, format = 'newline_delimited', columns = {
-    id: 'VARCHAR', domain: 'VARCHAR', privacy: 'BIGINT', email: 'BIGINT', exclude_bots: 'BIGINT',
-    exclude_params: 'VARCHAR', exclude_ips: 'VARCHAR', favorite: 'BOOLEAN',
-    record: 'VARCHAR', record_hash: 'VARCHAR', snapshot_date: 'DATE', observed_at: 'TIMESTAMPTZ'
-});
+SELECT $source AS source, * FROM read_json($file, format = 'newline_delimited', columns = {{{columns}}});
 """
 
 # Websites per night, those with a public statistics page, and new ones.
@@ -141,6 +140,7 @@ def load_snapshot_into_duckdb() -> None:
                             continue
                         connection.commit()
                         loaded.append(str(entry.day))
+            describe_history(connection)
         return loaded
 
     @task
@@ -175,8 +175,28 @@ def store(connection: Any, source: str, snapshot: Any) -> None:
         for row in snapshot.rows():
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
         file.flush()
+        columns = {quoted(column.name): TYPES[column.type] for column in manifest.columns}
+        for name, kind in columns.items():
+            connection.execute(ADD.format(name=name, type=kind))
         if manifest.count:
-            connection.execute(LOAD, {"source": source, "file": file.name})
+            typed = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
+            connection.execute(LOAD.format(columns=typed), {"source": source, "file": file.name})
+
+
+def describe_history(connection: Any) -> None:
+    """Write the view of the versions, with all settings that the table has."""
+    found = connection.execute("SELECT column_name, column_type FROM (DESCRIBE websites)").fetchall()
+    settings = {quoted(name): kind for name, kind in found if name not in OTHERS}
+    values = []
+    for name, kind in settings.items():
+        # CSV does not distinguish an empty text from null; otherwise, a change of the format would start a new version.
+        values.append(f"nullif({name}, '') AS {name}" if kind == "VARCHAR" else name)
+    connection.execute(HISTORY.format(values=", ".join(values), names=", ".join(settings)))
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column for SQL: a manifest could have any text."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 load_snapshot_into_duckdb()

@@ -17,6 +17,7 @@ from shelf import HOUR, NIGHT, Shelf, websites
 
 from airflow_provider_analytics.operators.snapshots import snapshot_asset
 from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.snapshots.rows import COLUMNS
 
 ROOT = Path(__file__).parents[3]
 LOAD = "load_snapshot_into_duckdb"
@@ -120,6 +121,22 @@ def test_every_format_is_loaded_without_a_new_version(tmp_path: Path) -> None:
         FROM website_history ORDER BY valid_from, id"""
     found = [("1", 0, None, None, 20, 23), ("2", 0, None, None, 20, 23), ("2", 2, None, None, 24, None)]
     assert asked(database, history) == found
+
+
+def test_table_of_an_earlier_version_gets_the_new_columns(tmp_path: Path) -> None:
+    import duckdb
+
+    database = tmp_path / "test.duckdb"
+    with duckdb.connect(str(database)) as connection:
+        connection.execute(sample(LOAD).CREATE)
+        connection.execute("INSERT INTO websites VALUES ('another', '1', 'a.example', 0, '2026-01-01')")
+        connection.execute("CREATE VIEW website_history AS SELECT * FROM websites")
+    Shelf(str(tmp_path / "base")).take(websites(1, favorite=True))
+    assert loaded(database, tmp_path / "base") == [20]
+    found = asked(database, "SELECT id, domain, favorite FROM website_history ORDER BY valid_from")
+    assert found == [("1", "site-1.example.com", True)]
+    names = {row[0] for row in asked(database, "SELECT column_name FROM (DESCRIBE websites)")}
+    assert names == {"source", *COLUMNS}
 
 
 def test_damaged_day_is_skipped_until_it_is_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
