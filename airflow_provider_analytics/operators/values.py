@@ -170,9 +170,9 @@ def _check_password_from(name: str, value: Any) -> None:  # noqa: ARG001 - all c
 
 def _check_field(name: str, value: Any) -> None:
     """Check the setting of a website; lists and other arguments are checked where they are read."""
-    from airflow_provider_analytics.api.fields import WEBSITE_FIELDS, Field, Lines
+    from airflow_provider_analytics.api.fields import FIELDS, Field, Lines
 
-    for field in WEBSITE_FIELDS:
+    for field in FIELDS.values():
         if value is None or name != ARGUMENTS.get(field.name, field.name) or isinstance(field, Lines):
             continue
         if type(field) is Field:

@@ -10,10 +10,12 @@ from urllib.parse import parse_qsl
 
 import pytest
 from contract_table import proves
+from field_values import VALUES
 
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import Privacy
+from airflow_provider_analytics.sandbox.form_fields import DEFAULTS
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Clients = Callable[..., AnalyticsClient]
@@ -63,6 +65,7 @@ LINES = [
 ]
 #: Field to values of a user, and the texts that are sent.
 SENT: dict[str, list[tuple[Any, str]]] = {
+    **{name: [(value.given, value.sent)] for name, value in VALUES.items()},
     "privacy": [
         (spelling, str(number))
         for number, name in enumerate(("public", "private", "password"))
@@ -184,6 +187,7 @@ def test_password_is_rejected_without_privacy_2(
 #: Setting to an argument, the text that a create sends for it (None: it cannot send it), the value that the sandbox
 #: stores by default, and the value that it stores for the argument. In the order of the form.
 SETTINGS: dict[str, tuple[Any, str | None, Any, Any]] = {
+    **{name: (value.given, value.sent, DEFAULTS[name], value.stored) for name, value in VALUES.items()},
     "privacy": (2, "2", 0, 2),
     "password": ("p", "p", None, None),
     "email": (True, "1", 0, 1),

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from contract_table import proves
 from fake_services import FakeService
+from field_values import VALUES
 from framework_servers import FRAMEWORKS, KEY
 from wire_client import client_of
 
@@ -27,14 +28,7 @@ CONNECTION = "ACCEPTANCE_CONN"
 REAL = "real server"
 SERVERS = [REAL] if CONNECTION in os.environ else ["sandbox", *FRAMEWORKS]
 #: Settings that differ from those of a new website. Each is sent alone.
-UPDATES: dict[str, Any] = {
-    "privacy": "private",
-    "email": True,
-    "exclude_bots": False,
-    "exclude_params": ["acceptance_a", "acceptance_b"],
-    "exclude_ips": ["192.0.2.1", "2001:db8::1"],
-    "favorite": True,
-}
+UPDATES = {name: value.given for name, value in VALUES.items() if name != "password"}
 
 
 @pytest.fixture(params=SERVERS)

@@ -26,12 +26,14 @@ import yaml
 from airflow_versions import allow_execute_in_this_thread
 from fake_services import FakeService, FakeServiceFault, FakeServiceOptions
 
+from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS
 from airflow_provider_analytics.guards import GUARDS
+from airflow_provider_analytics.sandbox import form_fields
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.snapshots.catalog import read_snapshot
 
-LISTS = ("exclude_ips", "exclude_params")
-DEFAULTS: dict[str, Any] = {"privacy": 0, "email": 0, "exclude_bots": 1, "favorite": False, **dict.fromkeys(LISTS)}
+LISTS = tuple(LINE_FIELDS)
+DEFAULTS: dict[str, Any] = {name: form_fields.DEFAULTS[name] for name in RECORD_FIELDS if name != "domain"}
 FIELDS = tuple(DEFAULTS)
 #: Websites that a service might damage by storing other values: two, because the second one with the same problem stops
 #: the run.
@@ -605,7 +607,9 @@ class Scenario:
 
     def _operators(self, step: Step, connection: str) -> list[Any]:
         """Return the operators of a step in their order, and set up their connection."""
-        from airflow_provider_analytics.operators import exclusions, snapshots, websites, websites_as_code
+        from sync_operators import SYNC_OPERATORS
+
+        from airflow_provider_analytics.operators import snapshots, websites, websites_as_code
 
         if step["do"] == "updates":  # like another user
             return [two for item in step["of"] for two in self._operators({"do": "update", **item}, connection)]
@@ -637,8 +641,8 @@ class Scenario:
             "create": (websites.CreateWebsiteOperator, element),
             "update": (websites.UpdateWebsiteOperator, element),
             "delete": (websites.DeleteWebsiteOperator, element),
-            "syncexclude_ips": (exclusions.SyncExcludedIpsOperator, {**many, "networks": "as_is"}),
-            "syncexclude_params": (exclusions.SyncExcludedParamsOperator, many),
+            **{f"sync{field}": (kind, many) for field, kind in SYNC_OPERATORS.items()},
+            "syncexclude_ips": (SYNC_OPERATORS["exclude_ips"], {**many, "networks": "as_is"}),
             "plan": (websites_as_code.PlanWebsitesOperator, {**file, "override_guards": forced}),
             "apply": (websites_as_code.ApplyWebsitesOperator, {**file, "override_guards": forced}),
             "drift": (websites_as_code.CheckDriftOperator, file),

@@ -34,7 +34,8 @@ if __name__ == "__main__":  # a separate Airflow home, and a log with errors onl
 import dialects
 import yaml
 from fake_services import FakeService
-from scenario import LISTS, Scenario, ViolationError
+from field_values import FLAGS
+from scenario import FIELDS, LISTS, Scenario, ViolationError
 
 from airflow_provider_analytics.randomness import RANDOM
 
@@ -47,10 +48,12 @@ _DOMAINS = [f"{name}.example" for name in ("a", "b", "c", "d", "www.e", "shop", 
 #: Domains without a website at the start.
 _NEW = ("new.example", "other.example")
 _LINES = {
+    **{key: ["one # Ann", "two", "three", "four"] for key in LISTS},
     "exclude_ips": ["10.0.0.1 # Ann", "10.0.0.2", "10.1.0.0/16", "192.0.2.1", "192.0.2.2", "2001:db8::1", "# office"],
     "exclude_params": ["utm", "gclid # ads", "ref", "session_id", "utm_*", "fbclid"],
 }
 _ENTRIES = {
+    **{key: ["one", "two", "three", "five"] for key in LISTS},
     "exclude_ips": ["192.0.2.1", "192.0.2.2", "203.0.113.7", "2001:db8::1", "10.0.0.2"],
     "exclude_params": ["utm", "ref", "fbclid", "page"],
 }
@@ -71,9 +74,9 @@ _FAULTS: list[dict[str, Any]] = [
 
 #: Field to the values of websites; the last value of ``privacy`` is never sent, because it needs a password.
 _VALUES: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys([name for name in FIELDS if name not in LISTS], ("one text", "another")),
+    **dict.fromkeys(FLAGS, (0, 1)),
     "privacy": (0, 1, 1, 2),
-    "email": (0, 1),
-    "exclude_bots": (0, 1),
     "favorite": (False, True),
 }
 _OFTEN = {"create": 2, "update": 2, "sync": 4, "apply": 5, "hand": 2}

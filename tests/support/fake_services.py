@@ -16,12 +16,13 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, urlencode
 
 import idna
+from field_values import FLAGS
 from laravel_paginators import SORT_FIELDS, CursorPage, cursor_collection, page_by_cursor, simple_collection
 from pydantic import Field, field_validator
 from request_limits import NginxCounter, NginxLimit, Throttle, ThrottleCounter
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from airflow_provider_analytics.api.fields import LINE_FIELDS
+from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS
 from airflow_provider_analytics.sandbox import form_fields, laravel
 from airflow_provider_analytics.sandbox.app import App
 from airflow_provider_analytics.sandbox.faults import Fault
@@ -37,13 +38,14 @@ Write = Literal["create", "update", "delete"]
 _OTHER_SCHEME = {"http": "https", "https": "http"}
 _LOGIN = "<!DOCTYPE html><title>Login</title><p>Log in to see your websites."
 _LISTS = tuple(LINE_FIELDS)
-_FALSE: dict[str, Any] = {"email": 0, "exclude_bots": 0, "favorite": False}
+#: The flags, as numbers and as a boolean.
+_FALSE: dict[str, Any] = {**dict.fromkeys(FLAGS, 0), "favorite": False}
 #: Option ``updates`` to the values of fields that were not sent.
 _RESET: dict[str, dict[str, Any]] = {
     "keep others": {},
     "reset others": dict(DEFAULTS),
     "absent is false": _FALSE,
-    "absent is zero": {"privacy": 0, **_FALSE, **dict.fromkeys(_LISTS)},
+    "absent is zero": {**dict.fromkeys(RECORD_FIELDS[1:]), "privacy": 0, **_FALSE},
 }
 #: Option ``omits`` to the values that are left out of records.
 _OMITTED: dict[str, tuple[Any, ...]] = {"nothing": (), "null": (None,), "empty": (None, "", 0, False)}
@@ -478,7 +480,7 @@ class FakeEndpoints(Service):
     def _record(self, website: Website, operation: str) -> dict[str, Any]:
         options = self.options
         shown: dict[str, Any] = {**website, **self._sent} if operation in options.echoes else dict(website)
-        for name in ("email", "exclude_bots") if options.flags_as == "boolean" else ():
+        for name in set(FLAGS) - {"favorite"} if options.flags_as == "boolean" else ():
             shown[name] = bool(shown[name])
         favorite = shown["favorite"]
         shown["favorite"] = {

@@ -12,20 +12,14 @@ import threading
 from typing import Any, ClassVar, Self
 from urllib.parse import parse_qsl
 
+from field_values import FLAGS, VALUES
 from raw_server import RawServer, Request, http
 
 KEY = "framework-key-0123456789"
-_FLAGS = ("email", "exclude_bots", "favorite")
-_NEW: dict[str, Any] = {
-    "privacy": 0,
-    "email": False,
-    "exclude_bots": True,
-    "exclude_params": "",
-    "exclude_ips": "",
-    "favorite": False,
-}
 #: Values of the fields of an empty struct in a Go program.
-_ZERO: dict[str, Any] = {**_NEW, "exclude_bots": False}
+_ZERO: dict[str, Any] = {**dict.fromkeys(VALUES, ""), "privacy": 0, **dict.fromkeys(FLAGS, False)}
+del _ZERO["password"]
+_NEW = {**_ZERO, "exclude_bots": True}
 _FALSE_TEXTS = ("0", "false", "False", "f", "off", "")
 
 
@@ -141,7 +135,7 @@ class FrameworkServer:
         for name, text in form.items():
             if name == "privacy":
                 values[name] = int(text)
-            elif name in _FLAGS:
+            elif name in FLAGS:
                 values[name] = self.flag(name, text) != self.inverts
             elif name != "password":
                 values[name] = text
@@ -196,7 +190,7 @@ class Laravel(FrameworkServer):
 
     def _row(self, website: dict[str, Any]) -> dict[str, Any]:
         row = {name: None if value == "" else value for name, value in website.items()}
-        for name in ("email", "exclude_bots"):
+        for name in set(FLAGS) - {"favorite"}:
             value = row.get(name)
             if isinstance(value, bool):
                 row[name] = int(value)

@@ -8,9 +8,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from airflow_provider_analytics.api.dialect import Page
+from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.readable import Redactor
+from airflow_provider_analytics.sandbox.form_fields import DEFAULTS
 from airflow_provider_analytics.snapshots.catalog import (
     Partition,
     Snapshot,
@@ -33,10 +35,9 @@ Record = dict[str, Any]
 
 def websites(count: int, **fields: Any) -> list[Record]:
     """Return the records of a list, newest first."""
-    settings = {"privacy": 0, "email": 0, "exclude_bots": 1, "exclude_params": "utm_source\ngclid", "exclude_ips": None}
+    settings = {name: DEFAULTS.get(name) for name in RECORD_FIELDS} | {"exclude_params": "utm_source\ngclid"}
     return [
-        {"id": number, "domain": f"site-{number}.example.com", **settings, "favorite": False, **fields}
-        for number in range(count, 0, -1)
+        {"id": number, **settings, "domain": f"site-{number}.example.com", **fields} for number in range(count, 0, -1)
     ]
 
 

@@ -22,6 +22,7 @@ from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator
+from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.catalog import list_snapshots
 
@@ -85,7 +86,7 @@ def take(execute: Callable[..., Any], tmp_path: Path) -> Callable[[], None]:
 
 
 def settings(sandbox: SandboxServer) -> dict[str, Any]:
-    fields = ("privacy", "email", "exclude_bots", "exclude_ips", "exclude_params")
+    fields = set(SETTABLE_FIELDS) - {"favorite"}
     return {website["domain"]: {name: website[name] for name in fields} for website in sandbox.websites()}
 
 

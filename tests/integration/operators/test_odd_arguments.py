@@ -13,15 +13,19 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+from field_values import FLAGS, VALUES
+from sync_operators import SYNC_OPERATORS
 
+from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.operators.account import GetAccountOperator
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import (
     CompareSnapshotsOperator,
     PruneSnapshotsOperator,
     SnapshotWebsitesOperator,
 )
+from airflow_provider_analytics.operators.values import ARGUMENTS
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     DeleteWebsiteOperator,
@@ -102,8 +106,7 @@ OPERATORS: dict[type[BaseOperator], dict[str, Any]] = {
     CreateWebsiteOperator: {"domain": "new.example", "privacy": "private"},
     UpdateWebsiteOperator: {"website_id": 1, "email_reports": True},
     DeleteWebsiteOperator: {"website_id": 1},
-    SyncExcludedIpsOperator: {"exclude_ips": ["192.0.2.1"], "state_path": "{}/state"},
-    SyncExcludedParamsOperator: {"exclude_params": ["utm"], "state_path": "{}/state"},
+    **{kind: {name: VALUES[name].given, "state_path": "{}/state"} for name, kind in SYNC_OPERATORS.items()},
     PlanWebsitesOperator: {"config": CONFIG, "state_path": "{}/state"},
     ApplyWebsitesOperator: {"config": CONFIG, "state_path": "{}/state"},
     CheckDriftOperator: {"config": CONFIG, "on_drift": "log"},
@@ -112,15 +115,21 @@ OPERATORS: dict[type[BaseOperator], dict[str, Any]] = {
     CompareSnapshotsOperator: {"base_path": "{}/snapshots"},
     PruneSnapshotsOperator: {"base_path": "{}/snapshots", "keep_days": 3},
 }
-ARGUMENTS = [(operator, name) for operator, given in OPERATORS.items() for name in operator.template_fields]
+TEMPLATES = [(operator, name) for operator, given in OPERATORS.items() for name in operator.template_fields]
 
 FLAG = {"True", "False", "0"}
 NOT_GIVEN = {"None"}
 EMPTY = {"None", "text ''", "text ' '", "empty list"}
 NUMBERS = {"7", "10**30"}
 LINES = {"text with a line break"}
+LISTS = {key: {"None", "empty list", *LINES} for key in set(LINE_FIELDS) - {"exclude_ips"}}
 #: Argument to its accepted values; an argument of a single operator is named as ``Operator.argument``.
 ACCEPTED: dict[str, set[str]] = {
+    **{ARGUMENTS.get(name, name): NOT_GIVEN for name in VALUES},
+    **{ARGUMENTS.get(name, name): FLAG | NOT_GIVEN for name in FLAGS},
+    **LISTS,
+    **{f"{name}_path": NOT_GIVEN for name in LINE_FIELDS},
+    **{f"{kind.__name__}.{name}": LINES for name, kind in SYNC_OPERATORS.items()},
     "override_guards": EMPTY,
     "base_path": NOT_GIVEN,
     "compression": {"None", "text ''"},
@@ -128,14 +137,8 @@ ACCEPTED: dict[str, set[str]] = {
     "config_path": NOT_GIVEN,
     "current": {"None", "text ''", "text 'None'", "text ' '", "date"},
     "domain": NOT_GIVEN,
-    "email_reports": FLAG | NOT_GIVEN,
     "except_websites": EMPTY - NOT_GIVEN,
-    "exclude_bots": FLAG | NOT_GIVEN,
     "exclude_ips": {"None", "empty list"},
-    "exclude_ips_path": NOT_GIVEN,
-    "exclude_params": {"None", "empty list", *LINES},
-    "exclude_params_path": NOT_GIVEN,
-    "favorite": FLAG | NOT_GIVEN,
     "ignore_fields": EMPTY,
     "ignore_if_missing": FLAG,
     "is_dry_run": FLAG,
@@ -148,7 +151,6 @@ ACCEPTED: dict[str, set[str]] = {
     "mode": NOT_GIVEN,
     "create_only": FLAG,
     "partition_date": {"None", "text ''", "text ' '", "text 'None'", "date", "datetime"},
-    "password_from": NOT_GIVEN,
     "per_page": NOT_GIVEN,
     "per_website": {"None", "empty dict"},
     "previous": {"None", "text ''", "text 'None'", "text ' '", "date"},
@@ -167,7 +169,6 @@ ACCEPTED: dict[str, set[str]] = {
     "website_id": {"0", *NUMBERS},
     "websites": NOT_GIVEN,
     "SyncExcludedIpsOperator.exclude_ips": set(),
-    "SyncExcludedParamsOperator.exclude_params": LINES,
     "CreateWebsiteOperator.domain": set(),
     "GetWebsiteOperator.website_id": {"0", *NUMBERS},
     "SnapshotWebsitesOperator.base_path": set(),
@@ -180,7 +181,7 @@ ACCEPTED: dict[str, set[str]] = {
 NAMED = {"is_dry_run": "dry_run"}
 
 
-@pytest.mark.parametrize(("operator", "name"), ARGUMENTS, ids=lambda item: getattr(item, "__name__", item))
+@pytest.mark.parametrize(("operator", "name"), TEMPLATES, ids=lambda item: getattr(item, "__name__", item))
 def test_odd_value_is_an_error_that_names_the_argument(
     operator: type, name: str, analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:
@@ -199,7 +200,7 @@ def test_odd_value_is_an_error_that_names_the_argument(
     ]
 
 
-@pytest.mark.parametrize(("operator", "name"), ARGUMENTS, ids=lambda item: getattr(item, "__name__", item))
+@pytest.mark.parametrize(("operator", "name"), TEMPLATES, ids=lambda item: getattr(item, "__name__", item))
 def test_accepted_value_never_ends_in_an_error_of_python(
     operator: type, name: str, analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:
