@@ -198,9 +198,9 @@ class AnalyticsHook(BaseHook):
 
         :param domain: domain name, without scheme, port, or path.
         :param settings: fields that a create can send, such as ``privacy="private"``, see
-            https://airflow-provider-analytics.github.io/airflow-provider-analytics/interface/#fields. Privacy is a
-            name, a number, or a :class:`Privacy`. A flag is a bool. An exclusion list is a list, or a text with one
-            entry per line. A password is only allowed with privacy ``password``.
+            https://airflow-provider-analytics.github.io/airflow-provider-analytics/reference/interface/#fields.
+            Privacy is a name, a number, or a :class:`Privacy`. A flag is a bool. An exclusion list is a list, or a text
+            with one entry per line. A password is only allowed with privacy ``password``.
         :return: the website record.
         :raises AmbiguousWriteError: if it is unknown whether the website was created; look up the domain.
         :raises NotAppliedError: if the service does not return these settings and the defaults.

@@ -108,7 +108,7 @@ def test_generated_websites_are_the_same_in_each_version() -> None:
 
 @pytest.mark.repository
 def test_generated_files_are_up_to_date() -> None:
-    """``make generate`` writes schemas, docs/interface.md, and tables of documents."""
+    """``make generate`` writes schemas, interface.md, and tables of documents."""
     command = [sys.executable, str(CHECKOUT / "scripts" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
