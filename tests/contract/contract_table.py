@@ -246,10 +246,8 @@ def render() -> str:
     lines = [
         "# Service API",
         "",
-        "Check whether your service fits, and how this package fills the gaps of its documentation. The sections below",
-        "describe the documented HTTP API in our own words, and the last two list the gaps. Every statement is",
-        "tested with the package and its [sandbox](sandbox.md):",
-        f"[tests]({REPOSITORY}/tests/contract/contract_table.py).",
+        "Check whether your service fits, and how this package fills the gaps of its documentation. Every statement is",
+        f"[tested]({REPOSITORY}/tests/contract/contract_table.py) with the package and its [sandbox](sandbox.md).",
         "",
     ]
     for section in _sections():
@@ -261,17 +259,14 @@ def render() -> str:
         lines.append("")
     lines += ["## Not documented", "", "| Gap | This package |", "|---|---|"]
     lines += [f"| {point.text} | {point.answer} |" for point in OPEN_POINTS]
-    lines += ["", "## Supported forms", "", "| Part of a response | Form |", "|---|---|"]
-    for part, forms in FORMS.items():
-        lines += [f"| {part} | {text} |" for text in forms.values()]
+    lines += ["", "## Supported forms", "", "| Part of a response | Forms |", "|---|---|"]
+    lines += [f"| {part} | {'<br>'.join(forms.values())} |" for part, forms in FORMS.items()]
     lines += [
         "",
         "Not supported: fields in camelCase, such as `excludeIps`, flags as on/off or yes/no, and exclusion lists in",
         "one line, such as `a,b`, `{a,b}`, or JSON as text. A task fails before it changes such a website, and the",
-        "message contains what was returned. The probe exits with 1.",
-        "",
-        "The assumptions are in `airflow_provider_analytics/api/dialect.py`. The table at its head names the extra",
-        "that changes each of them, if there is one.",
+        "message contains what was returned. The probe exits with 1. The assumptions are in",
+        "`airflow_provider_analytics/api/dialect.py`.",
         "",
         "<!-- Written by `make generate` from tests/contract/contract_table.py. -->",
     ]
