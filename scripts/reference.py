@@ -38,10 +38,10 @@ _MANY = 3
 _KEY = re.compile(r"`(\w+)` \((.+?), such as `(.+?)`\): (.+)\.")
 _LINE = 120
 _OF_EVERY_OPERATOR = (
-    "Each operator also accepts the arguments of every Airflow task. Those that call the service also accept "
-    "`analytics_conn_id`, the id of a connection of type `analytics` (default `analytics_default`). All arguments "
-    "except `asset` can be templates."
+    "Each operator also accepts the arguments of every Airflow task and, if it calls the service, `analytics_conn_id` "
+    "(default `analytics_default`). A wrong argument or connection fails the task without a retry."
 )
+_OF_ALL = "[Arguments of all operators](index.md) are not repeated. All arguments except `asset` can be templates."
 _TEMPLATED = " (templated)"
 _CONNECTION = "id of a connection of type `analytics`." + _TEMPLATED
 _WRITTEN = "<!-- Written by `make generate` from the docstrings. -->"
@@ -57,7 +57,7 @@ def operators(name: str) -> Iterator[str]:
     module = import_module(name)
     title = (module.__doc__ or "").partition("\n")[0].rstrip(".")
     yield from (f"# {_TITLES[name.rpartition('.')[2]]}", "", f"{title}. Module: `{name}`.", "")
-    yield from (*textwrap.wrap(_OF_EVERY_OPERATOR, _LINE), "")
+    yield from (_OF_ALL, "")
     yield from (_WRITTEN, "")
     public = [found for found in vars(module).values() if _is_public(found, name)]
     page = _Page("../../")
@@ -72,6 +72,8 @@ def operator_index() -> Iterator[str]:
         "",
         "Look up the arguments, return values, and errors of each operator. For a guide, see",
         "[operators](../../operators.md).",
+        "",
+        *textwrap.wrap(_OF_EVERY_OPERATOR, _LINE),
         "",
         _WRITTEN,
         "",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the same websites in every format, read them back, and print the table of docs/internals/decisions.md."""
+"""Write the same websites in every format, read them back, and print the table of tests/snapshot_formats.md."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class GetAccountOperator(AnalyticsBaseOperator):
 
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the account record as the service returns it, a dict without secrets; its keys are not documented.
-    :raises AirflowFailException: without a retry, if the connection cannot be used or the service rejects the key.
+    :raises AirflowFailException: without a retry, if the service rejects the key.
     :raises AnalyticsError: if the request fails or its response is unusable.
     """
 

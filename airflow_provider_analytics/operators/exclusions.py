@@ -399,8 +399,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with ``field`` and ``mode`` of the list, and the same keys as the result of
         ``PlanWebsitesOperator``.
-    :raises AirflowFailException: without a retry and before any change is sent, if an argument is not allowed, a guard
-        blocks the plan, or the connection cannot be used.
+    :raises AirflowFailException: without a retry and before any change is sent, if a guard blocks the plan.
     :raises AnalyticsError: before any change is sent, if a host name has not resolved for more than 7 days.
     :raises BulkError: at the end, if websites failed or, in the modes ``merge`` and ``managed``, lack entries of the
         list.

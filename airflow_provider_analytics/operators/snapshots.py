@@ -96,8 +96,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     applies to any other late list.
 
     The operator emits an event of ``asset`` with the return value as extra. From Airflow 3.3 on, it also emits an event
-    of the partitioned asset, with the day as key. Outside of a run, for example as ``execute({})``, the day is
-    ``partition_date`` or today, and there is no event.
+    of the partitioned asset, with the day as key.
 
     .. code-block:: python
 
@@ -154,8 +153,8 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         * ``changes_path`` (string or null, such as ``null``): JSON Lines file with all changes since ``previous``.
         * ``report`` (string or null, such as ``null``): the HTML report.
 
-    :raises AirflowFailException: without a retry, if an argument is not allowed, a guard blocks the snapshot, the list
-        is late and ``on_late="fail"``, or the connection cannot be used.
+    :raises AirflowFailException: without a retry, if a guard blocks the snapshot, or the list is late and
+        ``on_late="fail"``.
     :raises AirflowSkipException: if the list is late and ``on_late="skip"``.
     :raises IncompleteListError: if the list cannot be proven complete.
     :raises StorageError: if the storage fails or the clock is wrong; the last snapshot is unchanged.
@@ -431,8 +430,8 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         * ``changes_omitted`` (number, such as ``0``): number of further changes.
         * ``changes_path`` (string or null, such as ``null``): JSON Lines file with all changes.
 
-    :raises AirflowFailException: without a retry, if websites changed and ``on_change="fail"``, an argument is not
-        allowed, or a day has no snapshot.
+    :raises AirflowFailException: without a retry, if websites changed and ``on_change="fail"``, or a day has no
+        snapshot.
     :raises AirflowSkipException: if websites changed and ``on_change="skip"``.
     :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
@@ -505,10 +504,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
 
     Only days, weeks, and months with a snapshot count, so nothing expires during a pause. The newest snapshot is
     never removed. Damaged snapshots do not count, and are removed only with ``remove_damaged``. Leftovers of killed
-    runs are also removed, even next to a snapshot.
-
-    The operator removes only files that a manifest lists, and files next to a manifest with the unique name of a run.
-    It does not touch other files and tables, data without manifests, or symbolic links.
+    runs are also removed, but no files of others.
 
     .. code-block:: python
 
@@ -534,8 +530,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         * ``unknown`` (list of dates, such as ``[]``): days with files that no manifest lists; they are kept.
         * ``files`` (number, such as ``3``): number of removed files.
 
-    :raises AirflowFailException: without a retry, if an argument is not allowed, no day has a manifest, or a folder is
-        a symbolic link.
+    :raises AirflowFailException: without a retry, if no day has a manifest, or a folder is a symbolic link.
     :raises StorageError: if the storage fails.
     """
 

@@ -42,8 +42,7 @@ class ListWebsitesOperator(AnalyticsBaseOperator):
     :param max_records: maximum number of websites; a longer list fails the task; default 1,000. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: list of website records as the service returns them, dicts without secrets.
-    :raises AirflowFailException: without a retry, if an argument is not allowed, the list is longer than
-        ``max_records``, or the connection cannot be used.
+    :raises AirflowFailException: without a retry, if the list is longer than ``max_records``.
     :raises IncompleteListError: if the list cannot be proven complete.
     """
 
@@ -115,8 +114,7 @@ class GetWebsiteOperator(AnalyticsBaseOperator):
         punycode. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the website record as the service returns it, a dict without secrets.
-    :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the domain, or
-        the connection cannot be used.
+    :raises AirflowFailException: without a retry, if several websites have the domain.
     :raises NotFoundError: if there is no website with this id.
     :raises DomainError: if no website has the domain, or several have it.
     """
@@ -230,9 +228,8 @@ class CreateWebsiteOperator(_SettingsOperator):
         * ``website`` (object, such as ``{"id": 7, "domain": "shop.example.com"}``): the record as the service returns
           it, without secrets.
 
-    :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, the
-        website exists and ``if_exists="fail"``, the website was created but is not as requested, several websites have
-        the domain, or the connection cannot be used.
+    :raises AirflowFailException: without a retry, if the service rejects a value, the website exists and
+        ``if_exists="fail"``, the website was created but is not as requested, or several websites have the domain.
     :raises AmbiguousWriteError: if it is unknown whether the website was created; a retry reads the list first.
     """
 
@@ -362,8 +359,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
     :param favorite: whether the website is marked as favorite. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as the result of :class:`CreateWebsiteOperator`.
-    :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, several
-        websites have the domain, or the connection cannot be used.
+    :raises AirflowFailException: without a retry, if the service rejects a value, or several websites have the domain.
     :raises NotAppliedError: if the sent values are not in effect afterwards, or other fields changed.
     :raises NotFoundError: if there is no website with this id.
     :raises DomainError: if no website has the domain, or several have it.
@@ -452,8 +448,7 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
         * ``domain`` (string or null, such as ``null``): the argument.
         * ``deleted`` (boolean, such as ``true``): true if this run deleted the website.
 
-    :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the domain, or
-        the connection cannot be used.
+    :raises AirflowFailException: without a retry, if several websites have the domain.
     :raises NotFoundError: if there is no website with this id and ``ignore_if_missing`` is False.
     :raises DomainError: if no website has the domain and ``ignore_if_missing`` is False.
     """

@@ -161,9 +161,8 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         * ``markdown`` (string or null, such as ``null``): the plan for a reviewer, such as the body of an
           ``ApprovalOperator``, with at most 60,000 characters; null after an apply.
 
-    :raises AirflowFailException: without a retry, if an argument is not allowed, the file has problems, or the
-        connection cannot be used. All problems of the file are listed. Problems that depend on the websites, such as a
-        missing password, are listed once the file has no others.
+    :raises AirflowFailException: without a retry, if the file has problems. All of them are listed; those that depend
+        on the websites, such as a missing password, once the file has no others.
     :raises BulkError: if websites could not be read.
     """
 
@@ -248,8 +247,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     :param max_loss_fraction: see :class:`PlanWebsitesOperator`; with ``approved_digest``, as in the plan. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as the result of :class:`PlanWebsitesOperator`.
-    :raises AirflowFailException: without a retry and before any change is sent, if an argument is not allowed, the file
-        has problems, the plan is not the approved one, a guard blocks it, or the connection cannot be used.
+    :raises AirflowFailException: without a retry and before any change is sent, if the file has problems, the plan is
+        not the approved one, or a guard blocks it.
     :raises BulkError: at the end, if websites failed or could not be read; with ``approved_digest``, before any change
         is sent if websites could not be read. A retry applies the remaining changes.
     :raises AirflowSkipException: before any change is sent, if a newer run of this task has started with different
@@ -340,8 +339,8 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     :param max_loss_fraction: see :class:`PlanWebsitesOperator`. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as the result of :class:`PlanWebsitesOperator`.
-    :raises AirflowFailException: without a retry, if there is drift and ``on_drift="fail"``, an argument is not
-        allowed, the file has problems, or the connection cannot be used. The message starts with the counts.
+    :raises AirflowFailException: without a retry, if there is drift and ``on_drift="fail"``, or the file has problems.
+        The message starts with the counts.
     :raises AirflowSkipException: if there is drift and ``on_drift="skip"``.
     :raises BulkError: if websites could not be read.
     """
@@ -441,8 +440,8 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         * ``omitted`` (number, such as ``0``): number of websites and settings that the file omits; the top of the file
           lists them.
 
-    :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the same domain,
-        the guard blocks the export, or the connection cannot be used.
+    :raises AirflowFailException: without a retry, if several websites have the same domain, or the guard blocks the
+        export.
     :raises StorageError: if the snapshot does not exist or cannot be read.
     :raises BulkError: if websites could not be read.
     """

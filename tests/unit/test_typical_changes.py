@@ -155,7 +155,7 @@ def test_operation_is_defined_in_the_hook_or_the_sandbox() -> None:
 PLACES_OF_A_FORMAT: dict[str, Callable[[], str]] = {
     "SnapshotWebsitesOperator": lambda: inspect.getdoc(SnapshotWebsitesOperator) or "",
     "docs/snapshots.md": lambda: page("snapshots.md"),
-    "the sizes of docs/internals/decisions.md (make formats)": lambda: page("internals/decisions.md"),
+    "the sizes of tests/snapshot_formats.md (make formats)": lambda: text_of("tests/snapshot_formats.md"),
     "Manifest (snapshots/manifest.py)": lambda: inspect.getdoc(Manifest) or "",
     "docs/loading.md": lambda: page("loading.md"),
     "tests/integration/snapshots/test_snapshot_readers.py, the readers that are tried": lambda: text_of(
