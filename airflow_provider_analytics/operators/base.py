@@ -224,7 +224,7 @@ def how_to_override(guards: Sequence[str], context: Context) -> str:
     # With the other values of this run, because they can select the websites that it changes.
     conf = {**(getattr(context.get("dag_run"), "conf", None) or {}), "override_guards": list(guards)}
     return (
-        f"If this is intended, select {', '.join(guards)} in override_guards of the trigger form, or run:\n"
+        f"If this is intended, select {', '.join(guards)} under Override guards in the trigger form, or run:\n"
         f"airflow dags trigger {context['dag'].dag_id} --conf {shlex.quote(json.dumps(conf, default=str))}"
     )
 

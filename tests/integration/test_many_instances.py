@@ -155,7 +155,7 @@ def test_failing_instance_is_named_and_the_others_continue(instances: Instances,
         instances.servers["client_a"].remove_website(website)
     _, states, log = run(dry_run=True, only=["client_a"], override_guards=["fewer_websites"])
     assert states["snapshot[0]"] == "failed"
-    assert "select fewer_websites in override_guards of the trigger form" in log
+    assert "select fewer_websites under Override guards in the trigger form" in log
     # Only reviewed tasks are run again, and do their remaining work.
     state, states, log = run(only=["client_a", "client_b"], override_guards=["fewer_websites"])
     assert (state, len(states), instances.lists()[1]) == ("success", 6, {SYNCED: 12})

@@ -176,7 +176,7 @@ def test_blocked_snapshot_shows_the_reason_and_the_remedy_without_scrolling(
         "The list has 100 websites, 60.",  # the other samples have created websites since the start
         "UTC. This is more than max_loss_fraction=0.3 allows.",
         "Nothing was published.",
-        "If this is intended, select fewer_websites in override_guards of the trigger form, or run:",
+        "If this is intended, select fewer_websites under Override guards in the trigger form, or run:",
         """airflow dags trigger nightly_website_snapshot --conf '{"override_guards": ["fewer_websites"]}'""",
     )
     screen.picture("log_blocked")

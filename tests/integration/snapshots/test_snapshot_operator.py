@@ -159,7 +159,7 @@ def test_guard_message_names_the_argument_that_accepts_its_finding(
     dag = make_dag(base_path=str(tmp_path))
     dag.params.update(override_guards=[])
     run_dag(dag)
-    how = "select fewer_websites in override_guards of the trigger form, or run: "
+    how = "select fewer_websites under Override guards in the trigger form, or run: "
     how += f"""airflow dags trigger {dag.dag_id} --conf '{{"override_guards": ["fewer_websites"]}}'"""
     # Airflow 3.0 logs an error in a box, with escapes.
     assert f"If this is intended, {how}" in " ".join(re.findall(r"[^\s\u2502\\]+", task_log().replace("\\n", " ")))
