@@ -57,12 +57,18 @@ class ShortErrorsOperator(BaseOperator):
         :raises ValueError: if a value is not allowed; Airflow shows it as an import error of the DAG file.
         """
         for name in self.template_fields:
-            value = getattr(self, name)
-            if is_literal(value):
-                check_value(name, value)
+            if self.are_literal(name):
+                check_value(name, getattr(self, name))
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether this is a row of a mapped task. Airflow creates it in the run, and retries errors of ``__init__``."""
+        return bool(getattr(self, "_BaseOperator__from_mapped", False))
 
     def are_literal(self, *names: str) -> bool:
         """Return whether the values of all these arguments are known when the DAG is parsed."""
+        if self.is_mapped:
+            return False
         return all(is_literal(getattr(self, name)) for name in names)
 
     def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
@@ -98,9 +104,9 @@ class AnalyticsBaseOperator(ShortErrorsOperator):
         :param context: context of the task, for the error of a guard, which says how to override the guard in this
             DAG.
         """
-        with FailWithoutRetry():
+        with FailWithoutRetry(self):
             check_rendered_arguments(self)
-        self._connected = HookSession(self.analytics_conn_id, context, getattr(self, "override_guards", ()))
+        self._connected = HookSession(self, context)
         if self._is_killed:
             self._is_killed = False
             self._connected.stop()
@@ -125,7 +131,12 @@ class FailWithoutRetry:
     Other errors of this package lose their inner frames. The task log opens at its end, where the reason is.
 
     This is a class, not a generator, so that the traceback has no frames of ``contextlib``.
+
+    :param operator: operator of the task; an error about an argument names its domain, if it has one.
     """
+
+    def __init__(self, operator: BaseOperator | None = None) -> None:
+        self._operator = operator
 
     def __enter__(self) -> None:
         """Do nothing."""
@@ -142,6 +153,9 @@ class FailWithoutRetry:
             first = error.before_retry
         if first:
             message = readable(str(error), MAX_MESSAGE, breaks="keep")
+            domain = getattr(self._operator, "domain", None)
+            if isinstance(error, ValueError) and domain and str(domain) not in message:
+                message = f"{readable(str(domain))}: {message}"
             if isinstance(error, AirflowNotFoundException):  # its message does not name the argument
                 message = f"analytics_conn_id: {message}"
             raise permanent_failure(message, first) from None
@@ -152,18 +166,18 @@ class FailWithoutRetry:
 class HookSession(FailWithoutRetry):
     """Context manager that provides a hook and closes it. After a stop, it always raises an error.
 
-    :param analytics_conn_id: id of a connection of type ``analytics``.
+    :param operator: operator of the task.
     :param context: context of the task.
-    :param override_guards: names of the guards that this run overrides.
     """
 
-    def __init__(self, analytics_conn_id: str, context: Context, override_guards: Iterable[str] | str | None) -> None:
+    def __init__(self, operator: AnalyticsBaseOperator, context: Context) -> None:
+        super().__init__(operator)
         # Imported here: DAG files are parsed often, and importing requests is slow.
         from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 
-        self._hook = AnalyticsHook(analytics_conn_id)
+        self._hook = AnalyticsHook(operator.analytics_conn_id)
         self._context = context
-        self._override_guards = override_guards
+        self._override_guards = getattr(operator, "override_guards", ())
         self._is_stopped = False
 
     def __enter__(self) -> AnalyticsHook:  # type: ignore[override]

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.api.checks import flag, invalid, invalid_together, short_repr, whole_number
-from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
+from airflow_provider_analytics.exceptions import MAX_MESSAGE, AnalyticsError, DomainError, NotFoundError
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
 from airflow_provider_analytics.operators.links import WebsiteLink
 from airflow_provider_analytics.operators.values import ARGUMENTS
@@ -155,14 +155,20 @@ class _SettingsOperator(AnalyticsBaseOperator):
     privacy: Privacy | int | str | None
     password_from: str | None
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, domain: str | None, **kwargs: Any) -> None:
         if isinstance(kwargs.get("email"), (bool, int)):
             raise invalid(  # raised here, because Airflow accepts any value silently
                 "email",
                 kwargs["email"],
                 "an e-mail address for Airflow's alerts. To set the field email of the website, use email_reports.",
             )
-        super().__init__(**kwargs)
+        try:
+            super().__init__(**kwargs)
+        except Exception as error:  # of an unknown argument, Airflow 2 and 3 raise different ones
+            if not self.is_mapped:
+                raise
+            problem = readable(str(error), MAX_MESSAGE, breaks="fold")
+            raise permanent_failure(f"{domain}: {problem}", "correct the row first") from None
 
     def check_arguments(self) -> None:
         """Check the password and the lists, too."""
@@ -259,7 +265,7 @@ class CreateWebsiteOperator(_SettingsOperator):
         analytics_conn_id: str = "analytics_default",
         **kwargs: Any,
     ) -> None:
-        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        super().__init__(domain=domain, analytics_conn_id=analytics_conn_id, **kwargs)
         self.domain = domain
         self.privacy = privacy
         self.password_from = password_from
@@ -393,7 +399,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
         analytics_conn_id: str = "analytics_default",
         **kwargs: Any,
     ) -> None:
-        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        super().__init__(domain=domain, analytics_conn_id=analytics_conn_id, **kwargs)
         self.website_id = website_id
         self.domain = domain
         self.privacy = privacy

@@ -28,7 +28,11 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/how_it_works.md": {"integration/docs/test_how_it_works": "text"},
     "docs/reference/command_line.md": {"integration/probe/test_probe": "text"},
     "docs/connection.md": {"unit/hooks/test_connection": "console"},
-    "docs/operators.md": {"integration/operators/test_single_operators": "python", "system/test_quickstart": "console"},
+    "docs/operators.md": {
+        "integration/operators/test_single_operators": "python",
+        "integration/docs/test_guides": "python text",
+        "system/test_quickstart": "console",
+    },
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
     "docs/testing.md": {"integration/sandbox/test_sandbox_page": "python sh text", "system/test_quickstart": "console"},
     "docs/snapshots.md": {"integration/docs/test_snapshots_page": "- python"},

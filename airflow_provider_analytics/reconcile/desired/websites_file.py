@@ -241,7 +241,11 @@ def _invalid_value(error: Any, path: Path, values: Values) -> str:
     # The value might be a password, or contain one.
     is_shown = not isinstance(error.instance, (dict, list)) and PASSWORD_FROM not in path
     value = f"={readable(repr(error.instance), 60)}" if is_shown else " (value not shown)"
-    allowed = error.schema.get("errorMessage") or ", ".join(error.schema["enum"])
+    choices = error.schema.get("enum", ())
+    allowed = error.schema.get("errorMessage") or ", ".join(choices)
+    near = values.nearest(str(error.instance), choices)
+    if near and is_shown:
+        allowed += f"; did you mean {near}?"
     return f"{name}{value} is not allowed; allowed: {allowed}"
 
 

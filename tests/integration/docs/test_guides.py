@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -198,29 +199,45 @@ def test_documented_approval_works_the_first_time(
     assert len(list(tmp_path.glob("*/plans/*.json"))) == 2
 
 
+@pytest.mark.parametrize("is_mapped", [False, True])
 # Airflow 2 complains of its own context when it renders a map_index_template.
 @pytest.mark.filterwarnings("ignore:Accessing .* from the template is deprecated")
-def test_mapped_website_per_row_changes_nothing_in_the_second_run(
+def test_websites_from_a_table_are_created_once(
     run_dag: RunDag,
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
     blocks: Blocks,
     module_of: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    task_log: Callable[[], str],
+    tmp_path: Path,
+    is_mapped: bool,
 ) -> None:
     connect()
-    analytics_sandbox.add_website("www.client-a.example", privacy=0)
-    [code] = [block for block in blocks("operators", "python") if "websites_of_customers" in block]
-    tasks = run_dag(module_of(code).websites_of_customers()).tasks
-    assert [tasks[f"create[{number}]"].state for number in range(2)] == ["success", "success"]
-    assert tasks["create[1]"].label == "www.client-b.example"
-    websites = analytics_sandbox.websites()
-    assert [(website["domain"], website["privacy"], website["exclude_ips"]) for website in websites] == [
-        ("www.client-a.example", 1, None),
-        ("www.client-b.example", 1, "203.0.113.9"),
-    ]
+    monkeypatch.setenv("AIRFLOW_VAR_PAGE_PASSWORD_CLIENT_B", "s3cret-of-b")
+    table, errors = blocks("operators", "text")
+    code, mapped = (block for block in blocks("operators", "python") if "rows()" in block)
+    if is_mapped:
+        [task] = [line for line in code.splitlines() if "ApplyWebsitesOperator(" in line]
+        code = code.replace(task, textwrap.indent(mapped, "    ")).replace("websites_as_code", "websites")
+        code = code.replace("ApplyWebsitesOperator", "CreateWebsiteOperator")
+    file = tmp_path / "customers.csv"
+    places = {"/data/customers.csv": str(file)}
+    file.write_text(f"{table}https://www.client-c.example,private,\nwww.client-d.example,privat,\n")
+    tasks = run_dag(module_of(code, **places).websites_of_customers()).tasks
+    if is_mapped:
+        assert tasks["create[3]"].label == "www.client-d.example"
+    else:
+        assert (tasks["create"].state, tasks["create"].try_number, analytics_sandbox.websites()) == ("failed", 1, [])
+        assert errors.rstrip() in task_log()
+    file.write_text(table)
+    assert run_dag(module_of(code, **places).websites_of_customers()).state == "success"
+    websites = {website["domain"]: website["privacy"] for website in analytics_sandbox.websites()}
+    assert websites == {"www.client-a.example": 1, "www.client-b.example": 2}
     analytics_sandbox.clear_requests()
-    assert run_dag(module_of(code).websites_of_customers()).state == "success"
-    assert {request.method for request in analytics_sandbox.requests} == {"GET"}
+    assert run_dag(module_of(code, **places).websites_of_customers()).state == "success"
+    changed = {request.method for request in analytics_sandbox.requests} - {"GET"}
+    assert changed == ({"PATCH"} if is_mapped else set())  # the service does not return the password
 
 
 @needs_retry_policies
