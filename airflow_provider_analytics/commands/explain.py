@@ -32,11 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a table with one row per entry and list; return the exit status."""
-    from airflow_provider_analytics.operators.state import read_all_tables
+    from airflow_provider_analytics.hooks.object_storage import storage_path
     from airflow_provider_analytics.readable import readable
+    from airflow_provider_analytics.reconcile.state import read_all_tables
 
     state_path = str(absolute(args.state_path)).rstrip("/")
-    tables = read_all_tables(state_path)
+    tables = read_all_tables(storage_path(state_path, "state_path"))
     if not tables:
         raise ValueError(f"state_path={state_path!r} has no lists; allowed: the state_path of an operator")
     records = None

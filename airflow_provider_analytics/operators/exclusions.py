@@ -10,10 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_analytics.api.checks import flag, invalid, invalid_together, is_missing_text, one_of, whole_number
+from airflow_provider_analytics.api.checks import (
+    flag,
+    fraction,
+    invalid,
+    invalid_together,
+    is_missing_text,
+    one_of,
+    whole_number,
+)
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
-from airflow_provider_analytics.operators.reconciling import PlanInput, ReconcilingOperator, account_of, result_of
+from airflow_provider_analytics.operators.reconciling import ReconcilingOperator, account_of, result_of
 from airflow_provider_analytics.operators.values import is_literal
 from airflow_provider_analytics.readable import counted
 
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.apply.results import Outcome
     from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
     from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, Resolution
+    from airflow_provider_analytics.reconcile.engine import Job
 
 _FILTERS = ("search", "search_by", "favorite")
 
@@ -160,8 +169,10 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             self.log.warning("A guard blocks this plan: %s", result["guard_message"])
         return result
 
-    def prepare(self, hook: AnalyticsHook, context: Context) -> PlanInput:
+    def prepare(self, hook: AnalyticsHook, context: Context) -> Job:
         """Read the arguments and the tables."""
+        from airflow_provider_analytics.reconcile.engine import Job
+
         override_guards = parse_guards(self.override_guards)
         source = self._source(allow_no_match="no_match" in override_guards)
         everywhere, per_website = self._parse_lists(source.mode)
@@ -173,7 +184,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             if given and not source.managed:
                 raise ValueError(f"{name} is not allowed with mode={source.mode!r}; allowed: mode='managed'")
         scope: dict[str, Any] = {"service": hook.client.base_url, "field": self.field, "mode": source.mode}
-        folder = file = lists = None
+        folder = file = None
         ti = context.get("ti")
         if self.state_path or source.managed:
             scope["account"] = account_of(hook)
@@ -199,8 +210,9 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             is_part=getattr(ti, "map_index", -1) >= 0,
         )
         if file:
-            lists = file.with_run(source.scopes, resolved, context)
-        return PlanInput(source, scope, folder, file, lists)
+            file.begin(source.scopes, resolved, context)
+        limit = fraction("max_loss_fraction", self.max_loss_fraction)
+        return Job(hook.client, source, scope, limit, override_guards, folder, file, context)
 
     def _raise_if_empty(self, listed: EntryList) -> None:
         if listed.entries or listed.names:

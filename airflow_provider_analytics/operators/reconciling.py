@@ -5,25 +5,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_analytics.api.checks import fraction
-from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
-from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, require_run
+from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
+from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, require_run, skipped
 from airflow_provider_analytics.readable import counted, first_of, readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.operators.state import ListFile
     from airflow_provider_analytics.reconcile.apply.results import Outcome
-    from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
     from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, EntrySource
-    from airflow_provider_analytics.reconcile.desired.tables import ListTables
-    from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
-    from airflow_provider_analytics.reconcile.engine import PlanRun
+    from airflow_provider_analytics.reconcile.engine import Job, Planned
+    from airflow_provider_analytics.reconcile.state import ListFile
     from airflow_provider_analytics.storage import StoragePath
 
 #: Maximum number of changes in the return value, one line each; the counts include all changes.
@@ -32,23 +27,6 @@ SHOWN_CHANGES = 20
 _REPORTED = ("until", "owner", "reason")
 
 log = logging.getLogger(__name__)
-
-
-class PlanInput(NamedTuple):
-    """The desired state before the websites are read.
-
-    :param source: the list, or the file.
-    :param scope: the service, account, and settings that the plan is bound to.
-    :param folder: folder of the service and the account in the state folder.
-    :param file: file of the list's table.
-    :param lists: the tables with this run.
-    """
-
-    source: ExclusionList | WebsitesAsCode
-    scope: Mapping[str, Any]
-    folder: StoragePath | None
-    file: ListFile | None
-    lists: ListTables | None
 
 
 class ReconcilingOperator(AnalyticsBaseOperator):
@@ -79,13 +57,9 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         self.override_guards = override_guards
         self.max_loss_fraction = max_loss_fraction
 
-    def prepare(self, hook: AnalyticsHook, context: Context) -> PlanInput:
-        """Return the desired state before the websites are read."""
+    def prepare(self, hook: AnalyticsHook, context: Context) -> Job:
+        """Return the desired state before the websites are read, and the tables of its lists."""
         raise NotImplementedError
-
-    @property
-    def _limit(self) -> float:
-        return fraction("max_loss_fraction", self.max_loss_fraction)
 
     @property
     def default_mode(self) -> str:
@@ -96,11 +70,12 @@ class ReconcilingOperator(AnalyticsBaseOperator):
 
     def folder(self, hook: AnalyticsHook, account: str | None) -> StoragePath | None:
         """Return the folder of the service and the account in the state folder; None without a state folder."""
-        from airflow_provider_analytics.operators.state import folder_of
+        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.reconcile.state import folder_of
 
         if not self.state_path:
             return None
-        return folder_of(self.state_path, hook.client.base_url, account)
+        return folder_of(storage_path(self.state_path, "state_path"), hook.client.base_url, account)
 
     def list_file(self, folder: StoragePath | None, scope: Mapping[str, Any], context: Context, name: str) -> ListFile:
         """Return the file of the managed lists.
@@ -108,8 +83,8 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         :param scope: service and account.
         :param name: name of the list, if ``list_name`` is not given.
         """
-        from airflow_provider_analytics.operators.state import ListFile
         from airflow_provider_analytics.reconcile.desired.tables import Identity
+        from airflow_provider_analytics.reconcile.state import ListFile
 
         if folder is None:
             raise ValueError("mode='managed' requires state_path, a folder: a URL or an absolute path")
@@ -120,120 +95,39 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             )
         return ListFile(folder, Identity(scope["service"], scope["account"], self.list_name or name))
 
-    def plan(self, hook: AnalyticsHook, prepared: PlanInput, *, is_again: bool = False) -> PlanRun:
-        """Read the websites, and plan the changes.
-
-        :param is_again: whether this run has changed websites already. Warnings would be about its own changes.
-        """
-        from airflow_provider_analytics.operators.state import read_last_websites
-        from airflow_provider_analytics.reconcile.engine import plan
-
-        last = None
-        if not is_again:
-            last = read_last_websites(prepared.folder, prepared.scope)
-        limit = self._limit
-        planned = plan(
-            hook.client,
-            prepared.source,
-            scope={**prepared.scope, "max_loss_fraction": limit},
-            max_loss_fraction=limit,
-            override_guards=parse_guards(self.override_guards),
-            lists=prepared.lists,
-            last=last,
-        )
-        if not is_again:
-            for warning in planned.plan.warnings:
-                self.log.warning("%s", warning)
-        return planned
-
-    def planned(self, hook: AnalyticsHook, context: Context, **more: Any) -> tuple[PlanRun, dict[str, Any]]:
+    def planned(self, hook: AnalyticsHook, context: Context, **more: Any) -> tuple[Planned, dict[str, Any]]:
         """Write the plan to the state folder, and return it and the result of the task.
 
         :param more: further values of the result.
         """
-        from airflow_provider_analytics.operators.state import write_last_websites, write_plan
+        from airflow_provider_analytics.reconcile.engine import make_plan, store_plan
 
-        prepared = self.prepare(hook, context)
-        planned = self.plan(hook, prepared)
-        planned.raise_unread()
-        whole = None
-        if prepared.folder:
-            whole = write_plan(prepared.folder, planned.plan, hook.client.redact)
-            if "ti" in context and not planned.plan.findings:
-                write_last_websites(prepared.folder, prepared.scope, planned)
+        job = self.prepare(hook, context)
+        planned = make_plan(job)
+        whole = store_plan(job, planned)
         return planned, result_of(planned, None, whole, **more)
 
     def applied(
         self, hook: AnalyticsHook, context: Context, approved_digest: object, *, ignore_gone: bool = False
-    ) -> tuple[PlanRun, Outcome]:
+    ) -> tuple[Planned, Outcome]:
         """Plan the changes, check the approval or the guards, and apply them.
-
-        Without an approval, the list is announced before the websites are read. What another list removes before it
-        has read this is seen to be missing.
 
         :param approved_digest: the approval, see :func:`~.reconcile.approval.parse_digest`.
         :param ignore_gone: do not count a website that no longer exists as a failure.
         """
-        from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.operators.passwords import passwords_of
-        from airflow_provider_analytics.operators.state import read_plan, write_last_websites
+        from airflow_provider_analytics.reconcile.engine import apply_plan
         from airflow_provider_analytics.reconcile.plan.approval import parse_digest
-        from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, managed_lists_lose_entries
+        from airflow_provider_analytics.reconcile.state import NewerRunError
 
         if self.state_path:
             require_run(context, ["ti"], "state_path")
         digest = parse_digest(approved_digest)
-        prepared = self.prepare(hook, context)
-        folder, file, lists = prepared.folder, prepared.file, prepared.lists
-        if file and lists and digest is None:
-            override_guards = parse_guards(self.override_guards)
-            given = GuardInput(self._limit, override_guards, prepared.source.managed, lists)
-            left = managed_lists_lose_entries(given)
-            if left and "entries_lost" not in override_guards:
-                raise GuardError("\n".join(left), "No changes were sent.", "entries_lost")
-            file.write(lists, only_announced=True)
-
-        def plan(*, is_again: bool = False) -> PlanRun:
-            planned = self.plan(hook, prepared, is_again=is_again)
-            return planned.check_approval(digest, lambda digest: read_plan(folder, digest))
-
-        planned = plan()
-        if file and lists:
-            others = [other.rows for other in lists.others]
-            file.read()
-            file.write(lists)
-            if others != [other.rows for other in lists.others]:  # another list changed while the websites were read
-                planned = plan()
-        passwords = passwords_of(planned.plan.password_sources, hook.client.redact)
-        audited = folder if planned.plan.changes else None
-
-        def read_tables() -> None:
-            if file and lists:
-                file.read_others(lists)
-
-        with audit_trail(audited, context, hook.client.redact, planned.sources_of) as trail:
-
-            def apply(planned: PlanRun) -> Outcome:
-                return planned.apply(trail.sent, passwords=passwords, ignore_gone=ignore_gone, read_tables=read_tables)
-
-            outcome = apply(planned)
-            is_complete = digest is None and not outcome.failures and outcome.interrupted is None
-            if file and lists and is_complete and file.runs_at_the_same_time(lists.run):
-                # The other list might have fetched a website before it could see the update of this one.
-                self.log.info("Another list ran in the hour before, or at the same time: reading all websites again.")
-                hook.client.wait(sum(hook.client.confirm_waits))
-                again = plan(is_again=True)
-                if again.plan.changes:
-                    outcome = outcome.followed_by(apply(again))
-            try:
-                trail.failed(outcome.failures)
-            finally:
-                outcome.raise_interruption()
-        if file and lists:
-            file.raise_if_overtaken(lists)
-        if folder and not outcome.failures:
-            write_last_websites(folder, prepared.scope, planned)
-        return planned, outcome
+        job = self.prepare(hook, context)
+        try:
+            return apply_plan(job, digest, passwords_of, ignore_gone=ignore_gone)
+        except NewerRunError as error:
+            raise skipped(str(error)) from None
 
 
 def account_of(hook: AnalyticsHook) -> str | None:
@@ -278,7 +172,7 @@ def _report_entries(title: str, entries: Iterable[tuple[str, EntrySource]]) -> l
     return report
 
 
-def result_of(planned: PlanRun, outcome: Outcome | None, whole: str | None = None, **more: Any) -> dict[str, Any]:
+def result_of(planned: Planned, outcome: Outcome | None, whole: str | None = None, **more: Any) -> dict[str, Any]:
     """Return the result of the operators that plan and apply, bounded in size.
 
     :param outcome: outcome of the plan; None if it was not applied.

@@ -12,13 +12,7 @@ from airflow_provider_analytics.api.checks import flag, fraction, invalid, inval
 from airflow_provider_analytics.exceptions import BulkError, GuardError, MissingSnapshotError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, are_websites_lost, parse_guards
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure, skipped
-from airflow_provider_analytics.operators.reconciling import (
-    SHOWN_CHANGES,
-    PlanInput,
-    ReconcilingOperator,
-    account_of,
-    result_of,
-)
+from airflow_provider_analytics.operators.reconciling import SHOWN_CHANGES, ReconcilingOperator, account_of, result_of
 from airflow_provider_analytics.readable import counted, first_of, readable
 
 if TYPE_CHECKING:
@@ -26,6 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
+    from airflow_provider_analytics.reconcile.engine import Job
     from airflow_provider_analytics.storage import StoragePath
 
 #: Content of a file: see ``parse_websites``.
@@ -50,15 +45,17 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         self.prune = prune
         self.create_only = create_only
 
-    def prepare(self, hook: AnalyticsHook, context: Context) -> PlanInput:
+    def prepare(self, hook: AnalyticsHook, context: Context) -> Job:
         """Read the file and the tables."""
+        from airflow_provider_analytics.reconcile.engine import Job
+
         prune, create_only = flag("prune", self.prune), flag("create_only", self.create_only)
         source = replace(self._file(), prune=prune, create_only=create_only)
         # A plan for another service or account is a different plan.
         scope: dict[str, Any] = {"service": hook.client.base_url, "account": account_of(hook)}
         folder = self.folder(hook, scope["account"])
         scope |= {"prune": prune, "create_only": create_only}
-        file = lists = None
+        file = None
         dag_id = getattr(context.get("ti"), "dag_id", "")
         if source.managed or (folder and dag_id):
             file = self.list_file(folder, scope, context, dag_id)
@@ -67,8 +64,12 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
             elif file.table.run is None:  # the file never had a managed list
                 file = None
         if file:
-            lists = file.with_run(source.scopes, {}, context)
-        return PlanInput(source, scope, folder, file, lists)
+            file.begin(source.scopes, {}, context)
+        limit, override_guards = (
+            fraction("max_loss_fraction", self.max_loss_fraction),
+            parse_guards(self.override_guards),
+        )
+        return Job(hook.client, source, scope, limit, override_guards, folder, file, context)
 
     def _file(self) -> WebsitesAsCode:
         from airflow_provider_analytics.hooks.object_storage import storage_path

@@ -3,8 +3,10 @@
 
 ``desired`` reads the requested state from files, arguments, and list tables. ``plan`` computes the changes, and has
 their guards and their approval. ``apply`` sends the changes, and verifies them. Each imports only the folders before
-it. ``engine.py`` connects the steps, ``service_websites.py`` reads the websites of the service, and ``records.py``
-names them. Imports ``api`` and never Airflow.
+it. ``engine.py`` connects the steps, ``state.py`` and ``audit.py`` write to the state folder, ``service_websites.py``
+reads the websites of the service, and ``records.py`` names them.
+
+Imports ``api``, ``guards``, and ``storage``, and never Airflow.
 """
 
 from __future__ import annotations

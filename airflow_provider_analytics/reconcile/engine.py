@@ -1,86 +1,193 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine: read, plan, check the guards and the approval, apply, verify.
 
-The operators and the command line provide the desired state (a list or a file) and format the result. For example, a
-list takes this way from the arguments of its operator to its plan::
-
-    ExclusionList                     the list, its mode, and the selectors of its websites
-    websites = source.read(client)    Websites: the records that the service returns
-    source.resolve(websites.records)  DesiredState: website id to DesiredWebsite, with the entries that it gets
-    plan_changes(desired, records)    Plan: a Change for each website that differs, with its lines before and after
-    check_guards(plan, given)         the same Plan, with the findings of the guards
-    run.check_approval(digest, find)  PlanRun: only if the plan can be applied
-    run.apply(record)                 Outcome: the state of each website
+:func:`apply_plan` is the way of a run, step by step. :func:`make_plan` is the part of it that sends no changes. The
+operators prepare a :class:`Job`, and format the result.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import BulkError, GuardError
 from airflow_provider_analytics.guards import website_keys
+from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.apply.application import Application
 from airflow_provider_analytics.reconcile.apply.results import Outcome
 from airflow_provider_analytics.reconcile.apply.sending import Sender
+from airflow_provider_analytics.reconcile.audit import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.tables import ListTables
 from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
-from airflow_provider_analytics.reconcile.plan.approval import only_approved, raise_unless_remainder
-from airflow_provider_analytics.reconcile.plan.changes import ChangeOf, change_of, plan_changes
+from airflow_provider_analytics.reconcile.plan.approval import raise_unless_remainder
+from airflow_provider_analytics.reconcile.plan.changes import plan_changes
 from airflow_provider_analytics.reconcile.plan.list_warnings import internal_warnings, list_warnings
-from airflow_provider_analytics.reconcile.plan.plan import Change, Plan
-from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards
+from airflow_provider_analytics.reconcile.plan.plan import Plan
+from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards, managed_lists_lose_entries
 from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS, website_name, website_of
 from airflow_provider_analytics.reconcile.service_websites import Websites, complete_records
+from airflow_provider_analytics.reconcile.state import (
+    ListFile,
+    read_last_websites,
+    read_plan,
+    write_last_websites,
+    write_plan,
+)
+from airflow_provider_analytics.storage import StoragePath
+
+log = logging.getLogger(__name__)
 
 
-def plan(
-    client: AnalyticsClient,
-    source: ExclusionList | WebsitesAsCode,
-    *,
-    scope: Mapping[str, Any],
-    max_loss_fraction: float,
-    override_guards: Collection[str] = (),
-    lists: ListTables | None = None,
-    last: Collection[tuple[str, str]] | None = None,
-) -> PlanRun:
-    """Read the websites, and plan the changes that bring them to the desired state.
+@dataclass(frozen=True)
+class Job:
+    """The input of a run.
 
-    :param source: the desired state before the websites are known.
-    :param scope: settings for which alone the plan is valid, see :class:`Plan`.
+    :param source: the list, or the file: the desired state before the websites are known.
+    :param scope: service, account, and settings for which alone the plan is valid, see :class:`Plan`.
     :param max_loss_fraction: largest fraction that can be lost, see :mod:`plan_guards`.
     :param override_guards: names of the guards to override.
-    :param lists: the tables, if the source has managed lists.
-    :param last: the websites of the last successful run, see :class:`GuardInput`.
+    :param folder: folder of the service and the account in the state folder; None without a state folder.
+    :param list_file: the table of the list, with this run (:meth:`ListFile.begin`); None without a managed list.
+    :param context: context of the task; empty for a command.
+    """
+
+    client: AnalyticsClient
+    source: ExclusionList | WebsitesAsCode
+    scope: Mapping[str, Any]
+    max_loss_fraction: float
+    override_guards: Collection[str] = ()
+    folder: StoragePath | None = None
+    list_file: ListFile | None = None
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def lists(self) -> ListTables | None:
+        """The tables of the lists; None without a managed list."""
+        if self.list_file is None:
+            return None
+        return self.list_file.lists
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and the data that is needed to apply it.
+
+    :param plan: the plan.
+    :param source: the source of the desired state.
+    :param websites: the websites as they were listed.
+    :param compared: current records of the websites that the plan compares.
+    :param desired: the desired state of each website.
+    :param unread: website to why it could not be read.
+    :param approved: the approved plan, if there is one.
+    """
+
+    plan: Plan
+    source: ExclusionList | WebsitesAsCode
+    websites: Websites
+    compared: Sequence[Record]
+    desired: DesiredState
+    unread: Mapping[str, str] = field(default_factory=dict)
+    approved: Plan | None = None
+
+    def raise_unread(self) -> None:
+        """Raise :class:`BulkError` if websites could not be read: a plan without them is incomplete."""
+        if self.unread:
+            raise BulkError(self.unread)
+
+
+def apply_plan(
+    job: Job,
+    digest: str | None,
+    find_passwords: Callable[[Mapping[str, Iterable[str]], Redactor], Mapping[str, str]],
+    *,
+    ignore_gone: bool = False,
+) -> tuple[Planned, Outcome]:
+    """Bring the websites to their desired state, and return the first plan and the outcome of all changes.
+
+    :param digest: digest of the approved plan; None if no approval is needed.
+    :param find_passwords: returns the password of each ``password_from`` reference, and adds it to the secrets.
+    :param ignore_gone: do not count a website that no longer exists as a failure.
+    """
+    if digest is None:
+        announce_list(job)
+    planned = check_approval(job, make_plan(job), digest)
+    if job.list_file and job.list_file.write():  # another list changed while the websites were read
+        planned = check_approval(job, make_plan(job), digest)
+    passwords = find_passwords(planned.plan.password_sources, job.client.redact)
+    audited = job.folder if planned.plan.changes else None
+    with AuditTrail(audited, job.context, job.client.redact, job.lists) as trail:
+        outcome = send_changes(job, planned, trail, passwords, ignore_gone=ignore_gone)
+        if digest is None and outcome.is_complete and job.list_file and job.list_file.runs_at_the_same_time():
+            # The other list might have fetched a website before it could see the update of this one.
+            log.info("Another list ran in the hour before, or at the same time: reading all websites again.")
+            job.client.wait(sum(job.client.confirm_waits))
+            again = check_approval(job, make_plan(job, is_again=True), digest)
+            if again.plan.changes:
+                outcome = outcome.followed_by(send_changes(job, again, trail, passwords, ignore_gone=ignore_gone))
+        try:
+            trail.failed(outcome.failures)
+        finally:
+            outcome.raise_interruption()
+    if job.list_file:
+        job.list_file.raise_if_overtaken()
+    if not outcome.failures:
+        keep_websites(job, planned)
+    return planned, outcome
+
+
+def announce_list(job: Job) -> None:
+    """Write the entries of the list before the websites are read, unless the list lost too many entries.
+
+    An entry that another list removes before it has read this table is then missing in the websites that are read.
+
+    :raises GuardError: for ``entries_lost``.
+    """
+    if job.list_file is None:
+        return
+    given = GuardInput(job.max_loss_fraction, job.override_guards, job.source.managed, job.lists)
+    lost = managed_lists_lose_entries(given)
+    if lost and "entries_lost" not in job.override_guards:
+        raise GuardError("\n".join(lost), "No changes were sent.", "entries_lost")
+    job.list_file.announce()
+
+
+def make_plan(job: Job, *, is_again: bool = False) -> Planned:
+    """Read the websites, plan the changes that bring them to the desired state, and check the guards.
+
+    :param is_again: whether this run has changed websites already. Warnings would be about its own changes.
     :raises ValueError: if the source cannot be resolved.
     """
-    websites = source.read(client)
-    desired = replace(source.resolve(websites.records), tables=lists)
-    compared, unread = _compared_records(client, desired, websites.records)
-    changes = plan_changes(desired, compared, scope)
+    last = None
+    if job.folder and not is_again:
+        last = read_last_websites(job.folder, job.scope)
+    websites = job.source.read(job.client)
+    desired = replace(job.source.resolve(websites.records), tables=job.lists)
+    compared, unread = _compared_records(job.client, desired, websites.records)
+    plan = plan_changes(desired, compared, {**job.scope, "max_loss_fraction": job.max_loss_fraction})
     given = GuardInput(
-        max_loss_fraction,
-        override_guards,
-        source.managed,
-        lists,
+        job.max_loss_fraction,
+        job.override_guards,
+        job.source.managed,
+        job.lists,
         compared=compared,
         listed=website_keys(websites.records),
         last=last if websites.complete else None,
     )
-    checked = check_guards(changes, given)
-    warnings = internal_warnings(source)
-    if lists is not None:
-        warnings += list_warnings(lists, desired, compared)
-    checked = replace(checked, warnings=(*checked.warnings, *warnings))
-    return PlanRun(checked, websites, compared, source, desired, unread)
+    plan = check_guards(plan, given)
+    warnings = [*plan.warnings, *internal_warnings(job.source)]
+    if job.lists is not None:
+        warnings += list_warnings(job.lists, desired, compared)
+    if not is_again:
+        for warning in warnings:
+            log.warning("%s", warning)
+    return Planned(replace(plan, warnings=tuple(warnings)), job.source, websites, compared, desired, unread)
 
 
 def _compared_records(
@@ -109,112 +216,71 @@ def _compared_records(
     return compared, unread
 
 
-@dataclass(frozen=True)
-class PlanRun:
-    """A plan, and the data that is needed to apply it.
+def store_plan(job: Job, planned: Planned) -> str | None:
+    """Write a plan to the state folder, and return the path of its Markdown; None without a state folder.
 
-    :param plan: the plan.
-    :param websites: the websites as they were listed.
-    :param compared: current records of the websites that the plan compares.
-    :param source: the source of the desired state.
-    :param desired: the desired state of each website.
-    :param unread: website to why it could not be read.
-    :param approved: the approved plan, if there is one.
+    :raises BulkError: if websites could not be read.
     """
+    planned.raise_unread()
+    if job.folder is None:
+        return None
+    path = write_plan(job.folder, planned.plan, job.client.redact)
+    if "ti" in job.context and not planned.plan.findings:
+        keep_websites(job, planned)
+    return path
 
-    plan: Plan
-    websites: Websites
-    compared: Sequence[Record]
-    source: ExclusionList | WebsitesAsCode
-    desired: DesiredState
-    unread: Mapping[str, str] = field(default_factory=dict)
-    approved: Plan | None = None
 
-    def sources_of(self, change: Change) -> dict[str, dict[str, str]]:
-        """Return the sources of the entries that a change adds or removes: list field to entry to text.
+def check_approval(job: Job, planned: Planned, digest: str | None) -> Planned:
+    """Return a plan if it can be applied: it is the approved plan, or its remainder, or no guard blocks it.
 
-        For example, ``{"exclude_ips": {"192.0.2.1": "until 2027-01-31, owner it@example.com"}}``.
-        """
-        found: dict[str, dict[str, str]] = {}
-        lists = self.desired.tables
-        if lists is None:
-            return found
-        record = {"id": change.website_id, "domain": change.domain}
-        for field_change in change.fields:
-            name = field_change.field
-            rows = lists.table.entries_of(name, record)
-            texts = {}
-            for line in (*field_change.added, *field_change.removed):
-                source = rows.get(LINE_FIELDS[name].key(line))
-                if source is not None and source.text:
-                    texts[line] = source.text
-            if texts:
-                found[name] = texts
-        return found
-
-    def raise_unread(self) -> None:
-        """Raise :class:`BulkError` if websites could not be read: a plan without them is incomplete."""
-        if self.unread:
-            raise BulkError(self.unread)
-
-    def check_approval(self, digest: str | None, find_plan: Callable[[str], Plan | None]) -> PlanRun:
-        """Return this plan if it can be applied: it is the approved plan, or its remainder, or no guard blocks it.
-
-        :param digest: digest of the approved plan; None if no approval is needed.
-        :param find_plan: returns the plan with a digest; None if there is none.
-        :raises GuardError: if it cannot be applied.
-        """
-        if digest is None:
-            self.plan.raise_if_blocked()
-            return self
-        self.raise_unread()
-        if digest == self.plan.digest:
-            self.plan.raise_if_blocked()
-            return replace(self, approved=self.plan)
-        approved = find_plan(digest)
-        if approved is None:
-            settings = ", ".join(f"{name} {value!r}" for name, value in self.plan.scope.items())
-            raise GuardError(
-                f"The plan is not the approved one: its digest is {self.plan.digest}, approved is {digest}. The file "
-                "or a website changed, the two tasks have different arguments, or the plan was applied before. To "
-                "apply the rest of a plan, both tasks need the same state_path.",
-                f"No changes were sent. Plan again, with the arguments of this task: {settings}.",
-            )
-        not_compared = itertools.filterfalse(self.desired.is_compared, self.websites.records)
-        raise_unless_remainder(self.plan, approved, [*self.compared, *not_compared])
-        return replace(self, approved=approved)
-
-    def apply(
-        self,
-        record: Callable[[Change], None],
-        *,
-        passwords: Mapping[str, str] | None = None,
-        ignore_gone: bool = False,
-        read_tables: Callable[[], None] = lambda: None,
-    ) -> Outcome:
-        """Apply the plan; the table of the list must have been written before.
-
-        If the task is stopped during the run, the outcome has the changes that were sent, and the changes that may have
-        been sent.
-
-        :param record: records each change.
-        :param passwords: ``password_from`` reference to password.
-        :param ignore_gone: do not count a website that no longer exists as a failure.
-        :param read_tables: reads the tables of the other lists again.
-        :return: the outcome; its failures include the websites that could not be read.
-        """
-        change_now: ChangeOf = functools.partial(change_of, self.desired)
-        if self.approved is not None:
-            change_now = only_approved(change_now, self.approved)
-        sender = Sender(
-            self.websites,
-            change_now,
-            record,
-            self.desired.shared,
-            self.desired.kept,
-            read_tables,
-            passwords or {},
-            ignore_gone=ignore_gone,
+    :param digest: digest of the approved plan; None if no approval is needed.
+    :raises GuardError: if it cannot be applied.
+    """
+    plan = planned.plan
+    if digest is None:
+        plan.raise_if_blocked()
+        return planned
+    planned.raise_unread()
+    if digest == plan.digest:
+        plan.raise_if_blocked()
+        return replace(planned, approved=plan)
+    approved = read_plan(job.folder, digest)
+    if approved is None:
+        settings = ", ".join(f"{name} {value!r}" for name, value in plan.scope.items())
+        raise GuardError(
+            f"The plan is not the approved one: its digest is {plan.digest}, approved is {digest}. The file or a "
+            "website changed, the two tasks have different arguments, or the plan was applied before. To apply the "
+            "rest of a plan, both tasks need the same state_path.",
+            f"No changes were sent. Plan again, with the arguments of this task: {settings}.",
         )
-        outcome = Application(self.plan, self.compared, sender).run()
-        return replace(outcome, unread=self.unread)
+    not_compared = itertools.filterfalse(planned.desired.is_compared, planned.websites.records)
+    raise_unless_remainder(plan, approved, [*planned.compared, *not_compared])
+    return replace(planned, approved=approved)
+
+
+def send_changes(
+    job: Job, planned: Planned, trail: AuditTrail, passwords: Mapping[str, str], *, ignore_gone: bool = False
+) -> Outcome:
+    """Send the changes of a plan, and verify them; the table of the list must have been written before.
+
+    If the task is stopped meanwhile, the outcome has the changes that were sent, or might have been.
+
+    :return: the outcome; its failures include the websites that could not be read.
+    """
+    sender = Sender(
+        planned.websites,
+        planned.desired,
+        trail,
+        approved=planned.approved,
+        list_file=job.list_file,
+        passwords=passwords,
+        ignore_gone=ignore_gone,
+    )
+    outcome = Application(planned.plan, planned.compared, sender).run()
+    return replace(outcome, unread=planned.unread)
+
+
+def keep_websites(job: Job, planned: Planned) -> None:
+    """Store the websites of a successful run for the guards of the next one, if the complete list was read."""
+    if job.folder and planned.websites.complete:
+        write_last_websites(job.folder, job.scope, planned.plan, planned.websites.records)

@@ -233,7 +233,7 @@ def without_waits() -> Iterator[None]:
         "api.listing.AT_ONCE": 0,
         "api.transport.FIRST_BACKOFF": 0,
         "api.client.SETTLE_SECONDS": 0,
-        "operators.state.WRITE_WAITS": (0,) * 7,
+        "reconcile.state.WRITE_WAITS": (0,) * 7,
     }
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ))

@@ -156,7 +156,7 @@ def nights(
 ) -> Nights:
     """Lists that share a state folder and a clock, and three websites."""
     found = Nights(analytics_sandbox, execute_task, tmp_path / "state")
-    monkeypatch.setattr("airflow_provider_analytics.operators.state.now", lambda: found.now)
+    monkeypatch.setattr("airflow_provider_analytics.reconcile.state.now", lambda: found.now)
     for number in range(1, 4):
         analytics_sandbox.add_website(f"{number}.example")
     return found

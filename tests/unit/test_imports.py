@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "assets": set(),
     "storage": set(),
     "api": {"SITE", "__version__"},
-    "reconcile": {"api", "guards"},
+    "reconcile": {"api", "guards", "storage"},
     "snapshots": {"__version__", "api", "storage", "guards"},
     "probe": {"__version__", "api"},
     "hooks": {"api", "get_provider_info", "probe", "storage"},
@@ -43,7 +43,7 @@ MAY_IMPORT = {
 MAY_IMPORT_IN_RECONCILE = {
     "desired": {"records", "service_websites"},
     "plan": {"desired", "records"},
-    "apply": {"plan", "records", "service_websites", "workers"},
+    "apply": {"audit", "desired", "plan", "records", "service_websites", "state", "workers"},
 }
 WITH_AIRFLOW = {"assets", "commands", "hooks", "operators"}
 

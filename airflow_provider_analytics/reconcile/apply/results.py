@@ -274,9 +274,14 @@ class Outcome:
         return len([update for update in self.updates if update.unsent and update.is_good])
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the work was not interrupted, and no website failed."""
+        return self.interrupted is None and not self.failures
+
+    @property
     def is_verified(self) -> bool:
         """Whether all planned changes were applied and verified, and nothing else changed."""
-        return not (self.failures or self.unverified or self.unexpected_changes or self.interrupted)
+        return self.is_complete and not self.unverified and not self.unexpected_changes
 
     def followed_by(self, later: Outcome) -> Outcome:
         """Return this outcome with that of a second plan for the same websites."""

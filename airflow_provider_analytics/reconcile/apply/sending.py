@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,10 +23,14 @@ from airflow_provider_analytics.exceptions import (
     StorageError,
 )
 from airflow_provider_analytics.reconcile.apply.results import NOT_SENT, State, Update, describe
-from airflow_provider_analytics.reconcile.plan.changes import ChangeOf, deletion
-from airflow_provider_analytics.reconcile.plan.plan import Change
+from airflow_provider_analytics.reconcile.audit import AuditTrail
+from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
+from airflow_provider_analytics.reconcile.plan.approval import raise_unless_approved
+from airflow_provider_analytics.reconcile.plan.changes import change_of, deletion
+from airflow_provider_analytics.reconcile.plan.plan import Change, Plan
 from airflow_provider_analytics.reconcile.records import website_of
 from airflow_provider_analytics.reconcile.service_websites import ReadResult, Websites
+from airflow_provider_analytics.reconcile.state import ListFile
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER, Breaker, each, reason_of
 
 log = logging.getLogger(__name__)
@@ -42,22 +46,19 @@ class Sender:
     the change is sent again.
 
     :param websites: the websites as they were listed.
-    :param change_of: computes the change of a website.
-    :param record: records a change that was sent and not rejected, a create with the id of the new website; called from
-        several threads.
-    :param shared: list fields in which entries of others stay.
-    :param kept: returns the entries of a list field that other lists have for a website, and that stay.
-    :param read_tables: reads the tables of the other lists again.
+    :param desired: the desired state of each website.
+    :param trail: gets each change that was sent and not rejected, a create with the id of the new website.
+    :param approved: the approved plan: no other changes are sent. None if no approval is needed.
+    :param list_file: the table of the list; None without a managed list.
     :param passwords: ``password_from`` reference to password.
     :param ignore_gone: do not count a website that no longer exists as a failure.
     """
 
     websites: Websites
-    change_of: ChangeOf
-    record: Callable[[Change], None]
-    shared: frozenset[str] = frozenset()
-    kept: Callable[..., Collection[str]] = lambda *_: ()
-    read_tables: Callable[[], None] = lambda: None
+    desired: DesiredState
+    trail: AuditTrail
+    approved: Plan | None = None
+    list_file: ListFile | None = None
     passwords: Mapping[str, str] = field(default_factory=dict)
     ignore_gone: bool = False
     #: The newest websites, as they were read after the last create; None if they were not read.
@@ -82,11 +83,22 @@ class Sender:
         update.set(State.APPLIED)
         update.comparison = None
         update.sent.append(change)
-        self.record(change)
+        self.trail.sent(change)
+
+    def change_of(self, record: Record, before: Record) -> Change | None:
+        """Return the change of a website from its current record; None if it needs no change.
+
+        :param before: its record before its first update in this run; empty until then.
+        :raises ValueError: if the change is not approved, or cannot be computed.
+        """
+        if self.approved is not None:
+            # Without the entries that are restored, which need no approval.
+            raise_unless_approved(change_of(self.desired, record), self.approved)
+        return change_of(self.desired, record, before)
 
     def compare(self, update: Update, record: Record) -> Comparison:
         """Compare a record with the sent values, and with the current desired values: others might have changed it."""
-        allowed = {name: self.kept(name, record) for name in self.shared}
+        allowed = {name: self.desired.kept(name, record) for name in self.desired.shared}
         expected = update.expected or ExpectedRecord({}, {})
         comparison = expected.compare(record, allowed)
         change = self._still_wanted(update, record)
@@ -97,7 +109,7 @@ class Sender:
             if name in comparison.missing and comparison.missing[name] <= set(field_change.added):
                 del comparison.unsent[name]  # the missing lines are entries of this task
         if not comparison.not_applied:
-            expected = ExpectedRecord(record, self._settings(change), shared=self.shared)
+            expected = ExpectedRecord(record, self._settings(change), shared=self.desired.shared)
             comparison.not_applied = expected.compare(record).not_applied
         return comparison
 
@@ -185,7 +197,7 @@ class Sender:
             if computed is None:
                 return None
             settings = self._settings(computed)
-            expected = ExpectedRecord(record, settings, update.planned.domain, shared=self.shared)
+            expected = ExpectedRecord(record, settings, update.planned.domain, shared=self.desired.shared)
             update.expected = expected.following(update.expected)
             update.set(State.UNCLEAR, _UNDER_WAY)
             return settings
@@ -314,7 +326,8 @@ class Sender:
         if rows is not None:
             self.newest = rows
         # After the websites: a list that is written later reads them after the last request that was sent here.
-        self.read_tables()
+        if self.list_file is not None:
+            self.list_file.read_others()
         waiting = []
         for update in updates:
             if update.planned.action == "create":

@@ -18,8 +18,7 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of
-from airflow_provider_analytics.reconcile.plan.changes import ChangeOf
-from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, short
+from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, WebsiteKey, short
 from airflow_provider_analytics.reconcile.records import website_of
 
 #: Approved action and an action that can be planned now. After a crash, an update can follow an approved create.
@@ -28,9 +27,6 @@ _MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"),
 #: Value of ``approved_digest`` that applies any plan within the guards, without an approval.
 ANY_PLAN = "any"
 _MAX_NAMED = 5
-
-#: Id and domain key of a website; None and the domain key of one that is created.
-_Website = tuple[str | None, str]
 
 
 def parse_digest(value: object) -> str | None:
@@ -76,46 +72,37 @@ def raise_unless_remainder(planned: Plan, approved: Plan, records: Iterable[Reco
     for guard in approved.override_guards:
         findings.pop(guard, None)
     replace(planned, findings=findings).raise_if_blocked()
-    by_website = _changes_by_website(approved)
     not_approved = []
     for change in planned.changes:
-        problem = _not_approved(change, by_website)
+        problem = _not_approved(change, approved)
         if problem:
             not_approved.append(problem)
     if not_approved:
         raise _mismatch("Planned now, but not approved", not_approved)
-    changes_now: dict[_Website, Change] = {}
+    changes_now: dict[WebsiteKey, Change] = {}
     for change in planned.changes:
-        website_id, key = _website(change)
+        website_id, key = change.key
         changes_now[website_id, key] = changes_now[None, key] = change
-    records_now: dict[_Website, Record] = {}
+    records_now: dict[WebsiteKey, Record] = {}
     for record in records:
         domain, website_id = website_of(record)
         key = domain_key(domain)
         records_now[website_id, key] = records_now[None, key] = record
     dropped = []
-    for website, change in by_website.items():
+    for website, change in approved.by_website.items():
         if not _is_settled(change, changes_now.get(website), records_now.get(website)):
             dropped.append(change.summary)
     if dropped:
         raise _mismatch("Approved, and no longer planned", dropped)
 
 
-def only_approved(change_of: ChangeOf, approved: Plan) -> ChangeOf:
-    """Return ``change_of``, wrapped to raise :class:`ValueError` for a change that was not approved.
-
-    Entries that are restored on a website need no approval.
-    """
-    by_website = _changes_by_website(approved)
-
-    def approved_change_of(record: Record, earlier: Record) -> Change | None:
-        change = change_of(record, {})
-        problem = _not_approved(change, by_website) if change is not None else ""
-        if problem:
-            raise ValueError(f"not changed, because it has changed since the plan was approved: {problem}")
-        return change_of(record, earlier)
-
-    return approved_change_of
+def raise_unless_approved(change: Change | None, approved: Plan) -> None:
+    """Raise :class:`ValueError` for a change that was not approved; None is no change."""
+    problem = ""
+    if change is not None:
+        problem = _not_approved(change, approved)
+    if problem:
+        raise ValueError(f"not changed, because it has changed since the plan was approved: {problem}")
 
 
 def _raise_unless_same_scope(planned: Plan, approved: Plan) -> None:
@@ -129,9 +116,10 @@ def _raise_unless_same_scope(planned: Plan, approved: Plan) -> None:
         raise GuardError(problem, "No changes were sent. Plan again.")
 
 
-def _not_approved(change: Change, approved_changes: Mapping[_Website, Change]) -> str:
-    """Return the effects of a change that were not approved, as text; empty if all of them were."""
-    approved = approved_changes.get(_website(change)) or approved_changes.get((None, domain_key(change.domain)))
+def _not_approved(change: Change, plan: Plan) -> str:
+    """Return the effects of a change that were not approved with a plan, as text; empty if all of them were."""
+    website_id, key = change.key
+    approved = plan.by_website.get((website_id, key)) or plan.by_website.get((None, key))
     if approved is None or (approved.action, change.action) not in _MAY_FOLLOW:
         return change.summary
     known = set(approved.effects)
@@ -142,14 +130,6 @@ def _not_approved(change: Change, approved_changes: Mapping[_Website, Change]) -
         if comparable not in known:
             more.append(f"{effect.field} {effect.text()}")
     return f"{change.website}: {', '.join(more)}" if more else ""
-
-
-def _changes_by_website(plan: Plan) -> dict[_Website, Change]:
-    return {_website(change): change for change in plan.changes}
-
-
-def _website(change: Change) -> _Website:
-    return change.website_id, domain_key(change.domain)
 
 
 def _is_settled(change: Change, again: Change | None, record: Record | None) -> bool:

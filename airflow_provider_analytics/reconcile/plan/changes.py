@@ -8,7 +8,7 @@ called twice for each website: for the plan, and with a record that is fetched i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_provider_analytics.api.entries import Entries
@@ -18,10 +18,6 @@ from airflow_provider_analytics.reconcile.desired.desired_state import DesiredSt
 from airflow_provider_analytics.reconcile.desired.yaml_values import Place, Problem, ProblemsError
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan
 from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS, website_name, website_of
-
-#: Returns the change of a website from its record, and from its record before the first update of this run, which is
-#: empty until then. None if nothing is to be changed.
-ChangeOf = Callable[[Record, Record], Change | None]
 
 
 def plan_changes(desired: DesiredState, records: Sequence[Record], scope: Mapping[str, Any] | None = None) -> Plan:

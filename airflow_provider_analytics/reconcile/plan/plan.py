@@ -29,6 +29,8 @@ from airflow_provider_analytics.readable import first_of, readable
 from airflow_provider_analytics.reconcile.records import website_name
 
 Action = Literal["create", "update", "delete"]
+#: Id and domain key of a website; None and the domain key of one that is created.
+WebsiteKey = tuple[str | None, str]
 
 _MAX_CHARACTERS = 120
 #: Maximum number of effects in the summary of a change.
@@ -123,6 +125,11 @@ class Change:
     def website(self) -> str:
         """Name of the website for logs and errors."""
         return website_name(self.domain, self.website_id)
+
+    @property
+    def key(self) -> WebsiteKey:
+        """Id and domain key of the website."""
+        return self.website_id, domain_key(self.domain)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -224,6 +231,11 @@ class Plan:
             if PASSWORD_FROM in change.settings:
                 found.setdefault(change.settings[PASSWORD_FROM], []).append(change.domain)
         return found
+
+    @functools.cached_property
+    def by_website(self) -> dict[WebsiteKey, Change]:
+        """The change of each website."""
+        return {change.key: change for change in self.changes}
 
     @property
     def made_public(self) -> list[Change]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Audit trail on storage that fails temporarily (``operators/audit.py``)."""
+"""Audit trail on storage that fails temporarily (``reconcile/audit.py``)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.operators import audit
-from airflow_provider_analytics.operators.audit import AuditTrail, audit_trail
 from airflow_provider_analytics.readable import Redactor
+from airflow_provider_analytics.reconcile import audit
+from airflow_provider_analytics.reconcile.audit import AuditTrail
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange
 from airflow_provider_analytics.storage import StoragePath
 
@@ -58,8 +58,8 @@ class FailingStorage:
 
         monkeypatch.setattr(type(file_system), "pipe_file", pipe_file)
 
-    def trail(self) -> Any:
-        return audit_trail(StoragePath.of(f"memory:/{self.folder}"), {"ti": TI}, Redactor(), lambda _: {})
+    def trail(self) -> AuditTrail:
+        return AuditTrail(StoragePath.of(f"memory:/{self.folder}"), {"ti": TI}, Redactor())
 
     def websites(self) -> list[str]:
         """Return the ids of the websites in the parts, in the order of the lines."""

@@ -17,9 +17,9 @@ from reconciling import Night
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.hooks import host_names
-from airflow_provider_analytics.operators.state import read_tables
 from airflow_provider_analytics.reconcile.desired import list_lines as maintained
 from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource
+from airflow_provider_analytics.reconcile.state import read_tables
 from airflow_provider_analytics.storage import StoragePath
 
 TODAY = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
@@ -47,7 +47,7 @@ class Scenario:
 def scenario(monkeypatch: pytest.MonkeyPatch) -> Scenario:
     found = Scenario()
     monkeypatch.setattr(maintained, "now", lambda: found.now)
-    monkeypatch.setattr("airflow_provider_analytics.operators.state.now", lambda: found.now)
+    monkeypatch.setattr("airflow_provider_analytics.reconcile.state.now", lambda: found.now)
     monkeypatch.setattr(host_names, "look_up", found.look_up)
     return found
 

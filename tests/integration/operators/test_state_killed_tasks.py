@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orphaned processes beside a retry or the next run (``operators/state.py``, ``storage.py``)."""
+"""Orphaned processes beside a retry or the next run (``reconcile/state.py``, ``storage.py``)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simultaneous lists: a list runs completely before any request of the other list (``operators/state.py``)."""
+"""Simultaneous lists: a list runs completely before any request of the other list (``reconcile/state.py``)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from nights import Nights
 
 from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import StoppedError
-from airflow_provider_analytics.operators.state import ListFile
-from airflow_provider_analytics.reconcile.desired.tables import ListTables
+from airflow_provider_analytics.reconcile.state import ListFile
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 A, B, C, V = "203.0.113.1", "203.0.113.2", "203.0.113.3", "198.51.100.1"
@@ -113,11 +112,11 @@ def test_address_that_moves_while_the_other_list_is_applied_remains(
     nights.sync("vpn", V)
     has_read, ended, write = threading.Event(), threading.Event(), ListFile.write
 
-    def held(file: ListFile, lists: ListTables, *, only_announced: bool = False) -> None:
-        if lists.run.task == "vpn" and not only_announced:
+    def held(file: ListFile) -> bool:
+        if file.lists.run.task == "vpn":
             has_read.set()
             assert ended.wait(60)
-        write(file, lists, only_announced=only_announced)
+        return write(file)
 
     def vpn() -> None:
         allow_execute_in_this_thread()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Managed lists of mapped tasks, and simultaneous lists on a service with a replica (``operators/state.py``)."""
+"""Managed lists of mapped tasks, and simultaneous lists on a service with a replica (``reconcile/state.py``)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists that share a state folder: owned, kept, and rejected entries (``operators/state.py``)."""
+"""Lists that share a state folder: owned, kept, and rejected entries (``reconcile/state.py``)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,8 +20,8 @@ from airflow_versions import allow_execute_in_this_thread
 from nights import Nights
 
 from airflow_provider_analytics.commands import main
-from airflow_provider_analytics.operators.state import ListFile
 from airflow_provider_analytics.reconcile.desired.tables import Identity, Run, Table
+from airflow_provider_analytics.reconcile.state import ListFile
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.storage import StoragePath
 
@@ -350,5 +351,5 @@ def test_list_runs_at_the_same_time_if_it_started_less_than_an_hour_before(
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists" / "vpn.json").write_text(vpn.render())
     file = ListFile(folder, replace(vpn.identity, list="office"))
-    run = Run("dag/run", "office", now + timedelta(minutes=minutes))
-    assert file.runs_at_the_same_time(run) == is_reported
+    file.begin({}, {}, {"dag_run": SimpleNamespace(start_date=now + timedelta(minutes=minutes))})
+    assert file.runs_at_the_same_time() == is_reported

@@ -17,9 +17,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_analytics.operators import state
+from airflow_provider_analytics.reconcile import state
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
 from airflow_provider_analytics.reconcile.desired.tables import KEPT_DAYS, Identity
@@ -69,18 +68,21 @@ class Scenario:
         )
         file = state.ListFile(self.folder, Identity("https://stats.example.com", "1", name))
         context: Any = {"ti": SimpleNamespace(dag_id="dag", run_id=f"run {self.runs}", task_id=name)}
-        tables = file.with_run(source.scopes, {}, context)
+        file.begin(source.scopes, {}, context)
         yield None
         try:
-            file.write(tables)
-        except AirflowSkipException:
+            file.announce()
+            self.note(name, wanted, only_announced=True)
+            yield None
+            file.write()
+        except state.NewerRunError:
             return
         self.note(name, wanted)
         for domain in self.chance.sample(DOMAINS, len(DOMAINS)):
             yield None
             number = 1 + DOMAINS.index(domain)
             record: dict[str, Any] = {"id": number, "domain": domain, "exclude_ips": self.service[domain]}
-            planned = replace(source.resolve(self.records()), tables=tables)
+            planned = replace(source.resolve(self.records()), tables=file.lists)
             change = change_of(planned, record)
             if change is not None:
                 after = "\n".join(change.settings["exclude_ips"])
@@ -93,14 +95,14 @@ class Scenario:
             for number, domain in enumerate(DOMAINS, start=1)
         ]
 
-    def note(self, name: str, wanted: Mapping[str, frozenset[str]]) -> None:
+    def note(self, name: str, wanted: Mapping[str, frozenset[str]], *, only_announced: bool = False) -> None:
         for domain in DOMAINS:
             now = wanted["*"] | wanted.get(domain, frozenset())
             for entry in ENTRIES:
                 key = (name, domain, entry)
                 if entry in now:
                     self.noted[key] = None
-                elif key in self.noted and self.noted[key] is None:
+                elif not only_announced and key in self.noted and self.noted[key] is None:
                     self.noted[key] = self.now
 
     def had(self, name: str, domain: str, entry: str, days: int) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards that compare the list with the last run: ``fewer_websites`` and ``many_created`` (``operators/state.py``)."""
+"""Guards that compare the list with the last run: ``fewer_websites`` and ``many_created`` (``reconcile/state.py``)."""
 
 from __future__ import annotations
 

@@ -25,6 +25,9 @@ from airflow_provider_analytics.reconcile import workers as workers_module
 from airflow_provider_analytics.reconcile.apply.application import FAILURES_ALONE
 from airflow_provider_analytics.reconcile.apply.results import State, Update
 from airflow_provider_analytics.reconcile.apply.sending import Sender
+from airflow_provider_analytics.reconcile.audit import AuditTrail
+from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
 from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange
 from airflow_provider_analytics.reconcile.service_websites import Websites
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
@@ -124,7 +127,11 @@ def test_change_is_unclear_while_its_request_is_running(night: Night, action: An
 
     night.sandbox.meanwhile(look)
     with AnalyticsHook() as hook:
-        Sender(Websites(hook.client, [], complete=False), lambda *_: change, lambda change: None).send(result)
+        desired = DesiredState(
+            {"1": DesiredWebsite(lists={"exclude_ips": EntryList.of((NEW,))})}, modes={"exclude_ips": "merge"}
+        )
+        trail = AuditTrail(None, {}, hook.client.redact)
+        Sender(Websites(hook.client, [], complete=False), desired, trail).send(result)
     assert (seen, result.state) == ([State.UNCLEAR], State.APPLIED)
 
 

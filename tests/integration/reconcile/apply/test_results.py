@@ -15,8 +15,10 @@ from airflow_provider_analytics.api.fields import same_setting
 from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile.apply.results import State
+from airflow_provider_analytics.reconcile.audit import AuditTrail
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites
-from airflow_provider_analytics.reconcile.engine import plan
+from airflow_provider_analytics.reconcile.engine import Job, make_plan, send_changes
+from airflow_provider_analytics.reconcile.plan.plan import Change
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 NEW = "203.0.113.7"
@@ -42,6 +44,17 @@ def one_try(monkeypatch: pytest.MonkeyPatch, analytics_sandbox: SandboxServer) -
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))
 
 
+class Trail(AuditTrail):
+    """Keeps the domains of the changes, instead of lines."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.domains: list[str] = []
+
+    def sent(self, change: Change) -> None:
+        self.domains.append(change.domain)
+
+
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
 def test_states_of_a_result_are_disjoint_complete_and_correct(
@@ -63,14 +76,14 @@ def test_states_of_a_result_are_disjoint_complete_and_correct(
     wanted = {"privacy": "private", "exclude_ips": [NEW]}
     names = [f"{number}.example" for number in range(1, there + new + 1) if number not in left_out]
     config = {"modes": {"exclude_ips": "merge"}, "websites": dict.fromkeys(names, wanted)}
-    trail: list[str] = []
-
     with AnalyticsHook() as hook:
         source = replace(parse_websites(config), prune=True)
-        planned = plan(hook.client, source, scope={}, max_loss_fraction=1.0, override_guards=GUARDS)
+        job = Job(hook.client, source, {}, 1.0, GUARDS)
+        planned = make_plan(job)
         for fault in faults:
             analytics_sandbox.fault(**fault)
-        outcome = planned.apply(lambda change: trail.append(change.domain))
+        trail = Trail(None, {}, hook.client.redact)
+        outcome = send_changes(job, planned, trail, {})
     analytics_sandbox.clear_faults()
 
     assert sum(outcome.states.values()) == len(planned.plan.changes) == len(outcome.updates)
@@ -89,7 +102,7 @@ def test_states_of_a_result_are_disjoint_complete_and_correct(
             assert not is_right, (update, website)
         # The audit trail has each sent change.
         if update.state in (State.APPLIED, State.UNCHANGED, State.NOT_TRIED):
-            assert (update.planned.domain in trail) is (update.state is State.APPLIED), update
+            assert (update.planned.domain in trail.domains) is (update.state is State.APPLIED), update
     if outcome.is_verified:
         assert {update.state for update in outcome.updates} <= {State.APPLIED, State.UNCHANGED}
     assert all(same_setting("privacy", website["privacy"], "private") for website in stored.values())

@@ -6,25 +6,27 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import msgspec
 
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
 from airflow_provider_analytics.guards import website_keys
-from airflow_provider_analytics.hooks.object_storage import storage_path
-from airflow_provider_analytics.operators.base import skipped
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.reconcile.desired.list_lines import now
-from airflow_provider_analytics.reconcile.desired.tables import Identity, ListTables, Run, Table, digest_of
+from airflow_provider_analytics.readable import Redactor
+from airflow_provider_analytics.reconcile.desired.list_lines import Resolution, now
+from airflow_provider_analytics.reconcile.desired.tables import Identity, ListTables, Rows, Run, Table, digest_of
 from airflow_provider_analytics.reconcile.plan.plan import Plan
 from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 from airflow_provider_analytics.storage import (
     PRIVATE,
     SharedFile,
+    StoragePath,
     check_state,
     file_errors,
     fitting,
@@ -32,17 +34,6 @@ from airflow_provider_analytics.storage import (
     names,
     write_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow.providers.common.compat.sdk import Context
-
-    from airflow_provider_analytics.readable import Redactor
-    from airflow_provider_analytics.reconcile.desired.list_lines import Resolution
-    from airflow_provider_analytics.reconcile.desired.tables import Rows
-    from airflow_provider_analytics.reconcile.engine import PlanRun
-    from airflow_provider_analytics.storage import StoragePath
 
 #: Seconds to wait, at most, before a table that another task has just written is written again.
 WRITE_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
@@ -58,16 +49,17 @@ OVERLAP = timedelta(hours=1)
 log = logging.getLogger(__name__)
 
 
-def folder_of(state_path: str, service: str, account: str | None) -> StoragePath:
+def folder_of(state: StoragePath, service: str, account: str | None) -> StoragePath:
     """Return the folder of a service and an account in the state folder, such as ``stats.example.com-1``.
 
     Two services can have the same folder, so each file in it has its exact service and account.
-
-    :raises ValueError: if the state folder is not a URL or an absolute path.
     """
     name = _NOT_IN_A_NAME.sub("_", f"{service.partition('://')[2]}-{account or 'account'}")
-    state = storage_path(state_path, "state_path")
     return state / fitting(name, state)
+
+
+class NewerRunError(Exception):
+    """A newer run of the same task has written the list table, so this run is not needed. No changes were sent."""
 
 
 class ListFile:
@@ -75,8 +67,11 @@ class ListFile:
 
     :param folder: folder of the service and the account (:func:`folder_of`).
     :param identity: the list, and its service and account.
-    :raises GuardError: if a file in the folder is not a table, or belongs to another service or account.
+    :raises GuardError: if the file is not a table, or belongs to another service or account.
     """
+
+    #: The tables with this run; set by :meth:`begin`.
+    lists: ListTables
 
     def __init__(self, folder: StoragePath, identity: Identity) -> None:
         self._folder, self._identity = folder, identity
@@ -86,47 +81,72 @@ class ListFile:
         self._file = SharedFile(folder / "lists" / f"{fitting(name, folder)}.json", "state_path")
         #: The table as it was read.
         self.table = self._parse()
-        self._others = self._read_others()
 
-    def with_run(self, scopes: Rows, names: Mapping[str, Resolution], context: Context) -> ListTables:
-        """Return the tables with this run; the file is written later.
+    def begin(self, scopes: Rows, names: Mapping[str, Resolution], context: Mapping[str, Any]) -> None:
+        """Add a run to the tables; the file is written later.
 
         :param scopes: list field to scope to the entries of this run.
         :param names: host name on the list to its resolution.
+        :param context: context of the task; empty for a command, which does not write the table.
+        :raises GuardError: if another file in the folder is not a table, or belongs to another service or account.
         """
         at, ti = now(), context.get("ti")
         # All start dates are from the clock of the scheduler. The clocks of workers differ.
         began = getattr(context.get("dag_run"), "start_date", None) or at
+        run = Run("", "", began)
         if ti:
             map_index = getattr(ti, "map_index", -1)
             run = Run(f"{ti.dag_id}/{ti.run_id}", ti.task_id, began, map_index, digest_of(scopes))
-        else:  # a command, which does not write the table
-            run = Run("", "", began)
         self._raise_if_other_part(run)
         table = self.table.with_run(scopes, names, run, at.date())
-        return ListTables(self.table, table, self._others, at.date(), scopes, run)
+        self.lists = ListTables(self.table, table, self._read_others(), at.date(), scopes, run)
 
-    def read(self) -> None:
-        """Read the table again."""
-        self._file.read()
-        self.table = self._parse()
-
-    def read_others(self, lists: ListTables) -> None:
+    def read_others(self) -> None:
         """Read the tables of the other lists again."""
-        lists.read_others(self._read_others())
+        self.lists.read_others(self._read_others())
 
-    def write(self, lists: ListTables, *, only_announced: bool = False) -> None:
-        """Write the table, unless the file has it already, and then read the tables of the other lists again.
+    def announce(self) -> None:
+        """Write the entries that the list has, but not that others left it: a guard may still block the plan.
 
-        Because of this order, if two lists are written at the same time, at least one finds the entries of the other.
+        See :meth:`write` for the errors.
+        """
+        self._write(only_announced=True)
 
-        :param only_announced: write the entries that the list has, but not that others left it.
-        :raises AirflowSkipException: if a later run of this task has written it, so this run is no longer needed.
+    def write(self) -> bool:
+        """Write the table; return whether another list has changed since the tables were read the last time.
+
+        :raises NewerRunError: if a later run of this task has written it, so this run is no longer needed.
         :raises GuardError: if another task has written it, or a later run that starts in the future.
         :raises ValueError: if another task of this run has the same list.
         :raises StorageError: if other tasks write the file again and again.
         """
+        others = [other.rows for other in self.lists.others]
+        self._read()
+        self._write(only_announced=False)
+        return others != [other.rows for other in self.lists.others]
+
+    def _write(self, *, only_announced: bool) -> None:
+        """Write the table, unless the file has it already, and then read the tables of the other lists again.
+
+        Because of this order, if two lists are written at the same time, at least one finds the entries of the other.
+        """
+        self._warn()
+        for seconds in WRITE_WAITS:
+            if self._is_overtaken():
+                self._give_way()
+            mine = self._merged(only_announced=only_announced)
+            if mine is None or self._file.write(mine.render()):
+                self.table = mine or self.table
+                self.read_others()
+                return
+            time.sleep(RANDOM.uniform(seconds / 2, seconds))  # spreads the tasks
+            self._read()
         name = self._identity.list
+        raise StorageError(f"Other tasks write the list {name!r} again and again. File: {self._file.place}")
+
+    def _warn(self) -> None:
+        """Warn of storage and of arguments with which two tasks can overwrite each other's table."""
+        name, last = self._identity.list, self.table.run
         if not has_conditional_writes(self._file.place):
             log.warning(
                 "The storage of state_path has no conditional writes. If two tasks write the list %r at the same time, "
@@ -134,8 +154,7 @@ class ListFile:
                 "at a time.",
                 name,
             )
-        last, run = self.table.run, lists.run
-        if last and not _is_same_task(last, run):
+        if last and not _is_same_task(last, self.lists.run):
             log.warning(
                 "The list %r was last run by task %s of DAG %s. If it is another list, give each list its own "
                 "list_name. Otherwise, each run removes the entries that the other one added.",
@@ -143,46 +162,39 @@ class ListFile:
                 last.task,
                 _dag_of(last),
             )
-        for seconds in WRITE_WAITS:
-            if self._is_overtaken(lists):
-                self._give_way(run)
-            mine = self._merged(lists, only_announced=only_announced)
-            if mine is None or self._file.write(mine.render()):
-                self.table = mine or self.table
-                self.read_others(lists)
-                return
-            time.sleep(RANDOM.uniform(seconds / 2, seconds))  # spreads the tasks
-            self.read()
-        raise StorageError(f"Other tasks write the list {name!r} again and again. File: {self._file.place}")
 
-    def raise_if_overtaken(self, lists: ListTables) -> None:
+    def raise_if_overtaken(self) -> None:
         """Raise :class:`StoppedError` if a later run has written the table meanwhile, with other entries."""
-        self.read()
-        if self._is_overtaken(lists):
+        self._read()
+        if self._is_overtaken():
             raise StoppedError(
                 self._overtaken(), "That run might have undone changes of this one. The next run makes them again."
             )
 
-    def _give_way(self, run: Run) -> NoReturn:
-        """Skip the task, if the later run does its work. A later run of another task has another list.
+    def runs_at_the_same_time(self) -> bool:
+        """Return whether another list might have changed websites during this run, or shortly before it."""
+        since = self.lists.run.began - OVERLAP
+        for table in self._read_others():
+            if table.run is not None and table.run.began >= since:
+                return True
+        return False
 
-        :raises AirflowSkipException: if the later run is of the same task.
-        :raises GuardError: if it is of another task, or starts in the future.
-        """
+    def _give_way(self) -> NoReturn:
+        """Raise an error, because a later run has written the table. A later run of another task has another list."""
         later = self.table.run
-        if later and _is_same_task(later, run) and later.began - now() < CLOCKS_DIFFER:
-            raise skipped(f"{self._overtaken()} No changes were sent.")
+        if later and _is_same_task(later, self.lists.run) and later.began - now() < CLOCKS_DIFFER:
+            raise NewerRunError(f"{self._overtaken()} No changes were sent.")
         raise GuardError(
             self._overtaken(),
             "No changes were sent. Give each task its own list_name. If that time is in the future, correct the clock, "
             f"and the key began in {self._file.place}.",
         )
 
-    def _is_overtaken(self, lists: ListTables) -> bool:
-        run, found = lists.run, self.table.run
+    def _is_overtaken(self) -> bool:
+        run, found = self.lists.run, self.table.run
         if found is None or found.name == run.name or found.began <= run.began:
             return False
-        return replace(self.table, run=run) != self._merged(lists)
+        return replace(self.table, run=run) != self._merged()
 
     def _overtaken(self) -> str:
         run = self.table.run
@@ -190,9 +202,10 @@ class ListFile:
             return ""
         return f"A later run of the list {self._identity.list!r} has started: {run.name} at {run.began}."
 
-    def _merged(self, lists: ListTables, *, only_announced: bool = False) -> Table | None:
+    def _merged(self, *, only_announced: bool = False) -> Table | None:
         """Return the table to write; None if the file has it already."""
-        run, found = lists.run, self.table.run
+        lists, found = self.lists, self.table.run
+        run = lists.run
         is_same_run = found is not None and found.name == run.name
         if found and is_same_run and found.task != run.task:
             raise ValueError(
@@ -215,13 +228,9 @@ class ListFile:
                 "each mapped task its own list_name, for example with expand_kwargs([{'list_name': 'office', ...}])"
             )
 
-    def runs_at_the_same_time(self, run: Run) -> bool:
-        """Return whether another list might have changed websites during a run, or shortly before it."""
-        since = run.began - OVERLAP
-        for table in self._read_others():
-            if table.run is not None and table.run.began >= since:
-                return True
-        return False
+    def _read(self) -> None:
+        self._file.read()
+        self.table = self._parse()
 
     def _read_others(self) -> list[Table]:
         others = []
@@ -258,9 +267,8 @@ def read_tables(folder: StoragePath) -> dict[str, Table]:
     return tables
 
 
-def read_all_tables(state_path: str) -> list[Table]:
+def read_all_tables(state: StoragePath) -> list[Table]:
     """Return the tables of all lists in a state folder."""
-    state = storage_path(state_path, "state_path")
     tables: list[Table] = []
     for name in _names(state):
         tables += read_tables(state / name).values()
@@ -288,14 +296,12 @@ class _LastWebsites(msgspec.Struct, frozen=True):
 _LAST_WEBSITES = "last_websites.json"
 
 
-def read_last_websites(folder: StoragePath | None, scope: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
+def read_last_websites(folder: StoragePath, scope: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
     """Return the websites of the last successful run; None if they are unknown.
 
     :param folder: folder of the service and the account (:func:`folder_of`).
     :param scope: the service and the account.
     """
-    if folder is None:
-        return None
     file = SharedFile(folder / _LAST_WEBSITES, "state_path")
     if file.text is None:
         return None
@@ -309,12 +315,13 @@ def read_last_websites(folder: StoragePath | None, scope: Mapping[str, Any]) -> 
     return stored.websites
 
 
-def write_last_websites(folder: StoragePath, scope: Mapping[str, Any], planned: PlanRun) -> None:
-    """Write the websites of a successful run, without those that it deleted, if it read the complete list."""
-    if not planned.websites.complete:
-        return
-    deleted = {change.website_id for change in planned.plan.changes if change.action == "delete"}
-    remaining = [record for record in planned.websites.records if str(record["id"]) not in deleted]
+def write_last_websites(folder: StoragePath, scope: Mapping[str, Any], plan: Plan, records: Sequence[Record]) -> None:
+    """Write the websites of a successful run, without those that it deleted.
+
+    :param records: the complete list.
+    """
+    deleted = {change.website_id for change in plan.changes if change.action == "delete"}
+    remaining = [record for record in records if str(record["id"]) not in deleted]
     stored = _LastWebsites(scope["service"], scope["account"], website_keys(remaining))
     text = msgspec.json.encode(stored, order="deterministic").decode()
     write_text(folder / _LAST_WEBSITES, "state_path", text, PRIVATE)
@@ -332,7 +339,7 @@ def write_plan(folder: StoragePath, plan: Plan, secrets: Redactor) -> str:
             "Remove the value there, and replace the secret.",
         )
     plans = folder / "plans"
-    stored = msgspec.convert({"planned_at": datetime.now(UTC).isoformat(), **plan.to_dict()}, _StoredPlan)
+    stored = {"planned_at": datetime.now(UTC).isoformat(), **plan.to_dict()}
     text = msgspec.json.format(msgspec.json.encode(stored), indent=1).decode()
     file = plans / f"{plan.digest}.json"
     check_state(file, text.encode())
@@ -349,28 +356,6 @@ def _place_of_secret(plan: Plan, secrets: Redactor) -> str:
     return "its settings"
 
 
-class _StoredChange(msgspec.Struct, frozen=True):
-    """A change in a stored plan.
-
-    :param fields: field to its values before and after.
-    """
-
-    action: str
-    domain: str
-    website_id: str | None
-    fields: dict[str, tuple[Any, Any]]
-
-
-class _StoredPlan(msgspec.Struct, frozen=True):
-    """A plan as it is stored."""
-
-    planned_at: str
-    digest: str
-    scope: dict[str, Any]
-    override_guards: list[str]
-    changes: list[_StoredChange]
-
-
 def read_plan(folder: StoragePath | None, digest: str) -> Plan | None:
     """Return the plan with a digest; None if there is none.
 
@@ -382,10 +367,10 @@ def read_plan(folder: StoragePath | None, digest: str) -> Plan | None:
     if file.text is None:
         return None
     try:
-        stored = msgspec.json.decode(file.text, type=_StoredPlan)
+        data = msgspec.json.decode(file.text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{file.place}: this is not a complete plan: {error}. Plan again") from error
     try:
-        return Plan.from_dict(msgspec.to_builtins(stored))
+        return Plan.from_dict(data)
     except ValueError as error:
         raise ValueError(f"{file.place}: {error}") from error

@@ -7,17 +7,20 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
 
+from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.readable import Redactor
-from airflow_provider_analytics.reconcile.plan.plan import Change
+from airflow_provider_analytics.reconcile.desired.tables import ListTables
+from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange
 from airflow_provider_analytics.storage import (
     PRIVATE,
     StoragePath,
@@ -33,9 +36,6 @@ from airflow_provider_analytics.storage import (
 PART_SECONDS = 0.5
 
 log = logging.getLogger(__name__)
-
-#: Returns, for a change, list field to entry to its source.
-SourcesOf = Callable[[Change], Mapping[str, Mapping[str, str]]]
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.=-]")
 
@@ -132,35 +132,73 @@ class _Parts:
 
 
 class AuditTrail:
-    """Writer of the lines; without a file it writes nothing. Thread-safe.
+    """The audit trail of a try, as a context manager; without a folder, it writes nothing. Thread-safe.
 
-    :param file: destination of the lines, or None.
-    :param who: values in every line: DAG, run, task and try.
+    Each try of a task writes its own file, ``<folder>/audit/<day>/<dag>-<run>-<task>-<map index>-<try>.jsonl``. On a
+    local disk, each line is written as soon as its change was sent.
+
+    Other storage cannot append. There, a try writes parts, ``...-<try>-0001.jsonl`` and so on, one every
+    :data:`PART_SECONDS` while changes are sent. The files never contain passwords, because plans do not.
+
+    :param state: folder of the service and the account in the state folder; None to write nothing.
+    :param context: context of the task; each line has its DAG, run, task, and try.
     :param secrets: secrets of the connection; a value that contains a secret is not written.
-    :param sources_of: returns the sources of the entries that a change adds or removes.
+    :param lists: tables with the sources of the entries that a change adds or removes.
     """
+
+    _file: _TrailFile | _Parts | None = None
 
     def __init__(
         self,
-        file: _TrailFile | _Parts | None,
-        who: Mapping[str, Any],
+        state: StoragePath | None,
+        context: Mapping[str, Any],
         secrets: Redactor,
-        sources_of: SourcesOf,
+        lists: ListTables | None = None,
     ) -> None:
-        self._file = file
-        self._who = who
+        self._state = state
+        self._context = context
         self._secrets = secrets
-        self._sources_of = sources_of
+        self._lists = lists
+
+    def __enter__(self) -> Self:
+        """Open the file."""
+        if self._state is None:
+            return self
+        ti = self._context["ti"]
+        folder = self._state / "audit" / f"{datetime.now(UTC):%Y-%m-%d}"
+        parts = (ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.try_number)
+        stem = fitting(_NOT_IN_A_NAME.sub("_", "-".join(map(str, parts))), folder)
+        with file_errors("write", folder, "state_path"):
+            make_directory(folder, PRIVATE)
+            if is_local(folder):
+                self._file = _TrailFile(folder, stem)
+            else:
+                self._file = _Parts(folder, stem)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the file; an error of the work is kept if the file has one, too."""
+        if self._file is None:
+            return
+        try:
+            with file_errors("write", self._file.folder, "state_path"):
+                self._file.close()
+        except Exception as problem:
+            if error is None:
+                raise
+            log.warning("The audit trail in %s is not complete: %s", self._file.folder, problem)
 
     def sent(self, change: Change) -> None:
         """Write a line per changed field, or one line without a field if no field changed."""
         head = {"action": change.action, "website_id": change.website_id, "domain": change.domain}
-        sources = self._sources_of(change)
         lines = []
         for field in change.fields:
             line: dict[str, Any] = {**head, "field": field.field, "before": field.before, "after": field.after}
-            if field.field in sources:
-                line["sources"] = sources[field.field]
+            sources = self._sources(change, field)
+            if sources:
+                line["sources"] = sources
             lines.append(line)
         self._write(lines or [head])
 
@@ -171,10 +209,32 @@ class AuditTrail:
         """
         self._write([{"action": "failed", "website": website, "reason": why} for website, why in failures.items()])
 
+    def _sources(self, change: Change, field: FieldChange) -> dict[str, str]:
+        """Return the sources of the entries that a change adds or removes.
+
+        For example, ``{"192.0.2.1": "until 2027-01-31, owner it@example.com"}``.
+        """
+        sources: dict[str, str] = {}
+        if self._lists is None:
+            return sources
+        rows = self._lists.table.entries_of(field.field, {"id": change.website_id, "domain": change.domain})
+        for line in (*field.added, *field.removed):
+            source = rows.get(LINE_FIELDS[field.field].key(line))
+            if source is not None and source.text:
+                sources[line] = source.text
+        return sources
+
     def _write(self, lines: Sequence[Mapping[str, Any]]) -> None:
         if self._file is None or not lines:
             return
-        head = {"time": datetime.now(UTC).isoformat(), **self._who}
+        ti = self._context["ti"]
+        head = {
+            "time": datetime.now(UTC).isoformat(),
+            "dag_id": ti.dag_id,
+            "run_id": ti.run_id,
+            "task_id": ti.task_id,
+            "try_number": ti.try_number,
+        }
         safe_lines = [{**head, **without_secrets(line, self._secrets)} for line in lines]
         content = msgspec.json.Encoder().encode_lines(safe_lines)
         try:
@@ -183,47 +243,3 @@ class AuditTrail:
         except Exception:
             log.error("Not in the audit trail: %s", content.decode().rstrip())  # noqa: TRY400 - the error is raised
             raise
-
-
-@contextmanager
-def audit_trail(
-    state: StoragePath | None, context: Mapping[str, Any], secrets: Redactor, sources_of: SourcesOf
-) -> Iterator[AuditTrail]:
-    """Yield the audit trail of a try; without a folder, it writes nothing.
-
-    Each try of a task writes its own file, ``<folder>/audit/<day>/<dag>-<run>-<task>-<map index>-<try>.jsonl``. On a
-    local disk, each line is written as soon as its change was sent.
-
-    Other storage cannot append. There, a try writes parts, ``...-<try>-0001.jsonl`` and so on, one every
-    :data:`PART_SECONDS` while changes are sent. The files never contain passwords, because plans do not.
-
-    :param state: folder of the service and the account in the state folder.
-    :param secrets: secrets of the connection; a value that contains a secret is not written.
-    :param sources_of: returns the sources of the entries that a change adds or removes.
-    """
-    if state is None:
-        yield AuditTrail(None, {}, secrets, sources_of)
-        return
-    ti = context["ti"]
-    who = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": ti.try_number}
-    folder = state / "audit" / f"{datetime.now(UTC):%Y-%m-%d}"
-    parts = (ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.try_number)
-    stem = fitting(_NOT_IN_A_NAME.sub("_", "-".join(map(str, parts))), folder)
-    file: _TrailFile | _Parts
-    with file_errors("write", folder, "state_path"):
-        make_directory(folder, PRIVATE)
-        if is_local(folder):
-            file = _TrailFile(folder, stem)
-        else:
-            file = _Parts(folder, stem)
-    try:
-        yield AuditTrail(file, who, secrets, sources_of)
-    except BaseException:
-        # Keep the first error.
-        try:
-            file.close()
-        except Exception as error:
-            log.warning("The audit trail in %s is not complete: %s", folder, error)
-        raise
-    with file_errors("write", folder, "state_path"):
-        file.close()
