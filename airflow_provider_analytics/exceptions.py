@@ -34,7 +34,8 @@ whole message.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, ClassVar, NamedTuple
 
@@ -209,6 +210,7 @@ OTHER_METHODS = {"PATCH": "PUT", "PUT": "PATCH"}
 _METHOD_REJECTED = frozenset({403, 405, 501})
 
 
+@dataclass(eq=False, repr=False)
 class AnalyticsApiError(AnalyticsError):
     """A response with an error status.
 
@@ -225,29 +227,21 @@ class AnalyticsApiError(AnalyticsError):
     :param follows_success: whether a request of the same client succeeded before.
     """
 
-    def __init__(
-        self,
-        status: int,
-        method: str,
-        path: str,
-        message: str,
-        errors: Mapping[str, Sequence[str]] | None = None,
-        facts: Sequence[str] = (),
-        is_blocked: bool = False,
-        is_limited: bool = False,
-        is_invalid: bool = False,
-        follows_success: bool = False,
-    ) -> None:
-        self.status = status
-        self.method = method
-        self.path = path
-        self.message = message
-        self.errors = {name: list(messages) for name, messages in (errors or {}).items()}
-        self.facts = tuple(facts)
-        self.is_blocked = is_blocked
-        self.is_limited = is_limited or status == HTTPStatus.TOO_MANY_REQUESTS
-        self.is_invalid = is_invalid
-        self.follows_success = follows_success
+    status: int
+    method: str
+    path: str
+    message: str
+    errors: Mapping[str, Sequence[str]] = None  # type: ignore[assignment] # a dict after __post_init__
+    facts: Sequence[str] = ()
+    is_blocked: bool = False
+    is_limited: bool = False
+    is_invalid: bool = False
+    follows_success: bool = False
+
+    def __post_init__(self) -> None:
+        self.errors = {name: list(messages) for name, messages in (self.errors or {}).items()}
+        self.facts = tuple(self.facts)
+        self.is_limited = self.is_limited or self.status == HTTPStatus.TOO_MANY_REQUESTS
         happened, self.remedy, self.permanent, self.before_retry = self._meaning()
         self.problem = f"{happened} ({', '.join((_status_text(self.status), *self.facts))})."
 
@@ -336,6 +330,7 @@ class NotFoundError(AnalyticsApiError):
         return _Meaning("Not found", f"Check website id {website_id} and the Base URL.")
 
 
+@dataclass(eq=False, repr=False)
 class AnalyticsConnectionError(AnalyticsError):
     """No complete response: the service could not be reached, or the response was cut off.
 
@@ -348,24 +343,16 @@ class AnalyticsConnectionError(AnalyticsError):
     :param transient: False if a retry cannot help.
     """
 
-    def __init__(
-        self,
-        problem: str,
-        method: str = "",
-        path: str = "",
-        status: int | None = None,
-        excerpt: str = "",
-        sent: bool = True,
-        transient: bool = True,
-    ) -> None:
-        self.problem = problem
-        self.method = method
-        self.path = path
-        self.status = status
-        self.excerpt = excerpt
-        self.sent = sent
-        self.transient = transient
-        self.permanent = not transient
+    problem: str
+    method: str = ""
+    path: str = ""
+    status: int | None = None
+    excerpt: str = ""
+    sent: bool = True
+    transient: bool = True
+
+    def __post_init__(self) -> None:
+        self.permanent = not self.transient
         if self.permanent:
             self.before_retry = "correct the connection first"
 
@@ -375,6 +362,7 @@ class AnalyticsConnectionError(AnalyticsError):
         return _request(self.method, self.path, self.status, self.excerpt)
 
 
+@dataclass(eq=False, repr=False)
 class UnexpectedResponseError(AnalyticsError):
     """A response that cannot be accepted as a success: a redirect, not JSON, or JSON of another structure.
 
@@ -386,15 +374,12 @@ class UnexpectedResponseError(AnalyticsError):
     :param is_garbled: whether it is not JSON, such as a web page. A read is repeated then.
     """
 
-    def __init__(
-        self, problem: str, status: int, method: str, path: str, excerpt: str = "", is_garbled: bool = False
-    ) -> None:
-        self.problem = problem
-        self.status = status
-        self.method = method
-        self.path = path
-        self.excerpt = excerpt
-        self.is_garbled = is_garbled
+    problem: str
+    status: int
+    method: str
+    path: str
+    excerpt: str = ""
+    is_garbled: bool = False
 
     @property
     def detail(self) -> str:
@@ -402,6 +387,7 @@ class UnexpectedResponseError(AnalyticsError):
         return _request(self.method, self.path, self.status, self.excerpt)
 
 
+@dataclass(eq=False, repr=False)
 class IncompleteListError(AnalyticsError):
     """A list that cannot be proven complete; do not publish any of its records.
 
@@ -415,13 +401,15 @@ class IncompleteListError(AnalyticsError):
         "how the service returns lists, and which setting helps, if one does."
     )
 
-    def __init__(self, check: str, seen: str, moved: bool = False) -> None:
-        self.check = check
-        self.seen = seen
-        self.moved = moved
-        self.problem = f"The list might be incomplete, by the check {check!r}: {seen}"
+    check: str
+    seen: str
+    moved: bool = False
+
+    def __post_init__(self) -> None:
+        self.problem = f"The list might be incomplete, by the check {self.check!r}: {self.seen}"
 
 
+@dataclass(eq=False, repr=False)
 class DomainError(AnalyticsError):
     """A domain that does not select one website: none has it, several have it, or the website has another domain.
 
@@ -432,21 +420,17 @@ class DomainError(AnalyticsError):
     :param before_retry: action needed before a retry.
     """
 
-    def __init__(
-        self,
-        problem: str,
-        website_ids: Iterable[str] = (),
-        remedy: str = "",
-        permanent: bool = False,
-        before_retry: str = "",
-    ) -> None:
-        self.problem = problem
-        self.website_ids = tuple(website_ids)
-        self.remedy = remedy
-        self.permanent = permanent
-        self.before_retry = before_retry
+    problem: str
+    website_ids: Iterable[str] = ()
+    remedy: str = ""
+    permanent: bool = False
+    before_retry: str = ""
+
+    def __post_init__(self) -> None:
+        self.website_ids = tuple(self.website_ids)
 
 
+@dataclass(eq=False, repr=False)
 class AmbiguousWriteError(AnalyticsError):
     """A create whose outcome is unknown: it might have been applied, so it was not sent again.
 
@@ -456,16 +440,18 @@ class AmbiguousWriteError(AnalyticsError):
     :param domain: domain of the website.
     """
 
-    def __init__(self, reason: str, domain: str) -> None:
-        self.reason = reason
-        self.domain = domain
-        self.problem = f"Website {domain!r} may or may not have been created: {reason}"
+    reason: str
+    domain: str
+
+    def __post_init__(self) -> None:
+        self.problem = f"Website {self.domain!r} may or may not have been created: {self.reason}"
 
     @property
     def _attempts(self) -> str:
         return ""  # the earlier errors belong to different requests: the create and the lookup
 
 
+@dataclass(eq=False, repr=False)
 class NotAppliedError(AnalyticsError):
     """A write that the service accepted without storing all values, or with which it changed others.
 
@@ -478,21 +464,14 @@ class NotAppliedError(AnalyticsError):
         applies the write later; None after another status.
     """
 
-    def __init__(
-        self,
-        website_id: str,
-        fields: Mapping[str, str],
-        remedy: str = "",
-        permanent: bool = False,
-        problem: str = "",
-        waited: float | None = None,
-    ) -> None:
-        self.website_id = website_id
-        self.fields = fields
-        self.remedy = remedy
-        self.permanent = permanent
-        self.problem = problem
-        self.waited = waited
+    website_id: str
+    fields: Mapping[str, str]
+    remedy: str = ""
+    permanent: bool = False
+    problem: str = ""
+    waited: float | None = None
+
+    def __post_init__(self) -> None:
         listed = "; ".join(f"{name} {difference}" for name, difference in self.fields.items())
         if not self.problem and self.waited is None:
             self.problem = f"Website {self.website_id} is not as expected after the write: {listed}."
@@ -505,6 +484,7 @@ class NotAppliedError(AnalyticsError):
             self.before_retry = "find out what the service does with updates first"
 
 
+@dataclass(eq=False, repr=False)
 class GuardError(AnalyticsError):
     """A plan or a list that a guard blocked, for example because too many entries would be removed.
 
@@ -515,20 +495,20 @@ class GuardError(AnalyticsError):
     :param guard: name of the guard, to override it; empty if it cannot be overridden.
     """
 
+    problem: str
+    remedy: str = ""
+    guard: str = ""
     permanent = True
     before_retry = "someone has to review it first"
     #: The remedy is on a separate line, because logs cut long lines.
     _separator = "\n"
-
-    def __init__(self, problem: str, remedy: str = "", guard: str = "") -> None:
-        super().__init__(problem, remedy)
-        self.guard = guard
 
 
 class StoppedError(AnalyticsError):
     """The task was stopped and sends no further requests. A retry completes the work."""
 
 
+@dataclass(eq=False, repr=False)
 class BulkError(AnalyticsError):
     """An operation on many websites that failed for at least one of them.
 
@@ -539,13 +519,14 @@ class BulkError(AnalyticsError):
         were lost that were not sent.
     """
 
-    def __init__(
-        self, failures: Mapping[str, str], done: int = 0, not_tried: Iterable[str] = (), permanent: bool = False
-    ) -> None:
-        self.failures = dict(failures)
-        self.done = done
-        self.not_tried = frozenset(not_tried)
-        self.permanent = permanent
+    failures: Mapping[str, str]
+    done: int = 0
+    not_tried: Collection[str] = ()
+    permanent: bool = False
+
+    def __post_init__(self) -> None:
+        self.failures = dict(self.failures)
+        self.not_tried = frozenset(self.not_tried)
         self.problem = self._by_reason()
         if self.permanent:
             self.before_retry = "review these websites first"

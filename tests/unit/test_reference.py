@@ -52,4 +52,4 @@ def test_arguments_in_common_are_printed_once() -> None:
 def test_documented_attributes_of_an_exception_exist(error: type) -> None:
     source = "".join(inspect.getsource(base) for base in error.__mro__ if base.__module__ == error.__module__)
     documented = re.findall(r"^ +:param (\w+):", inspect.getsource(error), re.MULTILINE)
-    assert {name for name in documented if not re.search(rf"self\.{name} =", source)} == set()
+    assert {name for name in documented if not re.search(rf"(?m)self\.{name} =|^    {name}: ", source)} == set()
