@@ -22,7 +22,7 @@ PICTURES = {
     "connection_wrong_key": "test_wrong_key",
     "log_blocked": "log_blocked",
     "report": "report",
-    "trigger": "trigger_nightly_website_snapshot",
+    "trigger": "trigger_choices",
 }
 #: Part of a picture to keep (left, top, right, bottom): GitHub shows a README at about 840 pixels, so that the text of
 #: a whole screen is too small.

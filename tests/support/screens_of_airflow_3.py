@@ -85,6 +85,10 @@ class Screens:
         [form] = self.screen.all(DIALOG)
         return form.text
 
+    def choices(self) -> None:
+        """Open the drop-down of the Param whose value is a list."""
+        self.screen.click(f"{DIALOG} [aria-label='Select one or multiple values']")
+
     def trigger(self) -> None:
         """Send the form."""
         self.screen.click(button("Trigger", dialog=True))

@@ -285,8 +285,14 @@ def test_snapshot_creates_an_event_of_its_asset(night_run: NightRun, screen: Scr
     screen.picture("asset")
 
 
-def test_sample_form_can_be_submitted_with_its_defaults(staged: Stage, ways: Screens) -> None:
+def test_sample_form_lists_guards_and_can_be_submitted_with_its_defaults(
+    staged: Stage, screen: Screen, ways: Screens
+) -> None:
     ways.trigger_form("nightly_website_snapshot")
+    ways.choices()
+    screen.sees("fewer_websites", "other_source", "missing_fields")
+    screen.picture("trigger_choices")
+    ways.choices()
     ways.trigger()
     runs = partial(staged.airflow.api.runs, "nightly_website_snapshot")
     assert len(wait_for("the run", lambda: [run for run in runs() if run["run_type"] == "manual"])) == 1
