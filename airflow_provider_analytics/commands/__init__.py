@@ -69,9 +69,12 @@ def _run(arguments: Sequence[str] | None, prog: str) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage=f"{prog} COMMAND ...",
     )
-    parser.add_argument("command", choices=COMMANDS, help=argparse.SUPPRESS)
+    parser.add_argument("command", nargs="?", choices=COMMANDS, help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parsed = parser.parse_args(arguments)
+    if parsed.command is None:
+        parser.print_help(sys.stderr)
+        return ExitStatus.FAILED
     command = import_module(f"{__name__}.{parsed.command}")
     command_parser = _Parser(
         prog=f"{prog} {parsed.command}", description=COMMANDS[parsed.command], epilog=EXIT_STATUSES

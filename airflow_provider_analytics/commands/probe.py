@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TextIO
 
 from airflow_provider_analytics.commands.connections import add_connection, connected, without_logs
 
@@ -20,23 +21,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send the requests, print the report, and return the exit status."""
+    """Print the answer to each question as it arrives, and the conclusion; return the exit status."""
     from airflow_provider_analytics.probe import probe_report
     from airflow_provider_analytics.probe.checks import Probe
-    from airflow_provider_analytics.probe.reading import MAX_REQUESTS, LimitedReader
+    from airflow_provider_analytics.probe.reading import LimitedReader
     from airflow_provider_analytics.readable import readable
 
-    def progress(number: int, purpose: str) -> None:
-        sys.stderr.write(f"{number:2} of at most {MAX_REQUESTS}: {purpose}\n")
-        sys.stderr.flush()
+    # Captured here, because standard output is redirected while the connection is open.
+    output = sys.stdout
+    answers = sys.stderr if args.json else output
 
-    with (
-        connected(args.conn_id) as hook,
-        without_logs(),
-        LimitedReader(hook.client.settings, progress=progress) as reader,
-    ):
+    def write(stream: TextIO, text: str) -> None:
+        stream.write(readable(f"{text}\n", None, breaks="keep"))
+        stream.flush()
+
+    with connected(args.conn_id) as hook, without_logs(), LimitedReader(hook.client.settings) as reader:
         probe = Probe(reader)
-        probe.run()
-    text = f"{probe_report.as_json(probe)}\n" if args.json else probe_report.as_text(probe)
-    sys.stdout.write(readable(text, None, breaks="keep"))
+        write(answers, f"{reader.settings.base_url}\n")
+        probe.run(lambda finding: write(answers, probe_report.as_answer(finding)))
+    write(output, probe_report.as_json(probe) if args.json else probe_report.conclusion(probe))
     return probe_report.status(probe)

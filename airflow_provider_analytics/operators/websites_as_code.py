@@ -562,7 +562,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         from airflow_provider_analytics.reconcile.service_websites import complete_records
 
         records, unread = complete_records(
-            hook.client, hook.list_websites(), lambda record: not record.keys() >= set(SETTABLE_FIELDS)
+            hook.client, hook.list_websites(), lambda record: set(SETTABLE_FIELDS) - record.keys()
         )
         if unread:
             raise BulkError(unread)

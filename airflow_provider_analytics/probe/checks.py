@@ -78,8 +78,11 @@ class Probe:
         self._rows = dialect.not_deleted(reader.page.rows)
         self._attempt = Attempt()
 
-    def run(self) -> None:
-        """Do all checks."""
+    def run(self, on_finding: Callable[[ProbeFinding], None] | None = None) -> None:
+        """Do all checks.
+
+        :param on_finding: called with each finding as soon as it is known.
+        """
         for name, check in CHECKS.items():
             try:
                 result = check(self)
@@ -88,7 +91,10 @@ class Probe:
             except (AnalyticsError, ValueError) as error:  # an id that cannot be part of a path
                 result = "FAILS", _reason(error)
             if result:
-                self.findings.append(ProbeFinding(name, *result))
+                finding = ProbeFinding(name, *result)
+                self.findings.append(finding)
+                if on_finding:
+                    on_finding(finding)
 
     def check_account(self) -> Result:
         """Check whether plans can be tied to the account."""

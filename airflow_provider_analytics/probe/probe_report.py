@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a probe: as text for a person, as JSON for an issue, as an exit status, and as one line."""
+"""The report of a probe: lines for a person, JSON for an issue, an exit status, and a line for the Test button."""
 
 from __future__ import annotations
 
 import json
-from typing import get_args
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.dialect import PAGE_PARAMETER
 from airflow_provider_analytics.api.fields import LINE_FIELDS
-from airflow_provider_analytics.probe.checks import Mark, Probe, ProbeFinding
+from airflow_provider_analytics.probe.checks import Probe, ProbeFinding
 from airflow_provider_analytics.probe.reading import LimitedReader
 from airflow_provider_analytics.readable import counted
 
 #: Exit statuses, as of all commands: no extras to set; something fails; extras must be set.
 OK, FAILED, SET_EXTRAS = 0, 1, 2
 
-_ORDER: tuple[Mark, ...] = get_args(Mark)
 _UNKNOWN = (
     "Reads do not show how the service writes: whether an update stores values as sent, and keeps the other fields. "
     "The sample DAG try_your_service tests it on a new website."
@@ -47,25 +45,21 @@ def as_json(probe: Probe) -> str:
     return json.dumps(report, indent=2)
 
 
-def as_text(probe: Probe) -> str:
-    """Return the report as lines: failures first, and unknown results last."""
-    requests = counted(probe.reader.transport.stats.requests, "request")
-    lines = [f"{probe.reader.settings.base_url}: {requests}.", ""]
-    lines += map(_line, sorted(probe.findings, key=lambda finding: _ORDER.index(finding.mark)))
-    lines += ["", _UNKNOWN, "", _conclusion(probe)]
-    return "\n".join(lines) + "\n"
-
-
-def _line(found: ProbeFinding) -> str:
+def as_answer(found: ProbeFinding) -> str:
+    """Return the line of a finding: its mark, the question, and the answer."""
     return f"{found.mark:5} {found.name:8}  {found.text}."
 
 
-def _conclusion(probe: Probe) -> str:
+def conclusion(probe: Probe) -> str:
+    """Return the end of the report: what a probe cannot know, and what to do next."""
     if probe.extras:
-        return f"Add to the extras of the connection:\n{json.dumps(probe.extras)}"
-    if status(probe) == FAILED:
-        return "Not everything works with this service. Open an issue with the output of --json."
-    return "No extras to set."
+        remedy = f"Add to the extras of the connection:\n{json.dumps(probe.extras)}"
+    elif status(probe) == FAILED:
+        remedy = "Not everything works with this service. Open an issue with the output of --json."
+    else:
+        remedy = "No extras to set."
+    sent = counted(probe.reader.transport.stats.requests, "request")
+    return f"\n{_UNKNOWN}\n\nSent {sent}. {remedy}"
 
 
 def as_line(reader: LimitedReader) -> str:

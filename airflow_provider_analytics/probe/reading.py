@@ -44,9 +44,6 @@ NUMBER_PARAMETERS = (dialect.PAGE_PARAMETER, "p", "offset", "page[number]", "pag
 CURSOR_PARAMETERS = (*dialect.CURSOR_PARAMETERS[:3], dialect.PAGE_PARAMETER, *dialect.CURSOR_PARAMETERS[3:])
 
 Extras = dict[str, Any]
-#: Called with the number and the purpose of each request.
-Progress = Callable[[int, str], None]
-
 _NO_EXTRAS: Extras = {}
 
 
@@ -87,15 +84,10 @@ class Attempt:
 
 
 class LimitedTransport(Transport):
-    """A transport that sends reads only, and no more than allowed.
+    """A transport that sends reads only, and no more than allowed."""
 
-    :param progress: called before each request.
-    """
-
-    def __init__(self, settings: Settings, progress: Progress | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         super().__init__(settings, listener=self._count_request)
-        self._progress = progress
-        self._purpose = ""
         self._allowed = 0
         self._used_up = Event()
         #: The last response; None if it was not a success.
@@ -103,9 +95,8 @@ class LimitedTransport(Transport):
         #: Names of the headers of all responses.
         self.header_names: set[str] = set()
 
-    def allow(self, purpose: str, allowed: int = MAX_REQUESTS) -> None:
+    def allow(self, allowed: int = MAX_REQUESTS) -> None:
         """Allow requests, up to this number of all requests."""
-        self._purpose = purpose
         self._allowed = min(allowed, MAX_REQUESTS)
         self._used_up.clear()
         self._check_number()
@@ -117,8 +108,6 @@ class LimitedTransport(Transport):
     def _count_request(self, counted: str, _: float) -> None:
         if counted == "requests":
             self._check_number()
-            if self._progress:
-                self._progress(self.stats.requests, self._purpose)
 
     def request(
         self,
@@ -144,7 +133,6 @@ class LimitedReader:
     """Reads a service within limits.
 
     :param settings: settings of the connection.
-    :param progress: called before each request.
     :param seconds: time limit for all requests together.
     """
 
@@ -152,7 +140,6 @@ class LimitedReader:
         self,
         settings: Settings,
         *,
-        progress: Progress | None = None,
         seconds: float = MAX_SECONDS,
     ) -> None:
         self.settings = replace(
@@ -161,7 +148,7 @@ class LimitedReader:
             max_retries=min(settings.max_retries, 1),
             parallel_requests=1,  # no page is read in vain
         )
-        self.transport = LimitedTransport(self.settings, progress)
+        self.transport = LimitedTransport(self.settings)
         #: Extras that are needed in addition to the extras of the connection.
         self.extras = _NO_EXTRAS
         self.account: Record = {}
@@ -197,9 +184,8 @@ class LimitedReader:
         :raises AnalyticsError: if the service rejects the key, or returns no account or no list.
         """
         try:
-            self.transport.allow("the account")
+            self.transport.allow()
             self.account = self.client().get_account()
-            self.transport.allow("the newest websites")
             self.page = self._first_page()
         except AnalyticsError as error:
             error.where = error.where or self.settings.where
@@ -222,7 +208,7 @@ class LimitedReader:
 
     def read_list(self, **filters: Unpack[ListFilters]) -> Attempt:
         """Read the list; if that fails, with other page parameters."""
-        self.transport.allow("the list", MAX_LIST_REQUESTS)
+        self.transport.allow(MAX_LIST_REQUESTS)
         own = self.settings.page_parameter
         following = self.page.following
         usual: tuple[str, ...] = NUMBER_PARAMETERS
@@ -234,20 +220,20 @@ class LimitedReader:
 
     def read_favorites(self) -> Attempt:
         """Read the favorites; if that fails, with the other format of a boolean."""
-        self.transport.allow("the favorites")
+        self.transport.allow()
         names = dialect.BOOLEAN_FORMATS.keys() - {self.settings.boolean_format}
         others = [{"boolean_format": name} for name in names]
         return self._first_working(self._read_favorites, others)
 
     def read_website(self, website_id: int | str) -> Record:
         """Return the record of a website."""
-        self.transport.allow("one website")
+        self.transport.allow()
         return self.client().get_website(website_id)
 
     def search(self, domain: str) -> Record | None:
         """Return the website that a search finds for a domain; None if a task would read the whole list."""
         sent = self.transport.stats.requests
-        self.transport.allow("a search", sent + MAX_SEARCH_REQUESTS)
+        self.transport.allow(sent + MAX_SEARCH_REQUESTS)
         return self.client().search_website(domain)
 
     def _first_working(self, read: Callable[[Extras], Attempt], others: Iterable[Extras]) -> Attempt:

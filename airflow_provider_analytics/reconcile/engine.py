@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -195,17 +196,19 @@ def _compared_records(
 ) -> tuple[list[Record], dict[str, str]]:
     """Return the records of the websites to compare, with all fields, and why other websites could not be read."""
 
-    def is_incomplete(record: Record) -> bool:
+    def missing_fields(record: Record) -> AbstractSet[str]:
         # All fields that any website compares, because guards count the entries of all of them. The tables of lists
         # have entries for single domains.
         fields = desired.compared_fields | {"domain"}
         if str(record["id"]) in desired.deleted_ids:
             fields = frozenset({*SETTABLE_FIELDS, "domain"})  # the plan contains all fields of deleted websites
-        if not record.keys() >= fields:
-            return True
+        return fields - record.keys()
+
+    def is_doubtful(record: Record) -> bool:
         return desired.tables is not None and desired.tables.doubts(record)
 
-    complete, unread = complete_records(client, list(filter(desired.is_compared, records)), is_incomplete)
+    listed = list(filter(desired.is_compared, records))
+    complete, unread = complete_records(client, listed, missing_fields, is_doubtful)
     compared = []
     for record in complete:
         why = desired.unreadable(record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -156,22 +157,29 @@ def _is_an_id(selector: str) -> bool:
 
 
 def complete_records(
-    client: AnalyticsClient, records: Sequence[Record], is_incomplete: Callable[[Record], bool]
+    client: AnalyticsClient,
+    records: Sequence[Record],
+    missing_fields: Callable[[Record], AbstractSet[str]],
+    is_doubtful: Callable[[Record], bool] = lambda _: False,
 ) -> tuple[list[Record], dict[str, str]]:
     """Return the records with all fields, and failures by website.
 
     Websites that were deleted since the list was read, and websites that failed, are left out.
 
-    :param is_incomplete: returns whether a record has a missing field, or might be stale. Then the website is fetched.
+    :param missing_fields: returns the names of the fields that a record lacks. Then the website is fetched.
+    :param is_doubtful: returns whether a record might be stale. Then the website is fetched, too.
     """
-    incomplete = by_id(filter(is_incomplete, records))
+    lacking = [record for record in records if missing_fields(record)]
+    if lacking:
+        log.info(
+            "Fetching %s of %s one by one, because list rows lack %s.",
+            f"{len(lacking):,}",
+            counted(len(records), "website"),
+            ", ".join(sorted(set().union(*map(missing_fields, lacking)))),
+        )
+    incomplete = by_id([*lacking, *filter(is_doubtful, records)])
     if not incomplete:
         return list(records), {}
-    log.info(
-        "Fetching %s of %s one by one, because list rows are missing fields, or might be stale.",
-        f"{len(incomplete):,}",
-        counted(len(records), "website"),
-    )
     read = _show_each(client, list(incomplete), "Fetching", client.website_or_none)
     completed: list[Record] = []
     for record in records:

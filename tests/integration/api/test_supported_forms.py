@@ -285,7 +285,7 @@ def test_every_operation_works_with_a_supported_form(form: Form) -> None:
         with LimitedReader(Settings(base_url=server.url, api_key=KEY, **extras)) as reader:
             probe = Probe(reader)
             probe.run()
-        assert probe_report.status(probe) == 0, probe_report.as_text(probe)
+        assert probe_report.status(probe) == 0, probe.findings
 
 
 def probe_status(server: Server, monkeypatch: pytest.MonkeyPatch) -> int:

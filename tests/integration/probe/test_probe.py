@@ -38,6 +38,10 @@ def marks(probe: Probe) -> dict[str, str]:
     return {finding.name: finding.mark for finding in probe.findings if finding.mark not in ("ok", "?")}
 
 
+def texts(probe: Probe) -> str:
+    return "\n".join(map(probe_report.as_answer, probe.findings))
+
+
 def settings_of(sandbox: FakeService) -> Settings:
     return Settings(base_url=sandbox.url, api_key=sandbox.api_key)
 
@@ -126,7 +130,7 @@ def test_probe_reports_the_actual_behavior_of_the_service(
 def test_probe_names_the_fields_with_secrets(analytics_sandbox: FakeService) -> None:
     populate(analytics_sandbox, 5, extra_fields={"api_token": "x", "note": "made with {api_key}"})
     probe = probed(settings_of(analytics_sandbox))
-    assert "results and snapshots omit secrets in api_token, note" in probe_report.as_text(probe)
+    assert "results and snapshots omit secrets in api_token, note" in texts(probe)
 
 
 def populate(sandbox: FakeService, count: int, **options: Any) -> None:
@@ -176,15 +180,13 @@ def test_long_list_is_read_up_to_the_request_limit(analytics_sandbox: FakeServic
     populate(analytics_sandbox, 300, page_size_limit=5)
     probe = probed(settings_of(analytics_sandbox))
     assert marks(probe) == {"list": "note", "per_page": "note"}
-    assert " of 300, not read to its end" in probe_report.as_text(probe)
+    assert " of 300, not read to its end" in texts(probe)
     assert len(analytics_sandbox.requests) <= MAX_REQUESTS
     # An extra without proof is not suggested.
     analytics_sandbox.configure(page_parameter="p", links="absent")
     probe = probed(settings_of(analytics_sandbox))
     assert (probe.extras, probe_report.status(probe)) == ({}, probe_report.FAILED)
-    assert '{"page_parameter": "p"}, not read to its end; set it, and run the probe again' in probe_report.as_text(
-        probe
-    )
+    assert '{"page_parameter": "p"}, not read to its end; set it, and run the probe again' in texts(probe)
 
 
 def test_probe_corrects_wrong_extras(analytics_sandbox: FakeService) -> None:
@@ -253,12 +255,27 @@ def test_extras_are_printed_ready_to_paste(analytics_sandbox: FakeService, run: 
     extras = json.loads(out.splitlines()[-1])
     assert (status, extras) == (2, {"page_parameter": "p", "boolean_format": "1/0"})
     analytics_sandbox.clear_requests()
-    status, out, err = run(**extras)
-    assert (status, out.splitlines()[-1]) == (0, "No extras to set.")
+    status, out, _ = run(**extras)
+    assert (status, out.splitlines()[-1].partition(". ")[2]) == (0, "No extras to set.")
     assert len(out.splitlines()) < 25, "a person reads it in half a minute"
     assert "The sample DAG try_your_service tests it on a new website." in out
-    told = [line for line in err.splitlines() if not line.startswith("[")]  # Airflow 2 logs there, too
-    assert (told[0], len(told)) == (" 1 of at most 50: the account", len(analytics_sandbox.requests))
+    assert f"Sent {len(analytics_sandbox.requests)} requests." in out
+
+
+def test_probe_gives_each_answer_as_soon_as_it_is_known(analytics_sandbox: FakeService) -> None:
+    analytics_sandbox.seed(120)
+    sent: list[int] = []
+    with LimitedReader(settings_of(analytics_sandbox)) as reader:
+        probe = Probe(reader)
+        probe.run(lambda finding: sent.append(len(analytics_sandbox.requests)))
+    assert len(sent) == len(probe.findings)
+    assert sent[0] < sent[2] < sent[-1]
+
+
+def test_json_report_prints_the_answers_to_standard_error(run: Run) -> None:
+    _, out, err = run("--json")
+    assert "ok    account   the key is accepted" in err
+    assert json.loads(out)["status"] == 0
 
 
 @pytest.mark.repository
@@ -266,7 +283,7 @@ def test_documented_report_is_real(analytics_sandbox: FakeService, run: Run) -> 
     analytics_sandbox.seed(253)
     analytics_sandbox.configure(boolean_rule=True)
     document = Path(__file__).parents[3] / "docs" / "reference" / "command_line.md"
-    assert run()[1].partition(" requests.")[2].strip() in document.read_text(encoding="utf-8")
+    assert run()[1].partition(analytics_sandbox.url)[2].strip() in document.read_text(encoding="utf-8")
 
 
 def test_json_report_has_every_check_and_no_host(analytics_sandbox: FakeService, run: Run) -> None:

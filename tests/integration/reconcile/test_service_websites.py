@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ def test_fetched_website_keeps_the_domain_of_the_list_if_it_was_renamed_in_betwe
         analytics_sandbox.add_website(domain)
     rows: list[dict[str, Any]] = [{"id": 1, "domain": "a.example"}, {"id": 2}]
     analytics_sandbox.change_website(1, domain="renamed.example")
-    records, failures = complete_records(hook.client, rows, lambda row: True)
+    records, failures = complete_records(hook.client, rows, lambda row: {"exclude_ips"} - row.keys())
     assert [record["domain"] for record in records] == ["a.example", "b.example"]
     assert all("exclude_ips" in record for record in records)
     assert failures == {}
@@ -55,13 +56,17 @@ def test_renamed_website_is_not_changed(night: Night) -> None:
 
 
 @pytest.mark.parametrize("hidden", [[], ["exclude_ips"], ["exclude_ips", "favorite"], [*FIELDS]], ids=str)
-def test_result_is_verified_although_list_rows_lack_some_fields(night: Night, hidden: list[str]) -> None:
+def test_result_is_verified_although_list_rows_lack_some_fields(
+    night: Night, task_log: Callable[[], str], hidden: list[str]
+) -> None:
     night.add(8, privacy=1)
     night.sandbox.configure(list_hides=hidden)
     settings = {"privacy": "public", "exclude_ips": ["192.0.2.1"], "favorite": True}
     websites = {f"{number}.example": settings for number in range(1, 9)}
     result = night.apply(config={"websites": websites}, override_guards=["made_public"])
     assert (result["applied"], result["verified"], result["unverified"]) == (8, True, [])
+    reason = f"Fetching 8 of 8 websites one by one, because list rows lack {', '.join(sorted(hidden))}."
+    assert (reason in task_log()) == bool(hidden)
 
 
 @pytest.mark.parametrize(

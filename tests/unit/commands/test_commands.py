@@ -18,12 +18,17 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("arguments", [[], ["nothing"], ["validate"], ["validate", "--nothing", "x"]])
+@pytest.mark.parametrize("arguments", [["nothing"], ["validate"], ["validate", "--nothing", "x"]])
 def test_usage_error_has_the_exit_status_of_a_failure(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
     assert exit_.value.code == 1
     assert "error: " in capsys.readouterr().err
+
+
+def test_no_command_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 1
+    assert "  probe      Check how a server behaves" in capsys.readouterr().err
 
 
 def test_console_script_lists_the_commands_and_every_command_prints_its_help(
