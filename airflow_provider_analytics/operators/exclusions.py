@@ -76,36 +76,23 @@ class _SyncExclusionsOperator(ReconcilingOperator):
     #: Only lists of IP addresses can contain host names.
     resolve_names: bool = False
 
-    def __init__(
-        self,
-        *,
-        websites: Iterable[str | int] | Mapping[str, Any] | str | int | None = None,
-        except_websites: Iterable[str | int] | str | int = (),
-        per_website: Mapping[str, Iterable[str] | str] | str | None = None,
-        mode: str | None = None,
-        unmanage_websites: Iterable[str | int] | str | int = (),
-        dry_run: bool = False,
-        approved_digest: str | Mapping[str, Any] | None = "any",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        if isinstance(per_website, Mapping) and not is_literal(list(per_website)):
-            # Airflow renders the values of a dict, but not its keys.
-            raise ValueError(
-                f"per_website={per_website!r} is not allowed: a template cannot be a key; allowed: a dict without "
-                "templates in its keys, or a template of a JSON object"
-            )
-        self.websites = websites
-        self.except_websites = except_websites
-        self.per_website = per_website
-        self.mode = mode
-        self.unmanage_websites = unmanage_websites
-        self.is_dry_run = dry_run
-        self.approved_digest = approved_digest
+    websites: Iterable[str | int] | Mapping[str, Any] | str | int | None
+    except_websites: Iterable[str | int] | str | int
+    per_website: Mapping[str, Iterable[str] | str] | str | None
+    mode: str | None
+    unmanage_websites: Iterable[str | int] | str | int
+    is_dry_run: bool
+    approved_digest: str | Mapping[str, Any] | None
 
     def check_arguments(self) -> None:
         """Check the arguments that are used together, too: the selectors, and the lists."""
         super().check_arguments()
+        if isinstance(self.per_website, Mapping) and not is_literal(list(self.per_website)):
+            # Airflow renders the values of a dict, but not its keys.
+            raise ValueError(
+                f"per_website={self.per_website!r} is not allowed: a template cannot be a key; allowed: a dict without "
+                "templates in its keys, or a template of a JSON object"
+            )
         if self.are_literal("websites", "except_websites", "unmanage_websites", "mode"):
             self._source(allow_no_match=True)
         is_file = getattr(self, f"{self.field}_path") is not None
@@ -463,21 +450,18 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         analytics_conn_id: str = "analytics_default",
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            websites=websites,
-            except_websites=except_websites,
-            per_website=per_website,
-            mode=mode,
-            unmanage_websites=unmanage_websites,
-            dry_run=dry_run,
-            approved_digest=approved_digest,
-            state_path=state_path,
-            list_name=list_name,
-            override_guards=override_guards,
-            max_loss_fraction=max_loss_fraction,
-            analytics_conn_id=analytics_conn_id,
-            **kwargs,
-        )
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        self.websites = websites
+        self.except_websites = except_websites
+        self.per_website = per_website
+        self.mode = mode
+        self.unmanage_websites = unmanage_websites
+        self.is_dry_run = dry_run
+        self.approved_digest = approved_digest
+        self.state_path = state_path
+        self.list_name = list_name
+        self.override_guards = override_guards
+        self.max_loss_fraction = max_loss_fraction
         self.exclude_ips = exclude_ips
         self.exclude_ips_path = exclude_ips_path
         self.networks = networks
@@ -564,21 +548,18 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         analytics_conn_id: str = "analytics_default",
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            websites=websites,
-            except_websites=except_websites,
-            per_website=per_website,
-            mode=mode,
-            unmanage_websites=unmanage_websites,
-            dry_run=dry_run,
-            approved_digest=approved_digest,
-            state_path=state_path,
-            list_name=list_name,
-            override_guards=override_guards,
-            max_loss_fraction=max_loss_fraction,
-            analytics_conn_id=analytics_conn_id,
-            **kwargs,
-        )
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        self.websites = websites
+        self.except_websites = except_websites
+        self.per_website = per_website
+        self.mode = mode
+        self.unmanage_websites = unmanage_websites
+        self.is_dry_run = dry_run
+        self.approved_digest = approved_digest
+        self.state_path = state_path
+        self.list_name = list_name
+        self.override_guards = override_guards
+        self.max_loss_fraction = max_loss_fraction
         self.exclude_params = exclude_params
         self.exclude_params_path = exclude_params_path
         self.check_arguments()

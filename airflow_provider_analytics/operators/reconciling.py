@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, require_run, skipped
 from airflow_provider_analytics.readable import counted, first_of, readable
 
@@ -41,21 +40,10 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         (templated)
     """
 
-    def __init__(
-        self,
-        *,
-        state_path: str | None = None,
-        list_name: str | None = None,
-        override_guards: Iterable[str] | str = (),
-        max_loss_fraction: float = MAX_LOSS_FRACTION,
-        analytics_conn_id: str = "analytics_default",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
-        self.state_path = state_path
-        self.list_name = list_name
-        self.override_guards = override_guards
-        self.max_loss_fraction = max_loss_fraction
+    state_path: str | None
+    list_name: str | None
+    override_guards: Iterable[str] | str
+    max_loss_fraction: float
 
     def prepare(self, hook: AnalyticsHook, context: Context) -> Job:
         """Return the desired state before the websites are read, and the tables of its lists."""

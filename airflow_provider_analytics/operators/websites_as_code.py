@@ -30,20 +30,10 @@ Config = Mapping[str, Any] | Iterable[Mapping[str, Any]] | str
 class _WebsitesAsCodeOperator(ReconcilingOperator):
     """Base class of the operators that compare the websites with a file."""
 
-    def __init__(
-        self,
-        *,
-        config_path: str | None = None,
-        config: Config | None = None,
-        prune: bool = False,
-        create_only: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.config_path = config_path
-        self.config = config
-        self.prune = prune
-        self.create_only = create_only
+    config_path: str | None
+    config: Config | None
+    prune: bool
+    create_only: bool
 
     def prepare(self, hook: AnalyticsHook, context: Context) -> Job:
         """Read the file and the tables."""
@@ -193,18 +183,15 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         analytics_conn_id: str = "analytics_default",
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            config_path=config_path,
-            config=config,
-            prune=prune,
-            create_only=create_only,
-            state_path=state_path,
-            list_name=list_name,
-            override_guards=override_guards,
-            max_loss_fraction=max_loss_fraction,
-            analytics_conn_id=analytics_conn_id,
-            **kwargs,
-        )
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        self.config_path = config_path
+        self.config = config
+        self.prune = prune
+        self.create_only = create_only
+        self.state_path = state_path
+        self.list_name = list_name
+        self.override_guards = override_guards
+        self.max_loss_fraction = max_loss_fraction
         self.check_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -286,18 +273,15 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         analytics_conn_id: str = "analytics_default",
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            config_path=config_path,
-            config=config,
-            prune=prune,
-            create_only=create_only,
-            state_path=state_path,
-            list_name=list_name,
-            override_guards=override_guards,
-            max_loss_fraction=max_loss_fraction,
-            analytics_conn_id=analytics_conn_id,
-            **kwargs,
-        )
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        self.config_path = config_path
+        self.config = config
+        self.prune = prune
+        self.create_only = create_only
+        self.state_path = state_path
+        self.list_name = list_name
+        self.override_guards = override_guards
+        self.max_loss_fraction = max_loss_fraction
         self.approved_digest = approved_digest
         self.check_arguments()
 
@@ -374,18 +358,15 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         analytics_conn_id: str = "analytics_default",
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            config_path=config_path,
-            config=config,
-            prune=prune,
-            create_only=create_only,
-            state_path=state_path,
-            list_name=list_name,
-            override_guards=override_guards,
-            max_loss_fraction=max_loss_fraction,
-            analytics_conn_id=analytics_conn_id,
-            **kwargs,
-        )
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        self.config_path = config_path
+        self.config = config
+        self.prune = prune
+        self.create_only = create_only
+        self.state_path = state_path
+        self.list_name = list_name
+        self.override_guards = override_guards
+        self.max_loss_fraction = max_loss_fraction
         self.on_drift = on_drift
         self.check_arguments()
 
