@@ -10,9 +10,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
+
+import msgspec
 
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import AS_IS, Addresses, Entries, EntryType, each_line, entry_of, stripped
@@ -36,8 +38,15 @@ _NUMERIC = re.compile(r"[\d-]+|0x[0-9a-f]*")
 _DAY_ALLOWED = "until=YYYY-MM-DD, such as until=2027-01-31"
 
 
-@dataclass(frozen=True)
-class EntrySource:
+#: A time with a time zone.
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a stored list table. Its fields are the stored keys, so they do not change."""
+
+
+class EntrySource(Stored, frozen=True):
     """The source of a list entry.
 
     :param owner: who requested it; empty if unknown.
@@ -80,8 +89,7 @@ class EntrySource:
         return EntrySource(self.owner or other.owner, until, self.reason or other.reason, names)
 
 
-@dataclass(frozen=True)
-class Resolution:
+class Resolution(Stored, frozen=True):
     """The last resolution of a host name.
 
     :param addresses: its addresses.
@@ -89,7 +97,7 @@ class Resolution:
     """
 
     addresses: Entries
-    at: datetime
+    at: Moment
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,9 @@ class EntryList:
         """Return the list with the addresses of its host names."""
         lists = [self]
         for name, source in self.names.items():
-            lists.append(EntryList(dict.fromkeys(resolved[name].addresses, replace(source, names=(name,)))))
+            lists.append(
+                EntryList(dict.fromkeys(resolved[name].addresses, msgspec.structs.replace(source, names=(name,))))
+            )
         return merge_lists(lists)
 
     @property

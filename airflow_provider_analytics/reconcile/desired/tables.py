@@ -17,9 +17,9 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -29,7 +29,7 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import counted, readable
-from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource, Resolution
+from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource, Moment, Resolution, Stored
 from airflow_provider_analytics.reconcile.records import website_of
 
 VERSION = 2
@@ -66,30 +66,20 @@ def scope_of(selector: str, exceptions: Iterable[str] = ()) -> str:
     return f"{scope}{_EXCEPT}{named}" if named else scope
 
 
-class _Exceptions(NamedTuple):
-    """The exceptions of a scope.
-
-    :param exact: keys of domains, and ids.
-    :param patterns: patterns.
-    """
-
-    exact: frozenset[str]
-    patterns: tuple[str, ...]
-
-
 @lru_cache(maxsize=10_000)
-def _exceptions_of(scope: str) -> _Exceptions:
+def _exceptions_of(scope: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the exceptions of a scope: the keys of domains and ids, and the patterns."""
     named = [selector for selector in scope.partition(_EXCEPT)[2].split(", ") if selector]
     exact = frozenset(domain_key(selector) for selector in named if not is_pattern(selector))
-    return _Exceptions(exact, tuple(filter(is_pattern, named)))
+    return exact, tuple(filter(is_pattern, named))
 
 
 def _is_excepted(scope: str, domain: str, website_id: str) -> bool:
     """Return whether a website is an exception of a scope."""
-    exceptions = _exceptions_of(scope)
-    if website_id in exceptions.exact or domain_key(domain) in exceptions.exact:
+    exact, patterns = _exceptions_of(scope)
+    if website_id in exact or domain_key(domain) in exact:
         return True
-    return any(matches(pattern, domain) for pattern in exceptions.patterns)
+    return any(matches(pattern, domain) for pattern in patterns)
 
 
 @dataclass(frozen=True)
@@ -106,8 +96,7 @@ class Identity:
     list: str
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Stored, frozen=True):
     """The run that wrote a table.
 
     :param name: ``<dag id>/<run id>``.
@@ -119,7 +108,7 @@ class Run:
 
     name: str
     task: str
-    began: datetime
+    began: Moment
     map_index: int = -1
     entries: str = ""
 
@@ -129,42 +118,7 @@ class Run:
         return is_same_task and self.map_index != other.map_index and self.entries != other.entries
 
 
-_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-
-
-class _TablePart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part of a stored table. Its fields are the stored keys, so they do not change."""
-
-
-class _StoredRun(_TablePart, frozen=True):
-    """A stored :class:`Run`."""
-
-    name: str
-    task: str
-    began: _Moment
-    map_index: int = -1
-    entries: str = ""
-
-
-class _StoredResolution(_TablePart, frozen=True):
-    """A stored :class:`Resolution`."""
-
-    addresses: tuple[str, ...]
-    at: _Moment
-
-
-class _StoredSource(_TablePart, frozen=True):
-    """A stored :class:`EntrySource`."""
-
-    owner: str = ""
-    until: date | None = None
-    reason: str = ""
-    names: tuple[str, ...] = ()
-    since: str = ""
-    left: str = ""
-
-
-class _StoredGroup(_TablePart, frozen=True):
+class _StoredGroup(Stored, frozen=True):
     """Scopes with equal rows.
 
     :param entries: entry to the number of its source.
@@ -174,16 +128,16 @@ class _StoredGroup(_TablePart, frozen=True):
     entries: dict[str, int]
 
 
-class _StoredTable(_TablePart, frozen=True):
+class _StoredTable(Stored, frozen=True):
     """A stored :class:`Table`. It contains equal sources, and scopes with equal rows, only once."""
 
     version: int
     service: str
     account: str | None
     list: str
-    run: _StoredRun | None
-    names: dict[str, _StoredResolution]
-    sources: tuple[_StoredSource, ...]
+    run: Run | None
+    names: dict[str, Resolution]
+    sources: tuple[EntrySource, ...]
     rows: dict[str, tuple[_StoredGroup, ...]]
 
 
@@ -230,11 +184,7 @@ class Table:
                 f"{_NOTHING_SENT} Restore its last good version, or delete it. Without a table, the list owns its "
                 "entries again, and entries that were removed before remain on the websites.",
             ) from error
-        names = {name: Resolution(found.addresses, found.at) for name, found in stored.names.items()}
-        run = None
-        if stored.run:
-            run = Run(**msgspec.structs.asdict(stored.run))
-        return cls(Identity(stored.service, stored.account, stored.list), rows, names, run)
+        return cls(Identity(stored.service, stored.account, stored.list), rows, stored.names, stored.run)
 
     def checked(self, identity: Identity, path: str) -> Self:
         """Return the table, if it belongs to a service, an account and a list.
@@ -254,16 +204,8 @@ class Table:
         rows: dict[str, tuple[_StoredGroup, ...]] = {}
         for name, scopes in sorted(self.rows.items()):
             rows[name] = _groups_of(scopes, numbers)
-        run = None
-        if self.run:
-            run = _StoredRun(**asdict(self.run))
         stored = _StoredTable(
-            VERSION,
-            **asdict(self.identity),
-            run=run,
-            names={name: _StoredResolution(found.addresses, found.at) for name, found in self.names.items()},
-            sources=tuple(_StoredSource(**asdict(source)) for source in numbers),
-            rows=rows,
+            VERSION, **asdict(self.identity), run=self.run, names=dict(self.names), sources=tuple(numbers), rows=rows
         )
         return msgspec.json.format(msgspec.json.encode(stored), indent=1).decode() + "\n"
 
@@ -383,12 +325,11 @@ def _rows_of(stored: _StoredTable) -> Rows:
 
     :raises IndexError: if the number of a source is too high.
     """
-    sources = [EntrySource(**msgspec.structs.asdict(source)) for source in stored.sources]
     rows: dict[str, Scopes] = {}
     for name, groups in stored.rows.items():
         scopes: dict[str, Mapping[str, EntrySource]] = {}
         for group in groups:
-            entries = {entry: sources[number] for entry, number in group.entries.items()}
+            entries = {entry: stored.sources[number] for entry, number in group.entries.items()}
             scopes.update(dict.fromkeys(group.scopes, entries))
         rows[name] = scopes
     return rows
@@ -399,7 +340,8 @@ def _check_patterns(rows: Rows) -> None:
     for name, scopes in rows.items():
         count = 0
         for scope in filter(is_pattern, scopes):
-            count += 1 + len(_exceptions_of(scope).patterns)
+            _exact, patterns = _exceptions_of(scope)
+            count += 1 + len(patterns)
         if count > MAX_PATTERNS:
             raise ValueError(f"{name} has {counted(count, 'pattern')}; allowed: at most {MAX_PATTERNS:,}")
 
@@ -506,14 +448,14 @@ def _updated_rows(
         if entry not in now:
             left = source.left or leaves
             if not left or left >= forgotten:
-                rows[entry] = known.setdefault(id(source), replace(source, left=left))
+                rows[entry] = known.setdefault(id(source), msgspec.structs.replace(source, left=left))
     for entry, source in now.items():
         since = today.isoformat()
         if entry in before and not before[entry].left:
             since = before[entry].since
         # A comment can contain anything, even a key.
         owner, reason = readable(source.owner), readable(source.reason)
-        rows[entry] = replace(source, owner=owner, reason=reason, since=since, left="")
+        rows[entry] = msgspec.structs.replace(source, owner=owner, reason=reason, since=since, left="")
     return rows
 
 

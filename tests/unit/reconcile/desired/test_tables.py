@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE
     before = table = Table(identity)
     for number, scopes in enumerate(nights, 1 - len(nights)):
         at = TODAY + number * timedelta(days=days)
-        before, table = table, table.with_run(scopes, {}, replace(RUN, began=at), at.date())
+        before, table = table, table.with_run(scopes, {}, msgspec.structs.replace(RUN, began=at), at.date())
     return ListTables(before, table, (), TODAY.date(), nights[-1], RUN)
 
 
