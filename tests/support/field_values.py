@@ -34,7 +34,7 @@ def _value(field: Field) -> Value:
     if isinstance(field, Lines):
         entries = ENTRIES.get(field.name, ["first", "second"])
         return Value(entries, "\n".join(entries), "\n".join(entries))
-    return Value("a text", "a text", "a text")
+    return Value("example", "example", "example")
 
 
 #: Exclusion list to entries, if a word is not allowed.
