@@ -55,6 +55,7 @@ _SINGLE_ADDRESS = re.compile(r"([0-9a-fA-F:.]+)/(32|128)(?=\s|$)")
 _NOT_IN_A_WORD = re.compile(r"[\s,;<>\"']|\.\.\.$|\u2026")
 #: Characters around a parameter in an address: ``?utm_source=news&gclid=1``.
 _PART_OF_A_QUERY = re.compile(r"[?&=]")
+_FILE_NAME = re.compile(r"[./~]\S*|\S+://\S*|\S+\.txt")
 _CUT = re.compile(r"\.\.\.$|\u2026$")
 #: A JSON array, an array of PostgreSQL, or a list as Python prints it.
 _IN_BRACKETS = re.compile(r"\[.*\]|\{.*\}|\(.*\)")
@@ -87,16 +88,16 @@ class UnusableEntriesError(ValueError):
 
 
 class EntryType:
-    """Type of the entries of a list: how to parse and compare them. This class is for words, case-sensitive.
+    """Type of the entries of a list: how to parse and compare them. This class is for any words, case-sensitive.
 
     A line of the service that is not such an entry is *opaque*: it is kept, and compared as text. The client never
     sends such a line unless it comes from the service, or the user allows any text.
     """
 
     #: Allowed entries, for messages.
-    allowed: ClassVar[str] = "one query parameter per line or entry"
+    allowed: ClassVar[str] = "one word per line or entry"
     #: A text that is the name of a file by mistake; None if entries can look like this, such as ``/admin``.
-    file_name: ClassVar[re.Pattern[str] | None] = re.compile(r"[./~]\S*|\S+://\S*|\S+\.txt")
+    file_name: ClassVar[re.Pattern[str] | None] = None
 
     def parser(self, networks: str) -> Callable[[str], Entries]:
         """Return a function that parses the entries of one list; its :class:`ValueError` describes the problem.
@@ -122,10 +123,7 @@ class EntryType:
         """
         _visible(entry)
         if _NOT_IN_A_WORD.search(entry):
-            raise ValueError("contains white space, a separator or a quote; write one parameter per line")
-        if _PART_OF_A_QUERY.search(entry):
-            name = _PART_OF_A_QUERY.split(entry.lstrip("?&"))
-            raise ValueError(f"is a part of an address, and matches no parameter; write {name[0] or 'the name'!r}")
+            raise ValueError("contains white space, a separator or a quote; write one entry per line")
 
     def entries_of(self, entry: str) -> Entries:
         """Return the normalized entry; networks are allowed.
@@ -179,10 +177,25 @@ class EntryType:
         return stripped(line)
 
 
+class Parameters(EntryType):
+    """Names of query parameters."""
+
+    allowed = "one query parameter per line or entry"
+    file_name = _FILE_NAME
+
+    def check_entry(self, entry: str) -> None:
+        """Check the name of a parameter."""
+        super().check_entry(entry)
+        if _PART_OF_A_QUERY.search(entry):
+            name = _PART_OF_A_QUERY.split(entry.lstrip("?&"))
+            raise ValueError(f"is a part of an address, and matches no parameter; write {name[0] or 'the name'!r}")
+
+
 class Addresses(EntryType):
     """IP addresses. IPv6 is compressed and in lower case; an IPv4-mapped address becomes IPv4."""
 
     allowed = "one IP address per line or entry"
+    file_name = _FILE_NAME
 
     def parser(self, networks: str) -> Callable[[str], Entries]:
         """Return a function that parses addresses and networks."""

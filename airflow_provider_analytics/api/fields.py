@@ -26,7 +26,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 
 from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, invalid, is_missing_text, nearest, one_of
 from airflow_provider_analytics.api.domains import check_domain, domain_key
-from airflow_provider_analytics.api.entries import Addresses, EntryType, each_line, stripped
+from airflow_provider_analytics.api.entries import Addresses, EntryType, Parameters, each_line, stripped
 from airflow_provider_analytics.readable import is_plain
 
 #: Setting of files and operators with the location of a password, and its allowed form.
@@ -344,7 +344,7 @@ WEBSITE_FIELDS = (
     Secret("password", "password of the statistics page; only with privacy `password`"),
     Flag("email", "whether periodic e-mail reports are sent", default=False),
     Flag("exclude_bots", "whether common bots are excluded from tracking", default=True),
-    Lines("exclude_params", "URL query parameters excluded from tracking", (), entries=EntryType()),
+    Lines("exclude_params", "URL query parameters excluded from tracking", (), entries=Parameters()),
     Lines("exclude_ips", "IP addresses excluded from tracking", (), entries=Addresses()),
     Boolean("favorite", "whether the website is marked as favorite", on_create=False),
 )

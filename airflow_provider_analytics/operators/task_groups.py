@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.operators.base import FailWithoutRetry, how_to_override, skipped
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, _SyncExclusionsOperator
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def websites_as_code(
 def exclusion_list(
     group_id: str = "exclusion_list",
     *,
-    operator: type[SyncExcludedIpsOperator | SyncExcludedParamsOperator] = SyncExcludedIpsOperator,
+    operator: type[_SyncExclusionsOperator] = SyncExcludedIpsOperator,
     approval: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> TaskGroup:

@@ -29,7 +29,6 @@ from airflow_provider_analytics.readable import is_plain
 
 #: A template that was not rendered, or a list or dict that a template rendered as text.
 _NOT_RENDERED = re.compile(r"\{\{|\{%|^\s*[\[({].*['\"].*[\])}]\s*$")
-_PLACE = "a URL or an absolute path"
 _DAY = "a date, YYYY-MM-DD"
 
 #: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
@@ -38,16 +37,10 @@ ARGUMENTS = {"email": "email_reports", "password": "password_from"}
 #: Text argument to a description of its value.
 _TEXTS = {
     "analytics_conn_id": "the id of a connection",
-    "base_path": _PLACE,
-    "config_path": _PLACE,
     "domain": "a domain name",
-    "exclude_ips_path": _PLACE,
-    "exclude_params_path": _PLACE,
     "list_name": "the name of a list",
-    "output_path": _PLACE,
     "search": "the text to search for",
     "snapshot_name": "the name of the snapshots",
-    "state_path": _PLACE,
 }
 #: Text arguments that are never None.
 _REQUIRED = ("analytics_conn_id", "snapshot_name")
@@ -101,17 +94,23 @@ def check_value(attribute: str, value: Any) -> None:
     :raises ValueError: if the value is not allowed; the message has the argument, the value and the allowed values.
     """
     name = _ARGUMENTS.get(attribute, attribute)
-    _CHECKS.get(name, _check_field)(name, value)
+    check = _CHECKS.get(name, _check_field)
+    if name.endswith("_path"):
+        check = _check_place
+    check(name, value)
 
 
 def _check_text(name: str, value: Any) -> None:
     if value is None and name not in _REQUIRED:
         return
     is_text = isinstance(value, str) and value.strip() and is_plain(value)
-    allowed = _TEXTS.get(name, "text")
     if not is_text or is_missing_text(value) or _NOT_RENDERED.search(value):
-        raise invalid(name, value, allowed)
-    if allowed == _PLACE and not value.startswith("/") and "://" not in value:
+        raise invalid(name, value, _TEXTS.get(name, "text"))
+
+
+def _check_place(name: str, value: Any) -> None:
+    _check_text(name, value)
+    if value is not None and not value.startswith("/") and "://" not in value:
         raise invalid(name, value, "a URL such as s3://bucket/path or file:///path, or /path")
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import BaseOperator
+from field_values import VALUES
+from sync_operators import SYNC_OPERATORS
 
 from airflow_provider_analytics.hooks.connection import EXTRAS
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     DeleteWebsiteOperator,
@@ -25,12 +26,11 @@ WRITES: dict[type[BaseOperator], dict[str, Any]] = {
     CreateWebsiteOperator: {"domain": "new.example"},
     UpdateWebsiteOperator: {"website_id": 1, "privacy": "private"},
     DeleteWebsiteOperator: {"website_id": 1},
-    SyncExcludedIpsOperator: {"exclude_ips": ["192.0.2.1"]},
-    SyncExcludedParamsOperator: {"exclude_params": ["a"]},
+    **{operator: {name: VALUES[name].given} for name, operator in SYNC_OPERATORS.items()},
     ApplyWebsitesOperator: {"config": {"websites": {"a.example": {"privacy": "private"}}}},
 }
 #: Values with which an argument might turn something off or on.
-VALUES = (True, False, "skip")
+SWITCHES = (True, False, "skip")
 
 
 def arguments(operator: type[BaseOperator]) -> Iterator[str]:
@@ -68,7 +68,7 @@ def test_arguments_cannot_turn_verification_off(
         f"{name}={value!r}"
         for name in dict.fromkeys(arguments(operator))
         if name not in (*WRITES[operator], "analytics_conn_id")
-        for value in VALUES
+        for value in SWITCHES
         if write(operator, **{name: value})
     ]
     assert not found, f"{operator.__name__} does not read what it wrote with {', '.join(found)}"

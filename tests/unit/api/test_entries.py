@@ -12,6 +12,7 @@ from airflow_provider_analytics.api.entries import (
     Addresses,
     Entries,
     EntryType,
+    Parameters,
     each_line,
     entry_of,
     internal_addresses,
@@ -125,11 +126,11 @@ def test_expansion_is_limited_over_the_whole_list() -> None:
 
 
 def test_parameters_keep_their_case() -> None:
-    assert parse(EntryType(), "exclude_params", "utm_source\nGCLID # ads\n\n#x\nutm_source") == ("utm_source", "GCLID")
+    assert parse(Parameters(), "exclude_params", "utm_source\nGCLID # ads\n\n#x\nutm_source") == ("utm_source", "GCLID")
     with pytest.raises(ValueError, match="line 2: 'a b' contains white space"):
-        parse(EntryType(), "exclude_params", "a\na b")
+        parse(Parameters(), "exclude_params", "a\na b")
     with pytest.raises(ValueError, match=r"exclude_params='None' is not allowed.*tojson"):
-        parse(EntryType(), "exclude_params", "None")
+        parse(Parameters(), "exclude_params", "None")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ def test_single_address_is_sent_without_a_prefix_length(line: str, sent: str) ->
 )
 def test_part_of_an_address_is_no_parameter_and_its_name_is_given(entry: str, name: str) -> None:
     with pytest.raises(ValueError, match=f"line 1: '{re.escape(entry)}' is a part of an address.*write '{name}'"):
-        parse(EntryType(), "exclude_params", entry)
+        parse(Parameters(), "exclude_params", entry)
 
 
 def test_internal_addresses_are_found() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_analytics.api.entries import Addresses, EntryType
+from airflow_provider_analytics.api.entries import Addresses, EntryType, Parameters
 from airflow_provider_analytics.api.fields import (
     Boolean,
     Domain,
@@ -36,7 +36,7 @@ DOMAIN = Domain("domain", "the domain")
 PRIVACY = PrivacyFlag("privacy", "who sees it")
 FLAG = Flag("email", "reports")
 BOOLEAN = Boolean("favorite", "a mark")
-PARAMS = Lines("exclude_params", "parameters", entries=EntryType())
+PARAMS = Lines("exclude_params", "parameters", entries=Parameters())
 ADDRESSES = Lines("exclude_ips", "addresses", entries=Addresses())
 SECRET = Secret("password", "a password")
 

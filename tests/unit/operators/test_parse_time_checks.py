@@ -139,10 +139,7 @@ def test_expired_entry_passes_when_the_dag_is_parsed() -> None:
 
 
 def test_text_like_a_file_name_is_an_entry_if_the_list_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Paths(entries.EntryType):
-        file_name = None
-
-    monkeypatch.setitem(fields.LINE_FIELDS, "exclude_params", Paths())
+    monkeypatch.setitem(fields.LINE_FIELDS, "exclude_params", entries.EntryType())
     SyncExcludedParamsOperator(task_id="sync", exclude_params="/admin", state_path="/data/state")
 
 
