@@ -77,14 +77,11 @@ def operator_index() -> Iterator[str]:
         "",
         _WRITTEN,
         "",
-        "| Page | Contains |",
-        "|---|---|",
     )
     for name in operator_modules():
-        public = [found.__name__ for found in vars(import_module(name)).values() if _is_public(found, name)]
         short = name.rpartition(".")[2]
-        links = ", ".join(f"[`{found}`]({short}.md#{found.lower()})" for found in public)
-        yield f"| [{_TITLES[name.rpartition('.')[2]]}]({short}.md) | {links} |"
+        title = (import_module(name).__doc__ or "").partition("\n")[0].rstrip(".")
+        yield f"* [{_TITLES[short]}]({short}.md): {title[0].lower()}{title[1:]}"
 
 
 def hook() -> Iterator[str]:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import re
 import threading
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from airflow_provider_analytics.sandbox.requests import Operation, RecordedRequest
+from airflow_provider_analytics.api.operations import OPERATIONS
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.store import Store, Website
 
 _LARAVEL_MESSAGES = {429: "Too Many Attempts.", 500: "Server Error"}
@@ -76,7 +77,7 @@ class Fault(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
 
     #: Select requests of this operation. ``any`` selects all requests except those to the control endpoints.
-    operation: Operation | Literal["any"] = "any"
+    operation: str = "any"
     #: Select requests whose path and query string contain a match of this regular expression, such as ``/websites/17$``
     #: or ``page=3\b``.
     target: re.Pattern[str] | None = None
@@ -108,6 +109,13 @@ class Fault(BaseModel):
     #: ``headers`` can set another type. With a ``status`` and no body, an error has the sandbox's error body. Other
     #: responses are empty.
     body: bytes | str | dict[str, Any] | list[Any] | None = None
+
+    @field_validator("operation")
+    @classmethod
+    def _is_operation(cls, name: str) -> str:
+        if name not in ("any", *OPERATIONS):
+            raise ValueError(f"{name!r} is not an operation; allowed: any, {', '.join(OPERATIONS)}")
+        return name
 
     @property
     def commits(self) -> bool:

@@ -1,38 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations of the interface (interface.md, Operations), and requests as the sandbox received them."""
+"""Requests as the sandbox received them."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
 
 from starlette.datastructures import Headers
 
+from airflow_provider_analytics.api.dialect import API_PREFIX
+from airflow_provider_analytics.api.operations import OPERATIONS
 from airflow_provider_analytics.sandbox.form_fields import decode_pairs
 
-Operation = Literal["list", "create", "show", "update", "delete", "account"]
 
-PREFIX = "/api/v1"
-#: Operation, method and path of each route.
-ROUTES: tuple[tuple[Operation, str, str], ...] = (
-    ("list", "GET", "/websites"),
-    ("create", "POST", "/websites"),
-    ("show", "GET", "/websites/{id}"),
-    ("update", "PUT", "/websites/{id}"),
-    ("update", "PATCH", "/websites/{id}"),
-    ("delete", "DELETE", "/websites/{id}"),
-    ("account", "GET", "/account"),
-)
-
-
-def operation_of(method: str, path: str, root: str) -> Operation | None:
+def operation_of(method: str, path: str, root: str) -> str | None:
     """Return the operation of a request to a path below ``root``."""
-    prefix = re.escape(root + PREFIX)
-    for operation, its_method, route in ROUTES:
-        pattern = prefix + route.replace("{id}", "[^/]+")
-        if method == its_method and re.fullmatch(pattern, path):
-            return operation
+    prefix = re.escape(root + API_PREFIX)
+    for operation in OPERATIONS.values():
+        pattern = prefix + operation.path.replace("{id}", "[^/]+")
+        if method in operation.methods and re.fullmatch(pattern, path):
+            return operation.name
     return None
 
 
@@ -48,7 +35,7 @@ class RecordedRequest:
     :param status: status of the response; None before it is sent or if no response is sent.
     """
 
-    operation: Operation | None
+    operation: str | None
     method: str
     target: str
     origin: str

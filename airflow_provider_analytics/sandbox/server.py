@@ -10,7 +10,7 @@ import socket
 import ssl
 import threading
 from os import PathLike, fspath
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 try:
     import uvicorn
@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
     msg = f"The sandbox needs {missing}. Run: pip install starlette uvicorn"
     raise ModuleNotFoundError(msg, name=missing) from error
 
-from airflow_provider_analytics.sandbox.requests import Operation, RecordedRequest
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.store import Website
 
 CONNECTION_VARIABLE = "AIRFLOW_CONN_ANALYTICS_DEFAULT"
@@ -200,7 +200,7 @@ class SandboxServer:
         """
         self._app.options = self._app.options.changed(options)
 
-    def fault(self, operation: Operation | Literal["any"] = "any", **fields: Any) -> None:
+    def fault(self, operation: str = "any", **fields: Any) -> None:
         """Add a fault to the next requests of an operation.
 
         :param fields: fields of :class:`~airflow_provider_analytics.sandbox.faults.Fault`.

@@ -16,11 +16,13 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from airflow_provider_analytics.api.dialect import API_PREFIX
+from airflow_provider_analytics.api.operations import OPERATIONS
 from airflow_provider_analytics.sandbox import form_fields, laravel
 from airflow_provider_analytics.sandbox.form_fields import FormField
 from airflow_provider_analytics.sandbox.laravel import ApiError
 from airflow_provider_analytics.sandbox.options import Options
-from airflow_provider_analytics.sandbox.requests import PREFIX, RecordedRequest
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.store import Store, Website
 
 ACCOUNT = {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
@@ -51,14 +53,6 @@ class Service:
         self.store = self.store_type()
         self.options = Options()
         self._root = root
-        self._operations = {
-            "list": self.list_websites,
-            "create": self.create_website,
-            "show": self.show_website,
-            "update": self.update_website,
-            "delete": self.delete_website,
-            "account": self.show_account,
-        }
         self.clear()
 
     def clear(self) -> None:
@@ -70,7 +64,7 @@ class Service:
         """Process a request."""
         self.options = options
         if request.path == f"{self._root}/":
-            return HTMLResponse(_HOME.format(f"{self._root}{PREFIX}"))
+            return HTMLResponse(_HOME.format(f"{self._root}{API_PREFIX}"))
         try:
             process = self.admit(request)
             return process(request)
@@ -87,9 +81,10 @@ class Service:
             raise ApiError(404, f"The route {path} could not be found.")
         if not request.authorized:
             raise ApiError(401, "Unauthenticated.")
-        return self._operations[request.operation]
+        process: Callable[[RecordedRequest], Response] = getattr(self, OPERATIONS[request.operation].hook)
+        return process
 
-    # Operations
+    # Operations, by the name of their method of the hook
 
     def list_websites(self, request: RecordedRequest) -> Response:
         """Return a page of the list."""
@@ -98,7 +93,7 @@ class Service:
         values = {**defaults, **given}
         websites = self.find(self.readable_store(), values)
         page = self.page(websites, values)
-        url = f"{request.origin}{self._root}{PREFIX}/websites"
+        url = f"{request.origin}{self._root}{API_PREFIX}/websites"
         body = self.collection(page, url, dict(request.query))
         return JSONResponse(body)
 
@@ -112,7 +107,7 @@ class Service:
         website = self.store.add(**values)
         return JSONResponse({"data": website}, 201)
 
-    def show_website(self, request: RecordedRequest) -> Response:
+    def get_website(self, request: RecordedRequest) -> Response:
         """Return a website."""
         website = self.require(request, self.readable_store())
         self._reject_query(request)
@@ -136,7 +131,7 @@ class Service:
         deleted = {"id": website["id"], "object": "website", "deleted": True}
         return JSONResponse(deleted)
 
-    def show_account(self, request: RecordedRequest) -> Response:
+    def get_account(self, request: RecordedRequest) -> Response:
         """Return the account."""
         self._reject_query(request)
         return JSONResponse({"data": ACCOUNT})

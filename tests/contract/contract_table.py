@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from airflow_provider_analytics.api.dialect import API_PREFIX
 from airflow_provider_analytics.api.fields import (
     WEBSITE_FIELDS,
     Boolean,
@@ -23,6 +24,7 @@ from airflow_provider_analytics.api.fields import (
     PrivacyFlag,
     Secret,
 )
+from airflow_provider_analytics.api.operations import OPERATIONS, Operation
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
@@ -78,6 +80,11 @@ def _of_field(field: Field) -> tuple[str, ...]:
     return values, default, sent[field.on_create], sent[field.on_update]
 
 
+def _of_operation(operation: Operation) -> str:
+    methods = " or ".join(f"`{method}`" for method in sorted(operation.methods, reverse=True))
+    return f"`{operation.name}`: {methods} `{API_PREFIX}{operation.path}`. {operation.meaning}"
+
+
 STATEMENTS: tuple[Statement, ...] = (
     *_stated(
         "Service",
@@ -94,12 +101,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     *_stated(
         "Operations",
-        operation_list="List websites: `GET /api/v1/websites`, with the query parameters below.",
-        operation_show="Show a website: `GET /api/v1/websites/{id}`, without a payload.",
-        operation_create="Create a website (the interface says *store*): `POST /api/v1/websites`, with form fields.",
-        operation_update="Update a website: `PUT` or `PATCH /api/v1/websites/{id}`, with form fields.",
-        operation_delete="Delete a website: `DELETE /api/v1/websites/{id}`, without a payload.",
-        operation_account="Show the account: `GET /api/v1/account`, without a payload.",
+        **{f"operation_{operation.name}": _of_operation(operation) for operation in OPERATIONS.values()},
         form_encoding="Forms are `application/x-www-form-urlencoded`.",
         accept_header="List, show and account requests have the header `Accept: application/json`.",
         id_in_path="A website is addressed by its id.",

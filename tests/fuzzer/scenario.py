@@ -35,6 +35,11 @@ from airflow_provider_analytics.snapshots.catalog import read_snapshot
 LISTS = tuple(LINE_FIELDS)
 DEFAULTS: dict[str, Any] = {name: form_fields.DEFAULTS[name] for name in RECORD_FIELDS if name != "domain"}
 FIELDS = tuple(DEFAULTS)
+#: Steps, and how often each of them is drawn.
+STEPS = {
+    "create": 2, "update": 2, "sync": 4, "apply": 5, "hand": 2, "list": 1, "find": 1, "delete": 1, "drift": 1,
+    "snapshot": 1, "compare": 1, "prune": 1, "export": 1,
+}  # fmt: skip
 #: Websites that a service might damage by storing other values: two, because the second one with the same problem stops
 #: the run.
 MAX_DAMAGED = 2

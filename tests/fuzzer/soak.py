@@ -35,7 +35,7 @@ import dialects
 import yaml
 from fake_services import FakeService
 from field_values import FLAGS
-from scenario import FIELDS, LISTS, Scenario, ViolationError
+from scenario import FIELDS, LISTS, STEPS, Scenario, ViolationError
 
 from airflow_provider_analytics.randomness import RANDOM
 
@@ -79,8 +79,6 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "privacy": (0, 1, 1, 2),
     "favorite": (False, True),
 }
-_OFTEN = {"create": 2, "update": 2, "sync": 4, "apply": 5, "hand": 2}
-_RARELY = ("list", "find", "delete", "drift", "snapshot", "compare", "prune", "export")
 _RENAMED = "renamed.example"
 
 Step = dict[str, Any]
@@ -206,7 +204,7 @@ class ScenarioGenerator:
         return step
 
     def step(self) -> Step:
-        do = self.choice((*Counter(_OFTEN).elements(), *_RARELY))
+        do = self.choice([*Counter(STEPS).elements()])
         if do == "hand":
             return {"do": do, "edits": [self.hand() for _ in range(self.chance.randint(1, 3))]}
         step = self.task(do)

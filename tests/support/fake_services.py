@@ -34,7 +34,6 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.sandbox.service import Service
 from airflow_provider_analytics.sandbox.store import Store, Website
 
-Write = Literal["create", "update", "delete"]
 _OTHER_SCHEME = {"http": "https", "https": "http"}
 _LOGIN = "<!DOCTYPE html><title>Login</title><p>Log in to see your websites."
 _LISTS = tuple(LINE_FIELDS)
@@ -149,13 +148,13 @@ class FakeServiceOptions(Options):
     update_status: int = Field(default=200, ge=200, le=299)
     delete_status: int = Field(default=200, ge=200, le=299)
     #: Operations whose response has no body, as with status 204.
-    empty_answers: frozenset[Write] = frozenset()
+    empty_answers: frozenset[str] = frozenset()
     #: Operations whose response has a message instead of the record.
-    message_answers: frozenset[Write] = frozenset()
+    message_answers: frozenset[str] = frozenset()
     #: Operations whose response has the values that were sent, whatever is stored.
-    echoes: frozenset[Literal["create", "update"]] = frozenset()
+    echoes: frozenset[str] = frozenset()
     #: Operations whose response has only the id and the domain.
-    short_answers: frozenset[Literal["create", "update"]] = frozenset()
+    short_answers: frozenset[str] = frozenset()
     #: Effect of a delete: remove the website, mark it with ``deleted_at`` and still return it, or keep it.
     deletes: Literal["remove", "mark", "keep"] = "remove"
     #: Effect of an update on fields that were not sent: none; the default of a create; false for flags (Laravel's

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
-from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.api import dialect, operations
 from airflow_provider_analytics.api.client import AnalyticsClient, website_path
 
 #: Every path of the interface starts with this text.
-PREFIX = "/api/v1"
+PREFIX = dialect.API_PREFIX
 
 
 @dataclass(frozen=True)
@@ -55,30 +56,28 @@ def write(client: AnalyticsClient, method: str, path: str, form: Mapping[str, st
     return None if method == "DELETE" else record
 
 
-_TABLE = (
-    Operation(
-        "list", ("GET",), "/websites",
-        lambda client, website_id: client.list_websites(), query="?per_page=100&sort_by=id&sort=desc",
-        requests=2,
-    ),
-    Operation("show", ("GET",), "/websites/{id}", lambda client, website_id: client.get_website(website_id)),
-    Operation(
-        "create", ("POST",), "/websites",
-        lambda client, website_id: write(client, "POST", "/websites", {"domain": "new.example"}),
-        form=b"domain=new.example",
-    ),
-    Operation(
-        "update", ("PATCH", "PUT"), "/websites/{id}",
-        lambda client, website_id: update(client, website_id, email="1"), form=b"email=1",
-    ),
-    Operation(
-        "delete", ("DELETE",), "/websites/{id}",
-        lambda client, website_id: write(client, "DELETE", website_path(website_id)),
-    ),
-    Operation("account", ("GET",), "/account", lambda client, website_id: client.get_account()),
-)  # fmt: skip
+def _operation(name: str) -> Operation:
+    """Return an operation; without an entry in a table below, it needs only an id, or nothing."""
+    definition = operations.OPERATIONS[name]
+    method, path = definition.methods[0], definition.path
+    form = _FORMS.get(name, {})
 
-OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in _TABLE}
+    def call(client: AnalyticsClient, website_id: int) -> Any:
+        if method != "GET":
+            return write(client, method, path.format(id=website_id), form or None)
+        of_website = [website_id] if "{id}" in path else []
+        return getattr(client, definition.hook)(*of_website)
+
+    return Operation(
+        name, definition.methods, path, call, _QUERIES.get(name, ""), urlencode(form).encode(), _REQUESTS.get(name, 1)
+    )
+
+
+#: Operation to the form of its request.
+_FORMS = {"create": {"domain": "new.example"}, "update": {"email": "1"}}
+_QUERIES = {"list": "?per_page=100&sort_by=id&sort=desc"}
+_REQUESTS = {"list": 2}
+OPERATIONS: Mapping[str, Operation] = {name: _operation(name) for name in operations.OPERATIONS}
 READS = tuple(name for name, operation in OPERATIONS.items() if operation.method == "GET")
 WRITES = tuple(name for name in OPERATIONS if name not in READS)
 

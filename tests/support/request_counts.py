@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import re
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from airflow_provider_analytics.api.operations import OPERATIONS
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
@@ -40,8 +42,8 @@ _FILE = {
 Call = Callable[[], Any]
 
 
-def _task(operator: type[Any], **arguments: Any) -> Call:
-    return lambda: operator(task_id="t", **arguments).execute({"ti": mock.MagicMock(map_index=-1), "run_id": "r"})
+def _task(kind: type[Any], **arguments: Any) -> Call:
+    return lambda: kind(task_id="t", **arguments).execute({"ti": mock.MagicMock(map_index=-1), "run_id": "r"})
 
 
 def _hook(call: Callable[[AnalyticsHook], Any]) -> Call:
@@ -54,8 +56,12 @@ def _hook(call: Callable[[AnalyticsHook], Any]) -> Call:
 
 def cases() -> dict[str, Call]:
     """Return the columns of the table."""
+    others = {}
+    for operation in OPERATIONS.values():
+        if "{id}" in operation.path and operation.name not in ("update", "delete"):
+            others[f"`hook.{operation.hook}`"] = _hook(operator.methodcaller(operation.hook, 7))
     return {
-        "`hook.get_website`": _hook(lambda hook: hook.get_website(7)),
+        **others,
         "`hook.find_website`, a domain that exists": _hook(lambda hook: hook.find_website("7.example")),
         "`hook.find_website`, a domain that does not": _hook(lambda hook: hook.find_website("new.example")),
         "`hook.create_website`": _hook(lambda hook: hook.create_website(**_NEW)),

@@ -14,13 +14,11 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import contract_table
-import fake_services
 import pytest
-import soak
-from operations import OPERATIONS
+import scenario
 from reference import signature_of
 from wire_client import client_of
 
@@ -28,6 +26,7 @@ import airflow_provider_analytics
 from airflow_provider_analytics.api import listing
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import ListFilters
+from airflow_provider_analytics.api.operations import OPERATIONS, Operation
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import MissingPackageError
 from airflow_provider_analytics.get_provider_info import get_provider_info
@@ -36,7 +35,7 @@ from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import ListWebsitesOperator
 from airflow_provider_analytics.sandbox.form_fields import LIST_PARAMETERS
-from airflow_provider_analytics.sandbox.requests import ROUTES, Operation
+from airflow_provider_analytics.sandbox.service import Service
 from airflow_provider_analytics.snapshots import formats
 from airflow_provider_analytics.snapshots.formats import COMPRESSIONS, FORMATS, check_format
 from airflow_provider_analytics.snapshots.manifest import Manifest
@@ -80,74 +79,39 @@ def test_list_parameter_is_known_to(place: str, name: str) -> None:
     assert known, f"{place} says nothing of {name}"
 
 
-#: Operation to its method of the hook.
-IN_THE_HOOK = {
-    "list": "list_websites", "show": "get_website", "create": "create_website", "update": "update_website",
-    "delete": "delete_website", "account": "get_account",
-}  # fmt: skip
-#: Other methods of the hook.
+#: Methods of the hook that are no operation.
 NO_OPERATION = {
     "client", "where", "get_conn", "close", "stop", "iter_websites", "find_website", "ensure_website",
     "test_connection", "get_ui_field_behaviour", "get_connection_form_widgets",
 }  # fmt: skip
-#: Operation to the step of the fuzzer that calls it, except for the account, which all steps read.
-IN_THE_FUZZER = {"list": "list", "show": "find", "create": "create", "update": "update", "delete": "delete"}
-IN_THE_SANDBOX = {operation for operation, _, _ in ROUTES}
-STATED = {statement.id for statement in contract_table.STATEMENTS}
-FALSE_SUCCESS = text_of("tests/integration/api/test_false_success.py")
-PLACES_OF_AN_OPERATION: dict[str, Callable[[str], bool]] = {
-    "IN_THE_HOOK of this test": lambda name: name in IN_THE_HOOK,
-    "the client (api/client.py)": lambda name: hasattr(AnalyticsClient, IN_THE_HOOK.get(name, "?")),
-    "the hook (hooks/analytics.py)": lambda name: hasattr(AnalyticsHook, IN_THE_HOOK.get(name, "?")),
-    "an operator (operators/, docs/operators.md)": lambda name: operator_of(name) in page("operators.md"),
-    "the sandbox (ROUTES of sandbox/requests.py, sandbox/service.py)": lambda name: name in IN_THE_SANDBOX,
-    "the faults of the sandbox (Operation in sandbox/requests.py)": lambda name: name in get_args(Operation),
-    "the interface (tests/contract/contract_table.py)": lambda name: f"operation-{name}" in STATED,
-    "tests/support/operations.py": lambda name: name in OPERATIONS,
-    "the responses of tests/integration/api/test_false_success.py": lambda name: f'"{name}": ' in FALSE_SUCCESS,
-    "docs/connection.md, Permissions of the key": lambda name: (
-        name in sentence("docs/connection.md", "| Operators | Operations |")
+#: Operation to the step of the fuzzer that calls it, if the names differ; all steps read the account.
+IN_THE_FUZZER = {"show": "find", "account": "list"}
+PLACES_OF_AN_OPERATION: dict[str, Callable[[Operation], bool]] = {
+    "the client (api/client.py)": lambda operation: hasattr(AnalyticsClient, operation.hook),
+    "the hook (hooks/analytics.py)": lambda operation: hasattr(AnalyticsHook, operation.hook),
+    "an operator (operators/, docs/operators.md)": lambda operation: operation.operator in page("operators.md"),
+    "the sandbox (sandbox/service.py)": lambda operation: hasattr(Service, operation.hook),
+    "tests/fuzzer/scenario.py, STEPS; IN_THE_FUZZER of this test": lambda operation: (
+        IN_THE_FUZZER.get(operation.name, operation.name) in scenario.STEPS
     ),
-    "docs/reference/sandbox.md, Faults": lambda name: (
-        f"`{name}`" in sentence("docs/reference/sandbox.md", "A fault applies to the next requests")
-    ),
-    "tests/fuzzer/soak.py, _OFTEN or _RARELY; IN_THE_FUZZER of this test": lambda name: (
-        name == "account" or IN_THE_FUZZER.get(name) in {*soak._OFTEN, *soak._RARELY}
-    ),
-    "tests/support/fake_services.py, Write": lambda name: name in get_args(fake_services.Write) or not is_write(name),
-    "the counted requests (tests/support/request_counts.py)": lambda name: (
-        f"`hook.{IN_THE_HOOK.get(name, '?')}`" in page("reference/performance.md")
-        or operator_of(name) in page("reference/performance.md")
+    "the counted requests: run make requests": lambda operation: (
+        f"`hook.{operation.hook}`" in page("reference/performance.md")
+        or operation.operator in page("reference/performance.md")
     ),
 }
 
 
-def sentence(path: str, beginning: str) -> str:
-    """Return the paragraph or the table of a document that starts with a text."""
-    found = text_of(path).partition(beginning)[2].partition("\n\n")[0]
-    assert found, f"{path} has no paragraph with {beginning!r}: adapt this test"
-    return found
-
-
-def is_write(operation: str) -> bool:
-    return any(name == operation and method != "GET" for name, method, _ in ROUTES)
-
-
-def operator_of(operation: str) -> str:
-    return f"{IN_THE_HOOK.get(operation, '?').title().replace('_', '')}Operator"
-
-
-@pytest.mark.parametrize("name", sorted({*OPERATIONS, *IN_THE_SANDBOX}))
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 @pytest.mark.parametrize("place", PLACES_OF_AN_OPERATION)
-def test_operation_is_known_to(place: str, name: str) -> None:
-    assert PLACES_OF_AN_OPERATION[place](name), f"{place} does not know the operation {name}"
+def test_operation_is_known_to(place: str, operation: Operation) -> None:
+    assert PLACES_OF_AN_OPERATION[place](operation), f"{place} does not know the operation {operation.name}"
 
 
-def test_operation_is_defined_in_the_hook_or_the_sandbox() -> None:
+def test_method_of_the_hook_is_an_operation_of_the_table() -> None:
     own = {name for name in vars(AnalyticsHook) if not name.startswith("_") and not name.endswith(("_name", "_type"))}
-    unknown = {name for name in own - NO_OPERATION - {*IN_THE_HOOK.values()} if callable(getattr(AnalyticsHook, name))}
-    assert not unknown, (
-        "Add these methods of the hook to IN_THE_HOOK of this test if they send the request of an operation, otherwise "
+    unknown = own - NO_OPERATION - {operation.hook for operation in OPERATIONS.values()}
+    assert not {name for name in unknown if callable(getattr(AnalyticsHook, name))}, (
+        "Add these methods of the hook to api/operations.py if they send the request of an operation, otherwise "
         "to NO_OPERATION."
     )
 

@@ -27,10 +27,8 @@ from airflow_provider_analytics.exceptions import (
 from airflow_provider_analytics.readable import EXCERPT_LENGTH
 
 GOOD: dict[str, Any] = {
+    **{key: {"data": WEBSITE} for key in OPERATIONS},
     "list": list_body({}, [WEBSITE]),
-    "show": {"data": WEBSITE},
-    "create": {"data": WEBSITE},
-    "update": {"data": WEBSITE},
     "delete": {"id": 7, "object": "website", "deleted": True},
     "account": {"data": {"id": 1, "name": "me"}},
 }
