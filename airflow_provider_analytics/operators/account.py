@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_analytics.operators.base import AnalyticsBaseOperator
+from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, arguments_of
 from airflow_provider_analytics.readable import readable
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ class GetAccountOperator(AnalyticsBaseOperator):
     :raises AnalyticsError: if the request fails or its response is unusable.
     """
 
-    template_fields = ("analytics_conn_id",)
-
     def __init__(
         self,
         *,
@@ -35,6 +33,8 @@ class GetAccountOperator(AnalyticsBaseOperator):
     ) -> None:
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Fetch the account."""

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +42,21 @@ PERMANENT_ERRORS: Mapping[type[Exception], str] = {
     AirflowNotFoundException: "create the connection first",
     ValueError: "correct the input first",
 }
-
+#: Arguments that are not templates, because they are needed when the DAG is parsed.
+NOT_TEMPLATED = {"asset"}
+#: Argument to the attribute that stores it, if it is another one: ``dry_run`` is a method of every operator.
+STORED_AS = {"dry_run": "is_dry_run"}
 
 log = logging.getLogger(__name__)
+
+
+def arguments_of(constructor: Callable[..., None]) -> tuple[str, ...]:
+    """Return the attributes in which a constructor stores its keyword arguments, for ``template_fields``."""
+    stored = []
+    for name, parameter in inspect.signature(constructor).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and name not in NOT_TEMPLATED:
+            stored.append(STORED_AS.get(name, name))
+    return tuple(stored)
 
 
 class ShortErrorsOperator(BaseOperator):

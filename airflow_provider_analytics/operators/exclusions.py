@@ -21,6 +21,7 @@ from airflow_provider_analytics.api.checks import (
 )
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
+from airflow_provider_analytics.operators.base import arguments_of
 from airflow_provider_analytics.operators.reconciling import ReconcilingOperator, account_of, result_of
 from airflow_provider_analytics.operators.values import is_literal
 from airflow_provider_analytics.readable import counted
@@ -408,25 +409,6 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         The next try applies the remaining changes.
     """
 
-    template_fields = (
-        "exclude_ips",
-        "exclude_ips_path",
-        "networks",
-        "resolve_names",
-        "websites",
-        "except_websites",
-        "per_website",
-        "mode",
-        "unmanage_websites",
-        "is_dry_run",
-        "approved_digest",
-        "state_path",
-        "list_name",
-        "override_guards",
-        "max_loss_fraction",
-        "analytics_conn_id",
-    )
-
     field = "exclude_ips"
 
     def __init__(
@@ -467,6 +449,8 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         self.networks = networks
         self.resolve_names = resolve_names
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
 
 class SyncExcludedParamsOperator(_SyncExclusionsOperator):
@@ -510,23 +494,6 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     """
 
-    template_fields = (
-        "exclude_params",
-        "exclude_params_path",
-        "websites",
-        "except_websites",
-        "per_website",
-        "mode",
-        "unmanage_websites",
-        "is_dry_run",
-        "approved_digest",
-        "state_path",
-        "list_name",
-        "override_guards",
-        "max_loss_fraction",
-        "analytics_conn_id",
-    )
-
     field = "exclude_params"
 
     def __init__(
@@ -563,3 +530,5 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         self.exclude_params = exclude_params
         self.exclude_params_path = exclude_params_path
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)

@@ -25,6 +25,7 @@ from airflow_provider_analytics.operators.base import (
     AnalyticsBaseOperator,
     FailWithoutRetry,
     ShortErrorsOperator,
+    arguments_of,
     check_rendered_arguments,
     permanent_failure,
     require_run,
@@ -160,23 +161,6 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     :raises StorageError: if the storage fails or the clock is wrong; the last snapshot is unchanged.
     """
 
-    template_fields = (
-        "base_path",
-        "snapshot_name",
-        "format",
-        "compression",
-        "exclude_ips_as",
-        "partition_date",
-        "on_late",
-        "search",
-        "favorite",
-        "ignore_fields",
-        "max_loss_fraction",
-        "override_guards",
-        "html_report",
-        "analytics_conn_id",
-    )
-
     operator_extra_links = (SnapshotFolderLink(), SnapshotReportLink())
 
     def __init__(
@@ -235,6 +219,8 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         self.published: Manifest | None = None
         self.data_uri = ""
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def _check_identity(self) -> None:
         """Raise :class:`ValueError` when a DAG file is parsed, if the asset is known only at run time."""
@@ -436,15 +422,6 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
     :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
 
-    template_fields = (
-        "base_path",
-        "snapshot_name",
-        "current",
-        "previous",
-        "on_change",
-        "ignore_fields",
-    )
-
     operator_extra_links = (SnapshotFolderLink(),)
 
     def __init__(
@@ -466,6 +443,8 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         self.on_change = on_change
         self.ignore_fields = ignore_fields
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the snapshots, write the file, and return the counts and the first changes."""
@@ -534,16 +513,6 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
     :raises StorageError: if the storage fails.
     """
 
-    template_fields = (
-        "base_path",
-        "snapshot_name",
-        "keep_days",
-        "keep_weeks",
-        "keep_months",
-        "remove_damaged",
-        "is_dry_run",
-    )
-
     def __init__(
         self,
         *,
@@ -565,6 +534,8 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         self.remove_damaged = remove_damaged
         self.is_dry_run = dry_run  # BaseOperator.dry_run is a method
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Remove the snapshots that are not kept."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.api.checks import flag, invalid, invalid_together, short_repr, whole_number
 from airflow_provider_analytics.exceptions import MAX_MESSAGE, AnalyticsError, DomainError, NotFoundError
-from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure
+from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, arguments_of, permanent_failure
 from airflow_provider_analytics.operators.links import WebsiteLink
 from airflow_provider_analytics.operators.values import ARGUMENTS
 from airflow_provider_analytics.readable import counted, readable
@@ -46,17 +46,6 @@ class ListWebsitesOperator(AnalyticsBaseOperator):
     :raises IncompleteListError: if the list cannot be proven complete.
     """
 
-    template_fields = (
-        "search",
-        "search_by",
-        "favorite",
-        "sort_by",
-        "sort",
-        "per_page",
-        "max_records",
-        "analytics_conn_id",
-    )
-
     def __init__(
         self,
         *,
@@ -79,6 +68,8 @@ class ListWebsitesOperator(AnalyticsBaseOperator):
         self.per_page = per_page
         self.max_records = max_records
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Read the list; fail if it is too long."""
@@ -119,12 +110,6 @@ class GetWebsiteOperator(AnalyticsBaseOperator):
     :raises DomainError: if no website has the domain, or several have it.
     """
 
-    template_fields = (
-        "website_id",
-        "domain",
-        "analytics_conn_id",
-    )
-
     operator_extra_links = (WebsiteLink(),)
 
     def __init__(
@@ -139,6 +124,8 @@ class GetWebsiteOperator(AnalyticsBaseOperator):
         self.website_id = website_id
         self.domain = domain
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Fetch the website."""
@@ -239,18 +226,6 @@ class CreateWebsiteOperator(_SettingsOperator):
     :raises AmbiguousWriteError: if it is unknown whether the website was created; a retry reads the list first.
     """
 
-    template_fields = (
-        "domain",
-        "privacy",
-        "password_from",
-        "email_reports",
-        "exclude_bots",
-        "exclude_params",
-        "exclude_ips",
-        "if_exists",
-        "analytics_conn_id",
-    )
-
     def __init__(
         self,
         *,
@@ -275,6 +250,8 @@ class CreateWebsiteOperator(_SettingsOperator):
         self.exclude_ips = exclude_ips
         self.if_exists = if_exists
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look up the domain, and create the website if it is missing."""
@@ -371,19 +348,6 @@ class UpdateWebsiteOperator(_SettingsOperator):
     :raises DomainError: if no website has the domain, or several have it.
     """
 
-    template_fields = (
-        "website_id",
-        "domain",
-        "privacy",
-        "password_from",
-        "email_reports",
-        "exclude_bots",
-        "exclude_params",
-        "exclude_ips",
-        "favorite",
-        "analytics_conn_id",
-    )
-
     def __init__(
         self,
         *,
@@ -410,6 +374,8 @@ class UpdateWebsiteOperator(_SettingsOperator):
         self.exclude_ips = exclude_ips
         self.favorite = favorite
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Send the given settings."""
@@ -459,13 +425,6 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
     :raises DomainError: if no website has the domain and ``ignore_if_missing`` is False.
     """
 
-    template_fields = (
-        "website_id",
-        "domain",
-        "ignore_if_missing",
-        "analytics_conn_id",
-    )
-
     def __init__(
         self,
         *,
@@ -480,6 +439,8 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
         self.domain = domain
         self.ignore_if_missing = ignore_if_missing
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the website."""

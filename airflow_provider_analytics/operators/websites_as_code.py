@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_analytics.api.checks import flag, fraction, invalid, invalid_together
 from airflow_provider_analytics.exceptions import BulkError, GuardError, MissingSnapshotError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, are_websites_lost, parse_guards
-from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, permanent_failure, skipped
+from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, arguments_of, permanent_failure, skipped
 from airflow_provider_analytics.operators.reconciling import SHOWN_CHANGES, ReconcilingOperator, account_of, result_of
 from airflow_provider_analytics.readable import counted, first_of, readable
 
@@ -157,18 +157,6 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     :raises BulkError: if websites could not be read.
     """
 
-    template_fields = (
-        "config_path",
-        "config",
-        "prune",
-        "create_only",
-        "state_path",
-        "list_name",
-        "override_guards",
-        "max_loss_fraction",
-        "analytics_conn_id",
-    )
-
     def __init__(
         self,
         *,
@@ -193,6 +181,8 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         self.override_guards = override_guards
         self.max_loss_fraction = max_loss_fraction
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, and write the plan to the state folder."""
@@ -245,19 +235,6 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         The next try applies the remaining changes.
     """
 
-    template_fields = (
-        "approved_digest",
-        "config_path",
-        "config",
-        "prune",
-        "create_only",
-        "state_path",
-        "list_name",
-        "override_guards",
-        "max_loss_fraction",
-        "analytics_conn_id",
-    )
-
     def __init__(
         self,
         *,
@@ -284,6 +261,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         self.max_loss_fraction = max_loss_fraction
         self.approved_digest = approved_digest
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan again, check the approval or the guards, and apply the plan."""
@@ -330,19 +309,6 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     :raises BulkError: if websites could not be read.
     """
 
-    template_fields = (
-        "on_drift",
-        "config_path",
-        "config",
-        "prune",
-        "create_only",
-        "state_path",
-        "list_name",
-        "override_guards",
-        "max_loss_fraction",
-        "analytics_conn_id",
-    )
-
     def __init__(
         self,
         *,
@@ -369,6 +335,8 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         self.max_loss_fraction = max_loss_fraction
         self.on_drift = on_drift
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the websites with the file."""
@@ -428,17 +396,6 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
     :raises BulkError: if websites could not be read.
     """
 
-    template_fields = (
-        "output_path",
-        "base_path",
-        "snapshot_date",
-        "snapshot_name",
-        "websites",
-        "override_guards",
-        "max_loss_fraction",
-        "analytics_conn_id",
-    )
-
     def __init__(
         self,
         *,
@@ -461,6 +418,8 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         self.override_guards = override_guards
         self.max_loss_fraction = max_loss_fraction
         self.check_arguments()
+
+    template_fields = arguments_of(__init__)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the file."""

@@ -77,7 +77,7 @@ def sent_by(operator: Any, **others: Any) -> set[str]:
         try:
             operator(task_id="task", **{**arguments, **others}).execute({})
         except AttributeError as error:
-            places = "docstring, template_fields, signature, and body of __init__"
+            places = "docstring, signature, and body of __init__"
             raise AssertionError(f"operators/websites.py, {operator.__name__}: {error}. Add it to: {places}") from error
     sent = hook.calls.get("ensure_website") or hook.calls["update_website"]
     return {name for name, value in sent.items() if name in GIVEN and same_setting(name, value, GIVEN[name])}

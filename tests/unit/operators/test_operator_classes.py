@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import pkgutil
@@ -51,19 +50,6 @@ def parameters(operator: Operator) -> dict[str, inspect.Parameter]:
     constructor = inspect.unwrap(vars(operator)["__init__"])
     found = inspect.signature(constructor).parameters
     return {name: parameter for name, parameter in found.items() if name not in ("self", "kwargs")}
-
-
-def literal_fields(operator: Operator) -> object:
-    """Return the literal value of ``template_fields`` in the source of the class."""
-    [definition] = ast.parse(textwrap.dedent(inspect.getsource(operator))).body
-    assert isinstance(definition, ast.ClassDef)
-    values = [
-        statement.value
-        for statement in definition.body
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "template_fields"
-    ]
-    assert len(values) == 1, "template_fields is not assigned in the class"
-    return ast.literal_eval(values[0])
 
 
 def documented(operator: Operator) -> str:
@@ -116,12 +102,9 @@ def test_docstring_of_the_class_has_each_argument_of_the_signature(operator: Ope
 
 
 @every_operator
-def test_template_fields_are_a_literal_tuple_of_the_arguments(operator: Operator) -> None:
+def test_template_fields_are_the_arguments(operator: Operator) -> None:
     stored = {STORED_AS.get(name, name) for name in parameters(operator).keys() - NOT_TEMPLATED}
-    literal = literal_fields(operator)
-    assert isinstance(literal, tuple)
-    assert literal == operator.template_fields
-    assert sorted(literal) == sorted(stored)
+    assert sorted(operator.template_fields) == sorted(stored)
     # Arguments are never read from a file: a domain or a list that ends like a file name is not a template.
     assert tuple(operator.template_ext) == ()
 
