@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,6 @@ from airflow_provider_analytics.reconcile.desired.desired_state import DesiredSt
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, merge_lists
 from airflow_provider_analytics.reconcile.desired.selection import (
     Selectors,
-    near_equals,
     raise_unless_found,
     raise_unmatched,
     select,
@@ -109,14 +108,12 @@ class ExclusionList:
         unmatched: list[str] = []
         if self.websites == ():
             unmatched.append("websites: an empty list")
-        warnings: list[str] = []
         selected: dict[str, set[str]] = {}
         for argument, selectors in arguments.items():
             selected[argument], without_website = select(records, selectors)
             unmatched += [
                 f"{argument}: {selector!r}{similar_domain(selector, records)}" for selector in without_website
             ]
-            warnings += _near_equals(argument, selectors, records, selected[argument])
         managed = selected["websites"]
         if self.websites is None:
             managed = set(by_id(records))
@@ -131,20 +128,13 @@ class ExclusionList:
                 unmatched.append(f"per_website: {selector.strip()!r}{similar_domain(selector.strip(), records)}")
             for website_id in ids:
                 additional.setdefault(website_id, []).append(entry_list)
-        warnings += _near_equals("per_website", tuple(self.per_website), records, additional)
         if not self.allow_no_match:
             raise_unmatched(unmatched)
         websites = dict.fromkeys(managed, self._website([self.entries]))
         for website_id, lists in additional.items():
             websites[website_id] = self._website([self.entries, *lists])
         websites |= dict.fromkeys(released, self._website([]))
-        return DesiredState(by_id=websites, modes={self.name: self.mode}, warnings=warnings)
+        return DesiredState(by_id=websites, modes={self.name: self.mode})
 
     def _website(self, lists: Sequence[EntryList]) -> DesiredWebsite:
         return DesiredWebsite(lists={self.name: merge_lists(lists)})
-
-
-def _near_equals(argument: str, selectors: Selectors, records: Sequence[Record], ids: Collection[str]) -> list[str]:
-    """Return warnings about websites with a similar domain that the selectors of an argument do not select."""
-    warnings = near_equals(records, selectors, ids)
-    return [f"{argument}: {warning}. To select one of them, list its id" for warning in warnings]

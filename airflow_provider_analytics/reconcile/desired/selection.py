@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_provider_analytics.api.checks import invalid, nearest, short_repr, text_list
 from airflow_provider_analytics.api.domains import (
     MAX_PATTERNS,
     domain_key,
-    host_key,
-    is_near,
     is_pattern,
     matches,
     spellings,
@@ -19,10 +17,10 @@ from airflow_provider_analytics.api.entries import without_comment
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of, readable
-from airflow_provider_analytics.reconcile.records import website_name, website_of
+from airflow_provider_analytics.reconcile.records import website_of
 
 _MAX_NAMED = 20
-#: Domains, globs such as ``*.example.com``, or ids.
+#: Domains, patterns such as ``*.example.com``, or ids.
 Selectors = tuple[str, ...]
 
 
@@ -87,37 +85,6 @@ def select(records: Iterable[Record], selectors: Iterable[str]) -> tuple[set[str
         if not found:
             unmatched.append(selector)
     return chosen, unmatched
-
-
-def near_equals(records: Iterable[Record], selectors: Iterable[str], chosen: Collection[str]) -> list[str]:
-    """Return a warning per selector for websites that it does not select, and that people can take for its website.
-
-    For example, the selector ``example.com`` does not select ``https://example.com:8080``.
-
-    :param chosen: ids of the websites that any selector selects.
-    """
-    decorated: list[str] = []
-    by_host: dict[str, list[str]] = {}
-    names: dict[str, str] = {}
-    for record in records:
-        domain, website_id = website_of(record)
-        if website_id in chosen:
-            continue
-        names[domain] = website_name(domain, website_id)
-        by_host.setdefault(host_key(domain), []).append(domain)
-        if host_key(domain) != domain_key(domain):
-            decorated.append(domain)
-    warnings = []
-    for selector in selectors:
-        candidates = decorated if is_pattern(selector) else by_host.get(host_key(selector), [])
-        near = [names[domain] for domain in candidates if is_near(selector, domain)]
-        if near:
-            named = first_of(near, _MAX_NAMED)
-            warnings.append(
-                f"{readable(selector)} does not select {named}: domains with another scheme, port or path are other "
-                "websites"
-            )
-    return warnings
 
 
 def raise_unless_found(records: Sequence[Record], text: str) -> None:

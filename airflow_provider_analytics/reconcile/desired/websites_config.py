@@ -13,7 +13,6 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, EntrySource
-from airflow_provider_analytics.reconcile.desired.selection import near_equals
 from airflow_provider_analytics.reconcile.desired.tables import Rows
 from airflow_provider_analytics.reconcile.desired.yaml_values import Problem
 from airflow_provider_analytics.reconcile.records import website_name, website_of
@@ -106,14 +105,12 @@ class WebsitesAsCode:
                 not_in_the_files.append(record)
         created = {key: website for key, website in self.by_domain.items() if key not in ids}
         deleted_ids, protected = self._prune(not_in_the_files)
-        warnings = self._unused_protections(records)
-        warnings += near_equals(not_in_the_files, [website.domain for website in self.websites], ())
         return DesiredState(
             by_domain=created if self.create_only else self.by_domain,
             created=list(created.values()),
             deleted_ids=deleted_ids,
             protected=protected,
-            warnings=warnings,
+            warnings=self._unused_protections(records),
             problems=list(self._problems(ids)),
             modes=self.modes,
         )
