@@ -20,7 +20,7 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.desired.tables import ListTables
-from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange
+from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange
 from airflow_provider_analytics.storage import (
     PRIVATE,
     StoragePath,

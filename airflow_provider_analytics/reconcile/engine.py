@@ -28,10 +28,14 @@ from airflow_provider_analytics.reconcile.desired.exclusion_list import Exclusio
 from airflow_provider_analytics.reconcile.desired.tables import ListTables
 from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
 from airflow_provider_analytics.reconcile.plan.approval import raise_unless_remainder
-from airflow_provider_analytics.reconcile.plan.changes import plan_changes
-from airflow_provider_analytics.reconcile.plan.list_warnings import internal_warnings, list_warnings
-from airflow_provider_analytics.reconcile.plan.plan import Plan
-from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards, managed_lists_lose_entries
+from airflow_provider_analytics.reconcile.plan.changes import Plan, plan_changes
+from airflow_provider_analytics.reconcile.plan.plan_guards import (
+    GuardInput,
+    check_guards,
+    internal_warnings,
+    list_warnings,
+    managed_lists_lose_entries,
+)
 from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS, website_name, website_of
 from airflow_provider_analytics.reconcile.service_websites import Websites, complete_records
 from airflow_provider_analytics.reconcile.state import (

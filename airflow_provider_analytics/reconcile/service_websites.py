@@ -95,12 +95,12 @@ def _show_each(
     found: dict[str, Record] = {}
     failures: dict[str, str] = {}
     not_tried = set(ids)
-    for done in each(client, ids, work, verb, Breaker()):
-        not_tried.remove(done.item)
-        if done.error is not None:
-            failures[done.item] = reason_of(done.error)
-        elif done.result is not None:
-            found[done.item] = done.result
+    for website_id, record, error in each(client, ids, work, verb, Breaker()):
+        not_tried.remove(website_id)
+        if error is not None:
+            failures[website_id] = reason_of(error)
+        elif record is not None:
+            found[website_id] = record
     failures |= dict.fromkeys(not_tried, NOT_READ)
     return ReadResult(found, failures)
 

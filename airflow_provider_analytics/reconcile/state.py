@@ -21,7 +21,7 @@ from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.desired.list_lines import Resolution, now
 from airflow_provider_analytics.reconcile.desired.tables import Identity, ListTables, Rows, Run, Table, digest_of
-from airflow_provider_analytics.reconcile.plan.plan import Plan
+from airflow_provider_analytics.reconcile.plan.changes import Plan
 from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 from airflow_provider_analytics.storage import (
     PRIVATE,

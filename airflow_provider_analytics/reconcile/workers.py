@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import NoneType
-from typing import Generic, NamedTuple, TypeVar
+from typing import TypeVar
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.listing import PROGRESS_SECONDS
@@ -28,6 +28,8 @@ from airflow_provider_analytics.exceptions import (
 
 Item = TypeVar("Item")
 Returned = TypeVar("Returned")
+#: An item, what its work returned, and its error: one of the two is None.
+Done = tuple[Item, Returned | None, BaseException | None]
 
 #: After this many consecutive failures the service counts as down, and the remaining websites are skipped. Otherwise
 #: each of them would use up all its retries.
@@ -78,19 +80,6 @@ def _is_down(error: BaseException | None) -> bool:
     return isinstance(error, (AnalyticsConnectionError, UnexpectedResponseError))
 
 
-class WorkResult(NamedTuple, Generic[Item, Returned]):
-    """An item that was processed.
-
-    :param item: the item.
-    :param result: what the work returned; None if it failed.
-    :param error: the error, if it failed; None if it succeeded.
-    """
-
-    item: Item
-    result: Returned | None
-    error: BaseException | None
-
-
 def run_uninterrupted(client: AnalyticsClient, work: Callable[[], None]) -> BaseException | None:
     """Do the work in another thread; return the exception that ended it or interrupted this thread.
 
@@ -127,7 +116,7 @@ def each(
     work: Callable[[Item], Returned],
     verb: str,
     breaker: Breaker,
-) -> Iterator[WorkResult[Item, Returned]]:
+) -> Iterator[Done[Item, Returned]]:
     """Do the work for each item, several at the same time; yield the items in order of completion.
 
     Items that are skipped because the service is down are not yielded.
@@ -144,7 +133,7 @@ def each(
     under_way: dict[Future[Returned], Item] = {}
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="analytics")
 
-    def ended(seconds: float) -> Iterator[WorkResult[Item, Returned]]:
+    def ended(seconds: float) -> Iterator[Done[Item, Returned]]:
         for future in wait(under_way, seconds, FIRST_COMPLETED).done:
             item, error = under_way.pop(future), future.exception()
             if isinstance(error, StoppedError):
@@ -155,7 +144,7 @@ def each(
             result = None
             if error is None:
                 result = future.result()
-            yield WorkResult(item, result, error)
+            yield item, result, error
 
     try:
         while not client.stopped:

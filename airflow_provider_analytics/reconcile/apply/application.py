@@ -22,7 +22,7 @@ from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import counted, first_of
 from airflow_provider_analytics.reconcile.apply.results import Outcome, State, Update, describe
 from airflow_provider_analytics.reconcile.apply.sending import Sender
-from airflow_provider_analytics.reconcile.plan.plan import Change, Plan
+from airflow_provider_analytics.reconcile.plan.changes import Change, Plan
 from airflow_provider_analytics.reconcile.records import by_id, website_of
 from airflow_provider_analytics.reconcile.workers import Breaker, run_uninterrupted
 

@@ -18,7 +18,7 @@ from airflow_provider_analytics.exceptions import (
     StorageError,
 )
 from airflow_provider_analytics.readable import counted, first_of, readable
-from airflow_provider_analytics.reconcile.plan.plan import Change
+from airflow_provider_analytics.reconcile.plan.changes import Change
 from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS
 
 #: Why a website is not tried, if the work ended before.

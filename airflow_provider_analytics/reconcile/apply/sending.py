@@ -26,8 +26,7 @@ from airflow_provider_analytics.reconcile.apply.results import NOT_SENT, State, 
 from airflow_provider_analytics.reconcile.audit import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
 from airflow_provider_analytics.reconcile.plan.approval import raise_unless_approved
-from airflow_provider_analytics.reconcile.plan.changes import change_of, deletion
-from airflow_provider_analytics.reconcile.plan.plan import Change, Plan
+from airflow_provider_analytics.reconcile.plan.changes import Change, Plan, change_of, deletion
 from airflow_provider_analytics.reconcile.records import website_of
 from airflow_provider_analytics.reconcile.service_websites import ReadResult, Websites
 from airflow_provider_analytics.reconcile.state import ListFile

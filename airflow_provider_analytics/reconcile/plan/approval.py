@@ -18,7 +18,7 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of
-from airflow_provider_analytics.reconcile.plan.plan import Change, Plan, WebsiteKey, short
+from airflow_provider_analytics.reconcile.plan.changes import Change, Plan, WebsiteKey, short
 from airflow_provider_analytics.reconcile.records import website_of
 
 #: Approved action and an action that can be planned now. After a crash, an update can follow an approved create.

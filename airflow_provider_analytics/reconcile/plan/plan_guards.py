@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards: checks that block a plan that looks like an accident.
+"""Guards, which block a plan that looks like an accident, and warnings about lists.
 
 Each guard has a name (:data:`guards.GUARDS`). A person who has checked its finding overrides the guard by this name:
 ``override_guards=["entries_lost"]``. To add a guard, write a function that takes a :class:`GuardInput` and returns the
@@ -9,22 +9,32 @@ lines of its finding, and add it to :data:`CHECKS`.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.entries import internal_addresses
 from airflow_provider_analytics.api.fields import LINE_FIELDS, Privacy, count_entries, normalise, raw_lines
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.guards import are_websites_lost, loses_too_much
-from airflow_provider_analytics.readable import first_of
-from airflow_provider_analytics.reconcile.desired.tables import ListTables
-from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan, short
+from airflow_provider_analytics.readable import counted, first_of
+from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
+from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
+from airflow_provider_analytics.reconcile.desired.tables import ListTables, entries_of
+from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
+from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan, short
 from airflow_provider_analytics.reconcile.records import website_name
 
 #: Maximum number of websites, and of entries per website, in the message of a guard.
 _MAX_WORST = 5
 _CASE = "- "
+#: Maximum number of entries in a warning.
+_MAX_WARNED = 10
+_OWNED_NOW = "it manages these entries from now on, even if somebody added them by hand"
+_REMOVED_LATE = "To be removed, because it left the list earlier"
+_ON_ANOTHER_LIST = "Not removed, because another list has it"
+_WITH_A_COMMENT = "Not removed, because its line has a comment"
 
 
 @dataclass(frozen=True)
@@ -153,11 +163,14 @@ def lists_get_shorter(given: GuardInput) -> list[str]:
     for name in LINE_FIELDS:
         if name in given.managed:
             continue
-        losses = []
-        for change, field_change in given.changes_of(name):
-            if field_change.fewer > 0:
-                losses.append(_Loss(field_change.fewer, change.website, field_change.removed))
-        lines += _finding_of_losses(given, name, losses, f"{name} entries would be lost")
+        losses = [(change, lost) for change, lost in given.changes_of(name) if lost.fewer > 0]
+        losses.sort(key=lambda loss: -loss[1].fewer)
+        worst = []
+        for change, lost in losses[:_MAX_WORST]:
+            worst.append(f"{change.website} loses {first_of(lost.removed, _MAX_WORST, show=short)}")
+        number = sum(lost.fewer for _, lost in losses)
+        total = sum(count_entries(name, raw_lines(name, record.get(name))) for record in given.remaining)
+        lines += _finding(given, number, total, f"{name} entries would be lost", worst)
     return lines
 
 
@@ -198,28 +211,6 @@ CHECKS: Sequence[tuple[str, Callable[[GuardInput], list[str]]]] = (
 )
 
 
-class _Loss(NamedTuple):
-    """The entries of a list that a website loses.
-
-    :param number: number of entries that count as lost; replaced entries do not.
-    :param website: name of the website.
-    :param entries: all entries that are removed.
-    """
-
-    number: int
-    website: str
-    entries: Sequence[str]
-
-
-def _finding_of_losses(given: GuardInput, name: str, losses: list[_Loss], problem: str) -> list[str]:
-    """Return the lines of a finding about the entries of a list field that websites lose."""
-    total = sum(count_entries(name, raw_lines(name, record.get(name))) for record in given.remaining)
-    lost = sum(loss.number for loss in losses)
-    losses = sorted(losses, key=lambda loss: -loss.number)[:_MAX_WORST]
-    worst = [f"{loss.website} loses {first_of(loss.entries, _MAX_WORST, show=short)}" for loss in losses]
-    return _finding(given, lost, total, problem, worst)
-
-
 def _finding(given: GuardInput, lost: int, total: int, problem: str, worst: Sequence[str]) -> list[str]:
     """Return the lines of a finding, with the worst cases; none if it is within the limit."""
     if not loses_too_much(lost, total, given.limit):
@@ -233,3 +224,70 @@ def _lines(given: GuardInput, lost: int, total: int, problem: str, worst: Sequen
 
 def _cases(worst: Sequence[str]) -> list[str]:
     return [f"{_CASE}{case}" for case in worst[:_MAX_WORST]]
+
+
+def internal_warnings(source: ExclusionList | WebsitesAsCode) -> list[str]:
+    """Return a warning about private and loopback addresses on the lists, once for each list field."""
+    warnings = []
+    for name, parts in source.parts.items():
+        listed = dict.fromkeys(entry for part in parts for entry in part.entries)
+        internal = internal_addresses(listed)
+        if internal:
+            warnings.append(
+                f"{name} has private or loopback addresses, which a service on the internet never sees. List the "
+                f"public address of the network instead of: {first_of(internal, _MAX_WARNED)}"
+            )
+    return warnings
+
+
+def list_warnings(lists: ListTables, desired: DesiredState, compared: Sequence[Record]) -> list[str]:
+    """Return the warnings for the compared websites, each with its entries and their numbers of websites.
+
+    For example: ``["Not removed, because another list has it: 192.0.2.1 (list 'vpn') on 3 websites"]``.
+    """
+    owned_now = f"First run of the list {lists.table.identity.list!r}: {_OWNED_NOW}"
+    found: dict[str, Counter[str]] = {owned_now: Counter()}
+    for reason in (_REMOVED_LATE, _ON_ANOTHER_LIST, _WITH_A_COMMENT):
+        found[reason] = Counter()
+    for record in compared:
+        website = desired.of(record)
+        if website is None:
+            continue
+        for name in lists.table.rows:
+            wanted = set(website.settings.get(name, ()))
+            if lists.before.run is None:
+                found[owned_now].update(entries_of(name, record) & wanted)
+            for entry, reason in _entries_to_remove(lists, name, record, wanted):
+                found[reason][entry] += 1
+    warnings = []
+    for reason, entries in found.items():
+        if entries:
+            named = [f"{entry} on {counted(number, 'website')}" for entry, number in entries.most_common()]
+            warnings.append(f"{reason}: {first_of(named, _MAX_WARNED)}")
+    return warnings
+
+
+def _entries_to_remove(lists: ListTables, name: str, record: Record, wanted: set[str]) -> list[tuple[str, str]]:
+    """Return the entries of a website that are not on the list any more, with the warning about each.
+
+    There is no warning about an entry that leaves the list in this run and is removed. A warning about an entry that
+    remains is given once, when it leaves the list.
+
+    :param wanted: the entries that the website gets.
+    """
+    present = entries_of(name, record)
+    without_comment = entries_of(name, record, plain=True)
+    on_other_lists = lists.kept(name, record)
+    owned = lists.owned(name, record)
+    found = []
+    for entry, source in lists.before.entries_of(name, record).items():
+        if entry not in present or entry in wanted:
+            continue
+        if source.left:
+            if entry in owned and entry in without_comment:
+                found.append((entry, _REMOVED_LATE))
+        elif entry in on_other_lists:
+            found.append((f"{entry} (list {on_other_lists[entry]!r})", _ON_ANOTHER_LIST))
+        elif entry not in without_comment:
+            found.append((entry, _WITH_A_COMMENT))
+    return found

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import Privacy
 from airflow_provider_analytics.readable import code_span, counted, first_of
-from airflow_provider_analytics.reconcile.plan.plan import Action, Change, Effect, Plan, short
+from airflow_provider_analytics.reconcile.plan.changes import Action, Change, Effect, Plan, short
 
 #: Maximum length of a plan that is not whole. Comments of GitHub have at most 65,536 characters, and MySQL stores the
 #: body of an approval in 65,535 bytes.

@@ -15,7 +15,7 @@ from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile import audit
 from airflow_provider_analytics.reconcile.audit import AuditTrail
-from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange
+from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange
 from airflow_provider_analytics.storage import StoragePath
 
 TI = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=1)

@@ -17,7 +17,7 @@ from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.exceptions import BulkError, StorageError
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator
-from airflow_provider_analytics.reconcile.plan.plan import Plan
+from airflow_provider_analytics.reconcile.plan.changes import Plan
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 #: Rejected in the run, or when the DAG is parsed.

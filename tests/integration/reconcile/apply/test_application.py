@@ -28,7 +28,7 @@ from airflow_provider_analytics.reconcile.apply.sending import Sender
 from airflow_provider_analytics.reconcile.audit import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
-from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange
+from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange
 from airflow_provider_analytics.reconcile.service_websites import Websites
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
 from airflow_provider_analytics.sandbox.requests import RecordedRequest

@@ -15,8 +15,7 @@ from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, read_list
 from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError
-from airflow_provider_analytics.reconcile.plan.changes import plan_changes, reconcile
-from airflow_provider_analytics.reconcile.plan.plan import Plan
+from airflow_provider_analytics.reconcile.plan.changes import Plan, plan_changes, reconcile
 
 # Without unspecified addresses, also mapped ones: Python versions write them in different ways.
 ADDRESSES = st.ip_addresses().filter(lambda address: int(address) not in (0, 0xFFFF << 32)).map(str)

@@ -20,8 +20,7 @@ from airflow_provider_analytics.exceptions import DomainError
 from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.websites_export import export_websites
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites, parse_websites_files
-from airflow_provider_analytics.reconcile.plan.changes import plan_changes
-from airflow_provider_analytics.reconcile.plan.plan import Plan
+from airflow_provider_analytics.reconcile.plan.changes import Plan, plan_changes
 from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 
 FILE = """\

@@ -13,7 +13,7 @@ from airflow_provider_analytics.reconcile.plan.approval import (
     raise_unless_approved,
     raise_unless_remainder,
 )
-from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan
+from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan
 
 
 def listing(number: int, before: str, after: str) -> Change:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings about the entries of a managed list (``reconcile/plan/list_warnings.py``)."""
+"""Warnings about the entries of a managed list (``reconcile/plan/plan_guards.py``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
 from airflow_provider_analytics.reconcile.desired.tables import Identity, ListTables, Run, Table
-from airflow_provider_analytics.reconcile.plan.list_warnings import list_warnings
+from airflow_provider_analytics.reconcile.plan.plan_guards import list_warnings
 
 NOW = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
 SERVICE = "https://stats.example.com"

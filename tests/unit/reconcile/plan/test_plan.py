@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: digest, guards, and the text for an approval (``reconcile/plan/plan.py``)."""
+"""Plans: digest, guards, and the text for an approval (``reconcile/plan/changes.py``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan
+from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan
 from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards
 from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 

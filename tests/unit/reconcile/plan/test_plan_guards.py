@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource
 from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Identity, ListTables, Run, Table
-from airflow_provider_analytics.reconcile.plan.plan import Change, FieldChange, Plan
+from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan
 from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards, managed_lists_lose_entries
 
 NOW = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
