@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -67,6 +71,30 @@ def test_limit_per_minute_applies_to_any_window() -> None:
     assert clock.slept == [WINDOW - 10]
     limiter.wait()
     assert clock.slept == [WINDOW - 10, WINDOW]
+
+
+class YieldingLock:
+    """A lock that lets another thread run as soon as it is released."""
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        time.sleep(0.0001)
+
+
+def test_threads_do_not_share_a_place_within_the_limit_per_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[float] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Lock", YieldingLock)
+        limiter = RateLimiter(5, lambda seconds, _: turns.append(seconds), lambda: 0.0)  # the clock stands still
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: limiter.wait(), range(100)))
+    assert Counter(turns) == {WINDOW * minute: 5 for minute in range(1, 20)}
 
 
 def test_longer_wait_of_a_pause_and_the_limit_counts() -> None:
