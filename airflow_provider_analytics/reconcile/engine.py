@@ -19,8 +19,7 @@ from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import BulkError, GuardError
 from airflow_provider_analytics.guards import website_keys
 from airflow_provider_analytics.readable import Redactor
-from airflow_provider_analytics.reconcile.apply.application import Application
-from airflow_provider_analytics.reconcile.apply.results import Outcome
+from airflow_provider_analytics.reconcile.apply.application import Application, Outcome
 from airflow_provider_analytics.reconcile.apply.sending import Sender
 from airflow_provider_analytics.reconcile.audit import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState

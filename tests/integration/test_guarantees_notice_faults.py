@@ -186,7 +186,7 @@ BREAKS = [
     ),
     Break(
         "A failure is safe",
-        "reconcile.apply.results",
+        "reconcile.apply.sending",
         "        return self.unconfirmed is not None or (",
         "        return (",
         ("integration/reconcile/apply/test_two_tasks.py", "lost_response"),

@@ -9,19 +9,26 @@ process might have changed it. The same problem on a second website stops the ru
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, normalise, raw_lines
 from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record, has_value
-from airflow_provider_analytics.exceptions import OTHER_METHODS, AnalyticsError, NotAppliedError
+from airflow_provider_analytics.exceptions import (
+    OTHER_METHODS,
+    AnalyticsError,
+    AuthenticationError,
+    BulkError,
+    NotAppliedError,
+    StoppedError,
+    StorageError,
+)
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import counted, first_of
-from airflow_provider_analytics.reconcile.apply.results import Outcome, State, Update, describe
-from airflow_provider_analytics.reconcile.apply.sending import Sender
+from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Update, describe
 from airflow_provider_analytics.reconcile.plan.changes import Change, Plan
 from airflow_provider_analytics.reconcile.records import by_id, website_of
 from airflow_provider_analytics.reconcile.workers import Breaker, run_uninterrupted
@@ -32,13 +39,167 @@ MAX_ALONE = 10
 LIMITS = {"update": 7, "create": 8, "delete": 9}
 #: Consecutive failures after which the service counts as down, while websites are changed alone.
 FAILURES_ALONE = 3
-#: Maximum number of websites in a log line, and of domains in an error.
-_MAX_NAMED = 10
+#: Maximum number of websites in a log line or an error, of domains in an error, and of unexpected changes in a result.
+_MAX_NAMED, _MAX_UNEXPECTED = 10, 20
 
 #: Action, field, kind of its value, and whether it is sent: values with the same pair are likely to be stored alike.
 Pair = tuple[str, str, str, bool]
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a plan.
+
+    :param updates: one for each planned change.
+    :param unread: website to why it could not be read; nothing was planned for these websites.
+    :param stopped: the error for a service that changes unsent values, or does not store sent values; no other websites
+        were changed then.
+    :param interrupted: the exception that ended the work before all was done and verified, such as
+        :class:`StoppedError`, or the rejection of the API key; None if the work was complete.
+    """
+
+    updates: Sequence[Update] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
+    stopped: NotAppliedError | None = None
+    interrupted: BaseException | None = None
+
+    @property
+    def states(self) -> dict[str, int]:
+        """Number of websites by state; their sum is the number of planned changes."""
+        counts = dict.fromkeys(map(str, State), 0)
+        for update in self.updates:
+            counts[update.state.value] += 1
+        return counts
+
+    @property
+    def applied(self) -> int:
+        """Number of websites that were changed successfully."""
+        return self.states[State.APPLIED]
+
+    @property
+    def entries_added(self) -> int:
+        """Number of entries that were added to lists; an entry on two websites counts twice."""
+        return sum(len(update.entries_added) for update in self.updates)
+
+    @property
+    def entries_removed(self) -> int:
+        """Number of entries that were removed from lists; an entry on two websites counts twice."""
+        return sum(len(update.entries_removed) for update in self.updates)
+
+    @property
+    def not_tried(self) -> list[str]:
+        """Websites for which no request was sent."""
+        return [update.website for update in self.updates if update.state is State.NOT_TRIED]
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Website to why it is not as desired, including websites that could not be read.
+
+        After a stop, websites that were not tried do not count as failed.
+        """
+        is_stopped = self.interrupted is not None and not isinstance(self.interrupted, AuthenticationError)
+        failures = dict(self.unread)
+        for update in self.updates:
+            is_left = is_stopped and update.state is State.NOT_TRIED
+            if not update.is_good and not is_left:
+                failures[update.website] = update.reason
+        return failures
+
+    @property
+    def unverified(self) -> list[str]:
+        """Fields that could not be verified on at least one changed website."""
+        return sorted(set().union(*(update.unverified for update in self.updates)))
+
+    @property
+    def changed_unexpectedly(self) -> list[Update]:
+        """Changed websites with unsent changes."""
+        return [update for update in self.updates if update.unsent and update.is_good]
+
+    @property
+    def unexpected_changes(self) -> list[str]:
+        """Changed websites with unsent changes, with a phrase each; after twenty, the number of the others."""
+        changed = self.changed_unexpectedly
+        phrases = [f"{update.website}: {describe(update.unsent)}" for update in changed[:_MAX_UNEXPECTED]]
+        others = len(changed) - len(phrases)
+        if others:
+            phrases.append(f"and {counted(others, 'other website')}")
+        return phrases
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the work was not interrupted, and no website failed."""
+        return self.interrupted is None and not self.failures
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether all planned changes were applied and verified, and nothing else changed."""
+        return self.is_complete and not self.unverified and not self.unexpected_changes
+
+    def followed_by(self, later: Outcome) -> Outcome:
+        """Return this outcome with that of a second plan for the same websites."""
+        updates = {update.website: update for update in self.updates}
+        for update in later.updates:
+            earlier = updates.get(update.website)
+            if earlier is not None and update.state is not State.UNCHANGED:
+                update.sent = [*earlier.sent, *update.sent]
+            if earlier is None or update.state is not State.UNCHANGED:
+                updates[update.website] = update
+        return replace(later, updates=list(updates.values()), unread={**self.unread, **later.unread})
+
+    def raise_interruption(self) -> None:
+        """Raise the exception that ended the work, with what was done.
+
+        :raises StoppedError: if the task was stopped before all was done and verified.
+        """
+        if self.interrupted is None:
+            return
+        summary = self._summary_of_a_stop()
+        log.warning("%s", summary)
+        if isinstance(self.interrupted, StoppedError):
+            raise StoppedError(f"{summary}.", "The next try does the rest.") from None
+        if isinstance(self.interrupted, (AuthenticationError, StorageError)):
+            self.interrupted.so_far = f"{summary}."
+        # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.
+        raise self.interrupted from None
+
+    def _summary_of_a_stop(self) -> str:
+        """Return the number of changed websites, and the websites that are not as expected, grouped by reason."""
+        changed = 0
+        for update in self.updates:
+            if update.sent and update.state is not State.UNCLEAR:
+                changed += 1
+        summary = f"Stopped: {changed:,} of {len(self.updates):,} websites changed"
+        unclear = self.states[State.UNCLEAR]
+        if unclear:
+            summary += f", {unclear:,} might have been"
+        reasons: dict[str, list[str]] = {}
+        for website, reason in self.failures.items():
+            reasons.setdefault(reason.rstrip("."), []).append(website)
+        if reasons:
+            failed = [f"{first_of(websites, _MAX_NAMED)}: {reason}" for reason, websites in reasons.items()]
+            summary += f". Not as expected: {first_of(failed, _MAX_NAMED, '; ')}"
+        return summary
+
+    def raise_failures(self) -> None:
+        """Raise an error if any website is not as desired.
+
+        :raises NotAppliedError: if the service does not do what was requested.
+        :raises BulkError: with every website that failed.
+        """
+        if self.stopped is not None:
+            raise self.stopped
+        if not self.failures:
+            return
+        failed = [update for update in self.updates if not update.is_good]
+        is_rejected = not self.unread and all(update.state is State.REJECTED for update in failed)
+        # A retry would find nothing to do, and hide the values that were lost.
+        has_lost_values = any(update.state is State.FAILED and update.unsent for update in failed)
+        error = BulkError(self.failures, self.applied, self.not_tried, is_rejected or has_lost_values)
+        if self.unexpected_changes:
+            error.so_far = f"Values that were not sent changed, too: {'; '.join(self.unexpected_changes)}."
+        raise error
 
 
 class Application:
@@ -78,7 +239,7 @@ class Application:
         updates = [replace(update, sent=list(update.sent)) for update in self._updates]
         outcome = Outcome(updates, stopped=self._stopped, interrupted=interrupted)
         if outcome.unexpected_changes:
-            number = counted(outcome.number_of_unexpected_changes, "website")
+            number = counted(len(outcome.changed_unexpectedly), "website")
             named = first_of(outcome.unexpected_changes, _MAX_NAMED, "; ")
             log.warning("Values that this task did not send changed on %s: %s", number, named)
         self._client.stats.count("changes_applied", outcome.applied)

@@ -1,18 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Send the changes of a plan, read the changed websites back, and compare them with the sent values."""
+"""Send the changes of a plan, read the changed websites back, and compare them with the sent values.
+
+Each planned change has one :class:`Update` with one state; everything else is derived from them.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from airflow_provider_analytics.api import client as api_client
 from airflow_provider_analytics.api.client import AnalyticsClient, may_mean_taken, other_domain
 from airflow_provider_analytics.api.domains import domain_key, same_domain
-from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM
-from airflow_provider_analytics.api.verification import COMPARED, Comparison, ExpectedRecord, Record, is_final
+from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, normalise
+from airflow_provider_analytics.api.verification import (
+    COMPARED,
+    Comparison,
+    Differences,
+    ExpectedRecord,
+    Record,
+    has_value,
+    is_final,
+)
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -22,12 +35,12 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     StorageError,
 )
-from airflow_provider_analytics.reconcile.apply.results import NOT_SENT, State, Update, describe
+from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.audit import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
 from airflow_provider_analytics.reconcile.plan.approval import raise_unless_approved
 from airflow_provider_analytics.reconcile.plan.changes import Change, Plan, change_of, deletion
-from airflow_provider_analytics.reconcile.records import website_of
+from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS, website_of
 from airflow_provider_analytics.reconcile.service_websites import ReadResult, Websites
 from airflow_provider_analytics.reconcile.state import ListFile
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER, Breaker, each, reason_of
@@ -35,6 +48,174 @@ from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER, Breaker,
 log = logging.getLogger(__name__)
 
 _UNDER_WAY = "Stopped while its change was under way: it might have been applied."
+
+
+#: Why a website is not tried, if the work ended before.
+NOT_SENT = "Not tried: the work ended before its turn."
+
+
+class State(StrEnum):
+    """State of a website; each planned change ends in exactly one state."""
+
+    #: It needed no change when its turn came.
+    UNCHANGED = "unchanged"
+    #: It was changed, and all returned fields are as sent.
+    APPLIED = "applied"
+    #: The change was sent, but the outcome is unknown.
+    UNCLEAR = "unclear"
+    #: It could not be changed, or is not as expected.
+    FAILED = "failed"
+    #: The service rejected the change, and a retry cannot succeed.
+    REJECTED = "rejected"
+    #: No request was sent for it.
+    NOT_TRIED = "not_tried"
+
+
+@dataclass(eq=False)
+class Update:
+    """The change of one website. Its state is correct at any time: it is *unclear* while a write is under way.
+
+    :param planned: the change as it was planned.
+    :param state: its state.
+    :param reason: why the change is not applied, for people; empty if it is.
+    :param sent: the changes that were sent and not rejected, in order and as they were sent; a create has the id.
+    :param unconfirmed: a change that failed, but might have been applied.
+    :param expected: the expected record; None if nothing was sent.
+    :param comparison: the record that was read last, compared with the expected one; None if it was not read back.
+    :param is_rejected_method: whether the service rejected the method of the update, or does not permit it.
+    """
+
+    planned: Change
+    state: State = State.NOT_TRIED
+    reason: str = NOT_SENT
+    sent: list[Change] = field(default_factory=list)
+    unconfirmed: Change | None = None
+    expected: ExpectedRecord | None = None
+    comparison: Comparison | None = None
+    is_rejected_method: bool = False
+
+    def set(self, state: State, reason: str = "") -> None:
+        """Set state and reason together."""
+        self.state, self.reason = state, reason
+
+    @property
+    def last(self) -> Change:
+        """The last change that was sent, or the planned one."""
+        if self.sent:
+            return self.sent[-1]
+        return self.planned
+
+    @property
+    def may_be_applied(self) -> bool:
+        """Whether the change was sent and not rejected, or might have been."""
+        return self.unconfirmed is not None or (bool(self.sent) and self.state is State.APPLIED)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the website was created, and is not found in the list yet."""
+        return self.planned.action == "create" and self.comparison is None
+
+    @property
+    def has_update(self) -> bool:
+        """Whether an update was sent, or might have been; also one that follows a create."""
+        return self.planned.action == "update" or any(change.action == "update" for change in self.sent)
+
+    @property
+    def website(self) -> str:
+        """Name of the website for logs and errors."""
+        return self.last.website
+
+    @property
+    def website_id(self) -> str | None:
+        """Id of the website; None while it is not created."""
+        return self.last.website_id
+
+    @property
+    def before(self) -> Record:
+        """Its record immediately before the first update; empty for a new website."""
+        if self.expected is None or self.planned.action != "update":
+            return {}
+        return self.expected.before
+
+    @property
+    def unverified(self) -> tuple[str, ...]:
+        """Sent fields that were not read back, or that the record does not contain."""
+        if self.comparison is not None:
+            return self.comparison.unverified
+        if not self.sent:
+            return ()
+        return tuple(field_change.field for field_change in self.last.fields)
+
+    @property
+    def unsent(self) -> Differences:
+        """Unsent changes, see :class:`Comparison`."""
+        return (self.comparison or Comparison()).unsent
+
+    @property
+    def not_applied(self) -> Differences:
+        """Sent values that are not in effect, see :class:`Comparison`."""
+        return (self.comparison or Comparison()).not_applied
+
+    @property
+    def entries_added(self) -> frozenset[str]:
+        """Entries that were added to lists; of a change that was sent again, once."""
+        return frozenset().union(*(field_change.added for change in self.sent for field_change in change.fields))
+
+    @property
+    def entries_removed(self) -> frozenset[str]:
+        """Entries that were removed from lists."""
+        return frozenset().union(*(field_change.removed for change in self.sent for field_change in change.fields))
+
+    @property
+    def not_stored(self) -> frozenset[str]:
+        """Sent fields that the service did not store, although it accepted the change; ``website`` after a delete."""
+        if self.comparison is None or self.unconfirmed is not None:
+            return frozenset()
+        fields = self.not_applied.keys() - self.unsent.keys()
+        if self.comparison.other_domain is not None:
+            fields |= {"domain"}
+        return frozenset(fields)
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Fields whose values changed with an update, although they were not sent."""
+        if not self.has_update:
+            return frozenset()
+        return frozenset(self.unsent)
+
+    @property
+    def wrong(self) -> frozenset[str]:
+        """Fields that are not as expected, whether they were sent or not."""
+        return self.not_stored | self.lost
+
+    @property
+    def differences(self) -> str:
+        """All differences from the expected record, as text."""
+        return describe({**self.not_applied, **self.unsent}) or self.reason.rstrip(".")
+
+    @property
+    def values_before(self) -> str:
+        """The values before the first update, as text."""
+        if not self.before:
+            return "none, because the website is new"
+        values = []
+        for name in SETTABLE_FIELDS:
+            if name in self.before:
+                value = self.before[name]
+                if has_value(name, self.before):
+                    value = normalise(name, value)
+                values.append(f"{name} {readable(str(value), 200)}")
+        return ", ".join(values)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the website is as desired, in all fields that its record contains."""
+        return self.state in (State.UNCHANGED, State.APPLIED)
+
+
+def describe(differences: Differences) -> str:
+    """Return differences as text."""
+    return "; ".join(f"{name} {how}" for name, how in differences.items())
 
 
 @dataclass
@@ -270,20 +451,21 @@ class Sender:
         :param is_alone: keep the evidence: if a value changed that was not sent, the website counts as failed, is read
             until the end of all waits, and does not get its change again.
         """
+        read_back = functools.partial(self._read_back, is_alone=is_alone)
+        self.client.until_in_effect(updates, read_back, self._send_again)
 
-        def read(updates: Sequence[Update]) -> list[Update]:
-            sent = [update for update in updates if update.may_be_applied]
-            for update in sent:
-                if is_alone and update.state is State.APPLIED:
-                    update.set(State.FAILED, "Changed, and not read back before the work ended.")
-            waiting = self._wait_for(sent, is_alone)
-            again = [update for update in waiting if update.not_applied and update.unconfirmed is None]
-            return [update for update in again if not (is_alone and update.unsent)]
+    def _read_back(self, updates: Sequence[Update], *, is_alone: bool) -> list[Update]:
+        """Read these websites until they are as sent; return the websites whose change is sent again."""
+        sent = [update for update in updates if update.may_be_applied]
+        for update in sent:
+            if is_alone and update.state is State.APPLIED:
+                update.set(State.FAILED, "Changed, and not read back before the work ended.")
+        waiting = self._wait_for(sent, is_alone)
+        again = [update for update in waiting if update.not_applied and update.unconfirmed is None]
+        return [update for update in again if not (is_alone and update.unsent)]
 
-        def send(updates: Sequence[Update]) -> None:
-            self.send_all(updates, "Changing once more")
-
-        self.client.until_in_effect(updates, read, send)
+    def _send_again(self, updates: Sequence[Update]) -> None:
+        self.send_all(updates, "Changing once more")
 
     def _wait_for(self, updates: Sequence[Update], is_alone: bool) -> list[Update]:
         """Read these websites until they are as sent; return the websites that are not."""

@@ -23,8 +23,7 @@ from airflow_provider_analytics.exceptions import AnalyticsError, BulkError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile import workers as workers_module
 from airflow_provider_analytics.reconcile.apply.application import FAILURES_ALONE
-from airflow_provider_analytics.reconcile.apply.results import State, Update
-from airflow_provider_analytics.reconcile.apply.sending import Sender
+from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Update
 from airflow_provider_analytics.reconcile.audit import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList

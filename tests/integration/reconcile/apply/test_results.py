@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results: each website of a plan ends in a single state, equal to the audit trail (``reconcile/apply/results.py``)."""
+"""Results: each website of a plan ends in a single state, equal to the audit trail (``reconcile/apply/sending.py``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from airflow_provider_analytics.api.fields import same_setting
 from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.reconcile.apply.results import State
+from airflow_provider_analytics.reconcile.apply.sending import State
 from airflow_provider_analytics.reconcile.audit import AuditTrail
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites
 from airflow_provider_analytics.reconcile.engine import Job, make_plan, send_changes
