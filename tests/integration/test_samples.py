@@ -61,7 +61,7 @@ def test_form_without_its_value_starts_no_run(samples: dict[str, Any], dag_id: s
 @pytest.mark.parametrize(
     "name",
     [
-        "alert_on_public_pages",
+        "alert_on_changes",
         "load_snapshot_into_duckdb",
         "many_instances",
         "nightly_website_snapshot",
@@ -103,6 +103,7 @@ def test_make_ui_sets_every_variable_that_a_sample_needs() -> None:
 def test_params_cannot_choose_a_folder_a_file_or_a_connection(samples: dict[str, Any]) -> None:
     """They are constants of the file: a person who triggers a DAG chooses only from the author's values."""
     allowed = {"override_guards", "approved_digest", "domain", "dry_run", "only", "privacy", "prune"}
+    allowed |= {"public_pages", "removed_websites", "new_websites", "test_alert"}  # switches
     assert {name for dag in samples.values() for name in dag.params} == allowed
 
 
@@ -139,13 +140,13 @@ def test_asset_event_cannot_choose_the_files_that_are_read(
     SnapshotWebsitesOperator(task_id="take", base_path=own).execute({})
     analytics_sandbox.add_website("other.example")
     extra = SnapshotWebsitesOperator(task_id="take", base_path=other).execute({})
-    check = sample_dag("alert_on_public_pages", own).get_task("check").python_callable
+    check = sample_dag("alert_on_changes", own).get_task("check").python_callable
     load = sample_dag("load_snapshot_into_duckdb", own).get_task("load").python_callable
     with RawServer([http(200, "[]")]) as inside:
         extra |= {forged: f"{inside.url}/admin"} if forged != "path" else {}
         events = {"asset": [SimpleNamespace(extra=extra)]}
         with suppress(ValueError):  # not a day
-            check(triggering_asset_events=events)
+            check(params={"test_alert": False, "public_pages": True}, triggering_asset_events=events)
         assert inside.requests == []
     assert not inspect.signature(load).parameters
     load()

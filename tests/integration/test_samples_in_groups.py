@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Accessing .* from the template i
 
 #: Samples with a mapped task or group, which Airflow does not allow in a mapped task group.
 MAP_THEMSELVES = ("many_instances", "sync_excluded_ips_in_chunks")
-WITH_EVENTS = ("alert_on_public_pages",)
+WITH_EVENTS = ("alert_on_changes",)
 WITH_APPROVAL = ("sync_excluded_ips_with_approval", "websites_as_code")
 #: Class of decorated functions, and its method that makes a task.
 DECORATOR: Any = type(task(sample))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sample ``alert_on_public_pages``: alert mails to a mail server of the test (``dags``)."""
+"""The sample ``alert_on_changes``: alert mails to a mail server of the test (``dags``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from mail import mail_server
 from samples import sample_dag
 from shelf import NIGHT, Shelf, websites
 
-SUBJECT = "2 statistics pages became public: site-1.example.com, new.example"
+PUBLIC = "2 statistics pages became public: site-1.example.com, new.example"
+REMOVED = "1 website removed: site-4.example.com"
+NEW = "1 new website: new.example"
+SUBJECT = f"{PUBLIC}; {REMOVED}; {NEW}"
 
 
 @pytest.fixture
@@ -35,27 +38,29 @@ def take(tmp_path: Path) -> Callable[[], Any]:
 
 
 @needs_exceptions_in_callbacks
-@pytest.mark.sample("alert_on_public_pages")
+@pytest.mark.sample("alert_on_changes")
 def test_alert_mail_names_the_domains(
     run_dag: RunDag, take: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mail_server() as inbox:
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
         monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_NOTIFY", "team@example.com")
-        task = run_dag(sample_dag("alert_on_public_pages", tmp_path)).tasks["check"]
+        task = run_dag(sample_dag("alert_on_changes", tmp_path)).tasks["check"]
         assert (task.state, task.try_number) == ("failed", 1)
         mail, text = inbox.only_mail()
         take()  # nothing changed since
-        assert run_dag(sample_dag("alert_on_public_pages", tmp_path)).state == "success"
+        assert run_dag(sample_dag("alert_on_changes", tmp_path)).state == "success"
         assert len(inbox.received) == 1
     assert [mail[name] for name in ("To", "From", "Subject")] == ["team@example.com", "airflow@example.com", SUBJECT]
     assert "site-1.example.com\nnew.example" in text.replace("\r\n", "\n")
 
 
-def check(folder: Path, **extra: Any) -> None:
-    """Run the task for an event."""
+def check(folder: Path, params: dict[str, bool] | None = None, **extra: Any) -> None:
+    """Run the task for an event; without one if it has no data."""
+    dag = sample_dag("alert_on_changes", folder)
     events = {"asset": [SimpleNamespace(extra=extra)]}
-    sample_dag("alert_on_public_pages", folder).get_task("check").python_callable(triggering_asset_events=events)
+    chosen = {**dag.params.dump(), **(params or {})}
+    dag.get_task("check").python_callable(params=chosen, triggering_asset_events=events)
 
 
 def test_alert_compares_the_snapshot_of_the_event_day(take: Callable[[], Any], tmp_path: Path) -> None:
@@ -66,3 +71,21 @@ def test_alert_compares_the_snapshot_of_the_event_day(take: Callable[[], Any], t
     check(tmp_path, snapshot_date="2026-11-23")  # there is no snapshot of that day
     check(tmp_path)  # a person created the event
     check(tmp_path / "before the first snapshot")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("public_pages", PUBLIC), ("removed_websites", REMOVED), ("new_websites", NEW)]
+)
+def test_param_switches_its_alert(take: Callable[[], Any], tmp_path: Path, name: str, text: str) -> None:
+    switches = dict.fromkeys(("public_pages", "removed_websites", "new_websites"), False)
+    check(tmp_path, switches, snapshot_date="2026-11-21")
+    with pytest.raises(AirflowFailException, match=f"^{text}\n"):
+        check(tmp_path, {**switches, name: True}, snapshot_date="2026-11-21")
+
+
+def test_alert_can_be_tried_with_the_first_snapshot(tmp_path: Path) -> None:
+    Shelf(f"{tmp_path}").take([*websites(5)[:1], *websites(4, privacy=1)])
+    check(tmp_path)
+    expected = "1 statistics page became public: site-5.example.com; 5 new websites: .* and 2 more"
+    with pytest.raises(AirflowFailException, match=expected):
+        check(tmp_path, {"test_alert": True})
