@@ -87,8 +87,4 @@ def _paging(reader: LimitedReader) -> str:
         return f"pages by `{own or page.following.parameter}`"
     if page.total is not None and page.total <= len(page.rows):
         return "all on one page"
-    if reader.parameters and own:
-        return f"pages by `{reader.parameters[0]}`"
-    if reader.parameters:
-        return f"pages by `{reader.parameters[0]}`, which the extra page_parameter has to name"
     return f"pages by `{own or PAGE_PARAMETER}`, which is assumed"

@@ -6,7 +6,6 @@ A list counts only if :class:`Listing` proves it complete, as for a task.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -38,7 +37,7 @@ MAX_SECONDS = 60.0
 MAX_SECONDS_OF_A_TEST = 10.0
 #: Seconds for one response.
 TIMEOUT = 10.0
-#: Names of the page parameter that are tried after those in the links of the service, if it returns no cursor.
+#: Names of the page parameter that are tried, if the service returns no cursor.
 NUMBER_PARAMETERS = (dialect.PAGE_PARAMETER, "p", "offset", "page[number]", "page_number", "pageNumber", "page[offset]")
 #: Names that are tried if it returns one.
 CURSOR_PARAMETERS = (*dialect.CURSOR_PARAMETERS[:3], dialect.PAGE_PARAMETER, *dialect.CURSOR_PARAMETERS[3:])
@@ -154,8 +153,6 @@ class LimitedReader:
         self.account: Record = {}
         #: The first page of the list.
         self.page = Page([])
-        #: Query parameters in links to pages of the list, wherever the links are.
-        self.parameters: tuple[str, ...] = ()
         self._timer = Timer(seconds, self.transport.stop)
         self._timer.daemon = True
 
@@ -190,8 +187,6 @@ class LimitedReader:
         except AnalyticsError as error:
             error.where = error.where or self.settings.where
             raise
-        if self.transport.last:
-            self.parameters = _linked_parameters(self.transport.last)
 
     def _first_page(self) -> Page:
         try:
@@ -214,8 +209,7 @@ class LimitedReader:
         usual: tuple[str, ...] = NUMBER_PARAMETERS
         if following is not None and following.value is not None and dialect.number(following.value) is None:
             usual = CURSOR_PARAMETERS
-        names = dict.fromkeys(self.parameters + usual)
-        others = [{"page_parameter": name} for name in names if name != own]
+        others = [{"page_parameter": name} for name in usual if name != own]
         return self._first_working(partial(self._read, **filters), others)
 
     def read_favorites(self) -> Attempt:
@@ -297,22 +291,3 @@ def _list_keys(document: Any, path: str = "") -> Iterator[str]:
 
 def _is_website(row: Any) -> bool:
     return isinstance(row, dict) and "domain" in row
-
-
-def _linked_parameters(answer: Answer) -> tuple[str, ...]:
-    """Return the query parameters of all links to pages of the list, in the header ``Link`` and in the body."""
-    links = re.findall(r"<([^>]*)>", answer.headers.get("Link", ""))
-    links += _addresses(dialect.document(answer))
-    selections = [dialect.selection(link, answer.path) for link in links]
-    names = [selection.parameter for selection in selections if selection.parameter]
-    return tuple(dict.fromkeys(names))
-
-
-def _addresses(document: Any) -> Iterator[str]:
-    if isinstance(document, str) and document.startswith(("http", "/")):
-        yield document
-    elif isinstance(document, list):
-        for inner in document:
-            yield from _addresses(inner)
-    elif isinstance(document, dict):
-        yield from _addresses(list(document.values()))

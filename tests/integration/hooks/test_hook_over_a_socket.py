@@ -81,11 +81,6 @@ FIRST_PAGES: list[tuple[int, dict[str, Any], str]] = [
     (42, {"list_hides": {"exclude_ips"}}, "42 websites; all on one page; rows lack exclude_ips"),
     (
         142,
-        {"links": "list", "page_parameter": "p"},
-        "142 websites; pages by `p`, which the extra page_parameter has to name; exclusion lists are returned",
-    ),
-    (
-        142,
         {"metadata": "none"},
         "100 websites on the first page, no total; pages by `page`, which is assumed; exclusion lists are returned",
     ),
