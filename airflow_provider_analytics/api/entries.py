@@ -49,8 +49,6 @@ _SHORTEST_PREFIX = {4: 8, 6: 16}
 _MAPPED_BITS = 96
 _MAX_LISTED = 10
 _COMMENT = re.compile(r"(?:^|\s)#.*")
-#: An address with the prefix length of a single one, as PostgreSQL and some frameworks return it.
-_SINGLE_ADDRESS = re.compile(r"([0-9a-fA-F:.]+)/(32|128)(?=\s|$)")
 #: Characters that are not part of a word: separators, quotes, tags, and the marks of a cut text.
 _NOT_IN_A_WORD = re.compile(r"[\s,;<>\"']|\.\.\.$|\u2026")
 #: Characters around a parameter in an address: ``?utm_source=news&gclid=1``.
@@ -158,10 +156,6 @@ class EntryType:
         """Normalize a line, so that equal entries compare equal. A line with only a comment becomes empty text."""
         return without_comment(line)
 
-    def sent(self, line: str) -> str:
-        """Return a line as it is sent: some services return an entry in a way that they reject."""
-        return line
-
     def check_line(self, line: str) -> str:
         """Return a line of a user's list: an entry, with or without a comment, or only a comment.
 
@@ -245,13 +239,6 @@ class Addresses(EntryType):
     def key(self, line: str) -> str:
         """Normalize an address or a network; return any other text unchanged."""
         return _address_key(line)
-
-    def sent(self, line: str) -> str:
-        """Return a line without the prefix length of a single address: /32, or /128 for IPv6."""
-        match = _SINGLE_ADDRESS.match(line)
-        if match is None or _address_key(match[0]) != _address_key(match[1]):
-            return line
-        return match[1] + line[match.end() :]
 
 
 def each_line(argument: str, value: Any, read: Callable[[Any], Parsed], allowed: str) -> list[Parsed]:

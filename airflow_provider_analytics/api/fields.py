@@ -267,7 +267,7 @@ class Lines(Field):
 
     def to_form(self, value: Any, booleans: BooleanTexts) -> str:
         """Return a text with one entry per line."""
-        return "\n".join(map(self.entries.sent, value))
+        return "\n".join(value)
 
     def comparison_key(self, value: Any) -> Any:
         """Return the set of the entries, without comments."""

@@ -149,21 +149,6 @@ def test_entries_of_the_service_are_compared_by_key(line: str, key: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("line", "sent"),
-    [
-        ("192.0.2.7/32", "192.0.2.7"),
-        ("192.0.2.7/32 # office", "192.0.2.7 # office"),
-        ("2001:DB8::1/128", "2001:DB8::1"),
-        ("::ffff:192.0.2.7/128", "::ffff:192.0.2.7"),
-        *((line, line) for line in ("192.0.2.0/24", "2001:db8::/32", "192.0.2.7", "a/32", "# 192.0.2.7/32", "7/128")),
-    ],
-)
-def test_single_address_is_sent_without_a_prefix_length(line: str, sent: str) -> None:
-    assert Addresses().sent(line) == sent
-    assert Addresses().key(line) == Addresses().key(sent)
-
-
-@pytest.mark.parametrize(
     ("entry", "name"),
     [
         ("?gclid", "gclid"),
