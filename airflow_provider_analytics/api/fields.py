@@ -473,14 +473,6 @@ def normalise(name: str, value: object) -> Any:
         return value
 
 
-def sendable(name: str, value: object) -> Any:
-    """Return a value of the service, normalized, if the client can send it back; otherwise None."""
-    try:
-        return FIELDS[name].from_service(value)
-    except ValueError:
-        return None
-
-
 def raw_lines(name: str, value: object) -> tuple[str, ...] | None:
     """Return the lines of a list of the service, even if they are not valid entries; None if it is not a list."""
     field = FIELDS[name]

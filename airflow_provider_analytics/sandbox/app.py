@@ -15,21 +15,26 @@ from starlette.types import Message, Receive, Scope, Send
 
 from airflow_provider_analytics.sandbox.control import PREFIX as CONTROL_PREFIX
 from airflow_provider_analytics.sandbox.control import create_control
-from airflow_provider_analytics.sandbox.faults import Fault
+from airflow_provider_analytics.sandbox.faults import Fault, FaultQueue
 from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.requests import RecordedRequest, operation_of
-from airflow_provider_analytics.sandbox.state import SandboxState
+from airflow_provider_analytics.sandbox.service import Service
+from airflow_provider_analytics.sandbox.store import Store
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _NO_FAULT = Fault()
 _FORBIDDEN = PlainTextResponse("The control endpoints accept only clients on this machine.", 403)
 
 
-class App(SandboxState):
-    """ASGI application, and the state of a sandbox.
+class App:
+    """ASGI application, and the state of a sandbox: options, websites, faults, and recorded requests.
 
+    :param options: initial options.
     :param root: sub-path of the base URL such as ``/app``, or empty.
     """
+
+    fault_type: type[Fault] = Fault
+    service_type: type[Service] = Service
 
     #: Returns the transport of a client, given its address and port. It is required because ASGI can neither reset a
     #: connection nor end a response early.
@@ -41,10 +46,25 @@ class App(SandboxState):
         options: Options,
         root: str,
     ) -> None:
-        super().__init__(options, root)
+        self.options = self._initial_options = options
+        self.faults = FaultQueue()
+        self.requests: list[RecordedRequest] = []
+        self.service = self.service_type(root)
         self._api_key = api_key
         self._root = root
         self._control = create_control(self)
+
+    @property
+    def store(self) -> Store:
+        """The websites."""
+        return self.service.store
+
+    def reset(self) -> None:
+        """Remove all websites, faults and recorded requests, and restore the initial options."""
+        self.faults.clear()
+        self.options = self._initial_options
+        self.service.clear()
+        self.requests.clear()
 
     async def __call__(
         self,

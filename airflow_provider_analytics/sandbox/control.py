@@ -6,7 +6,7 @@ The endpoints are outside the prefix of the interface and require no API key.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
@@ -16,7 +16,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
-from airflow_provider_analytics.sandbox.state import SandboxState
+
+if TYPE_CHECKING:
+    from airflow_provider_analytics.sandbox.app import App
 
 PREFIX = "/_sandbox"
 
@@ -30,7 +32,7 @@ class Seed(BaseModel):
     seed: int = 7
 
 
-def create_control(state: SandboxState) -> Starlette:
+def create_control(state: App) -> Starlette:
     """Return an application with the control endpoints of a sandbox."""
 
     async def reset(_: Request) -> Response:

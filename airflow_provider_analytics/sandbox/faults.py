@@ -22,14 +22,13 @@ class Drift(BaseModel):
     """Changes to the store by another client, applied in the order of the fields.
 
     Each field is a number of random websites (repeatable) or a list. The list contains domains to create, or ids or
-    domains to delete or to flip.
+    domains to delete.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     create: int | list[str] = 0
     delete: int | list[int | str] = 0
-    flip_favorite: int | list[int | str] = 0
 
     def apply(self, store: Store) -> None:
         """Apply the changes.
@@ -44,9 +43,6 @@ class Drift(BaseModel):
                 store.add(domain)
         for website in _selected(store, self.delete):
             store.delete(website["id"])
-        for website in _selected(store, self.flip_favorite):
-            flipped = not website["favorite"]
-            store.update(website["id"], {"favorite": flipped})
 
 
 def _selected(

@@ -8,14 +8,11 @@ They follow ``ValidationException``, the exception handler, ``PaginatedResourceR
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 from urllib.parse import quote, urlencode
-
-#: Returns the link to a page, given its number.
-Link = Callable[[int | None], str | None]
 
 
 class ApiError(Exception):
@@ -118,43 +115,9 @@ def collection(
         "current_page": page.number,
         "from": first_row,
         "last_page": page.last,
-        "links": _numbered_links(page, link),
         "path": url,
         "per_page": page.size,
         "to": last_row,
         "total": page.total,
     }
     return {"data": page.websites, "links": links, "meta": meta}
-
-
-def _numbered_links(page: Paginator, link: Link) -> list[dict[str, Any]]:
-    """Return the links to the previous and the next page, and by number, as ``UrlWindow`` selects them."""
-    number = page.number
-    last = page.last
-    if last < 14:
-        shown = [*range(1, last + 1)]
-    elif number <= 7:
-        shown = [*range(1, 11), last - 1, last]
-    elif number > last - 7:
-        shown = [1, 2, *range(last - 9, last + 1)]
-    else:
-        around = range(number - 3, number + 4)
-        shown = [1, 2, *around, last - 1, last]
-
-    def labeled(label: str, target: int | None) -> dict[str, Any]:
-        return {
-            "url": link(target),
-            "label": label,
-            "page": target,
-            "active": label == str(number),
-        }
-
-    found = [labeled("&laquo; Previous", page.previous)]
-    before = 0
-    for page_number in shown:
-        if page_number > before + 1:
-            found.append({"url": None, "label": "...", "active": False})
-        before = page_number
-        found.append(labeled(str(page_number), page_number))
-    found.append(labeled("Next &raquo;", page.following))
-    return found

@@ -17,7 +17,14 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import idna
 from field_values import FLAGS
-from laravel_paginators import SORT_FIELDS, CursorPage, cursor_collection, page_by_cursor, simple_collection
+from laravel_paginators import (
+    SORT_FIELDS,
+    CursorPage,
+    cursor_collection,
+    numbered_links,
+    page_by_cursor,
+    simple_collection,
+)
 from pydantic import Field, field_validator
 from request_limits import NginxCounter, NginxLimit, Throttle, ThrottleCounter
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -348,6 +355,7 @@ class FakeEndpoints(Service):
             scheme, _, address = url.partition(":")
             url = f"{_OTHER_SCHEME[scheme]}:{address}"
         body = laravel.collection(page, url=url, query=query, parameter=options.page_parameter)
+        body["meta"]["links"] = numbered_links(body["links"])
         if options.paginator == "simple":
             return simple_collection(body)
         return cursor_collection(page, body) if isinstance(page, CursorPage) else body

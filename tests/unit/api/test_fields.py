@@ -27,7 +27,6 @@ from airflow_provider_analytics.api.fields import (
     normalise,
     raw_lines,
     same_setting,
-    sendable,
 )
 
 WORDS = ("no", "yes")
@@ -135,8 +134,6 @@ def test_unknown_value_of_the_service_is_stored_only_if_it_fits_the_column(
 
 def test_unknown_value_of_the_service_is_kept_for_comparisons_and_never_sent() -> None:
     assert normalise("privacy", 7) == 7
-    assert sendable("privacy", 7) is None
-    assert sendable("privacy", "1") == "private"
     assert normalise("of_another_version", [1]) == [1]
     assert raw_lines("exclude_ips", "not an address\n192.0.2.1") == ("not an address", "192.0.2.1")
     assert raw_lines("exclude_ips", 5) is None
