@@ -109,8 +109,8 @@ _INVALID = frozenset({400, 422})
 #: Keys of lists or objects with further messages of an error response.
 _DETAIL_KEYS = ("errors", "details", "detail", "violations", "message", "error")
 #: Keys of such a message, and of the field that it is about.
-_TEXT_KEYS = ("message", "msg", "detail", "description", "defaultMessage", "error", "issue", "reason", "title")
-_PLACE_KEYS = ("field", "name", "param", "path", "loc", "property", "propertyPath", "attribute")
+_TEXT_KEYS = ("message", "msg", "detail", "description", "error")
+_PLACE_KEYS = ("field", "name", "path", "propertyPath", "loc", "source")
 _PATH_SEPARATOR = re.compile(r"[./\]]")
 _JSON_TYPE = re.compile(r"[/+]json\b", re.IGNORECASE)
 #: Query parameters of the page size that links can contain.
@@ -528,20 +528,21 @@ def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
         return (page_title(answer) or answer.excerpt() or "(empty response)"), {}
     errors: dict[str, list[str]] = {}
     others: list[str] = []
-    listed = found.get("errors")
-    if isinstance(listed, dict):
-        for name, messages in islice(listed.items(), MAX_MESSAGES):
-            errors.setdefault(_field(name) or _one_line(name), []).extend(_messages(messages))
+    for key in _DETAIL_KEYS:
+        details = found.get(key)
+        if isinstance(details, list):
+            for detail in details[:MAX_MESSAGES]:
+                _add_detail(detail, errors, others)
+        elif isinstance(details, dict) and key != "error":
+            for name, messages in islice(details.items(), MAX_MESSAGES):
+                if key == "errors":
+                    errors.setdefault(_field(name) or _one_line(name), []).extend(_messages(messages))
+                else:
+                    _add_detail({"field": name, "message": messages}, errors, others)
     if answer.status in _INVALID:
         # As Django REST framework has it: a key for each field.
         for name in filter(_field, found):
             errors.setdefault(_field(name), _messages(found[name]))
-    for detail in _details(found):
-        name, text = _detail(detail)
-        if name:
-            errors.setdefault(name, []).append(text)
-        elif text:
-            others.append(text)
     for key in ("message", "error", "detail", "title"):
         message = found.get(key)
         if isinstance(message, str) and message.strip():
@@ -570,59 +571,30 @@ def _messages(messages: object) -> list[str]:
     return list(map(_one_line, messages[:MAX_MESSAGES]))
 
 
-def _details(found: Record) -> Iterator[object]:
-    """Yield the further messages of an error response, at most :data:`MAX_MESSAGES` of each key."""
-    for key in _DETAIL_KEYS:
-        details = found.get(key)
-        if isinstance(details, list):
-            yield from details[:MAX_MESSAGES]
-        elif isinstance(details, dict) and key not in ("errors", "error"):
-            for name, message in islice(details.items(), MAX_MESSAGES):
-                yield {"field": name, "message": message}
-
-
-def _detail(detail: object) -> tuple[str, str]:
-    """Return the field and the message of an entry of a list of errors; empty texts without them."""
+def _add_detail(detail: object, errors: dict[str, list[str]], others: list[str]) -> None:
+    """Add an entry of a list of errors: to those of its field, or to those of no field of a website."""
     if isinstance(detail, str):
-        return "", _one_line(detail)
+        others.append(_one_line(detail))
     if not isinstance(detail, dict):
-        return "", ""
-    name = _field_of_detail(detail)
-    text = _one_line(_text_of_detail(detail))
-    if not name and detail.get("field") is not None:
-        text = f"{_one_line(detail['field'])}: {text}"
-    return name, text
-
-
-def _field_of_detail(detail: Record) -> str:
-    """Return the name of the field that an error is about; empty if it is not a field of a website."""
-    places = list(map(detail.get, _PLACE_KEYS))
-    source = detail.get("source")
-    if isinstance(source, dict):
-        places.insert(0, source.get("pointer"))
-    for place in places:
-        if isinstance(place, list) and place:
-            place = place[-1]
-        name = _field(str(place))
-        if name:
-            return name
-    return ""
+        return
+    text = " ".join(_messages(next(filter(None, map(detail.get, _TEXT_KEYS)), detail)))
+    place = next(filter(None, map(detail.get, _PLACE_KEYS)), "")
+    if isinstance(place, dict):
+        place = place.get("pointer", "")
+    if isinstance(place, list):
+        place = place[-1]
+    name = _field(str(place))
+    if name:
+        errors.setdefault(name, []).append(text)
+    elif place:
+        others.append(f"{_one_line(place)}: {text}")
+    else:
+        others.append(text)
 
 
 def _field(name: str) -> str:
     """Return the field of a website that a name in an error means, in any case; empty if it means none."""
     return _FIELD_NAMES.get(_PATH_SEPARATOR.split(name)[-1].lower().replace("_", ""), "")
-
-
-def _text_of_detail(detail: Record) -> object:
-    """Return the message of an error, or else the whole error."""
-    for key in _TEXT_KEYS:
-        text = detail.get(key)
-        if isinstance(text, list) and text:
-            return " ".join(_messages(text))
-        if text:
-            return text
-    return detail
 
 
 def error_facts(answer: Answer) -> list[str]:

@@ -320,7 +320,7 @@ def test_time_until_the_reset_of_a_rate_limit_is_read(headers: dict[str, str], s
         ({"message": "No."}, "No.", {}),
         ({"error": "No."}, "No.", {}),
         ({"error": {"message": "No."}}, "No.", {}),
-        ({"title": "No.", "violations": ["Too long."]}, "No. Too long.", {}),
+        ({"title": "No.", "errors": ["Too long."]}, "No. Too long.", {}),
         ({"message": "No.", "errors": {"domain": ["Taken.", "Old."], "email": "Bad."}}, "No.",
          {"domain": ["Taken.", "Old."], "email": ["Bad."]}),
         ({"message": "No.", "errors": [{"field": "domain", "message": "Taken."}]}, "No.", {"domain": ["Taken."]}),
