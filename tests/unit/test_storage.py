@@ -174,3 +174,23 @@ def test_write_ends_if_another_process_keeps_the_file_locked(tmp_path: Path, mon
         with pytest.raises(StorageError, match=f"Another process has locked {path} for 0 s"):
             file.write("after")
     assert file.write("after")
+
+
+def test_file_is_locked_until_its_replacement_is_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_text("before")
+    file = SharedFile(StoragePath.of(str(path)), "state_path")
+    sync = os.fsync
+    locked = []
+
+    def look(descriptor: int) -> None:
+        with path.open("rb") as other:
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                locked.append(path.read_text())
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", look)
+    assert file.write("after")
+    assert locked == ["before"]  # the new file is not locked while its folder is synced
