@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A task that could not do something does not log that it was done, for each operator that changes something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixture_types import Execute
+from fsspec.implementations.local import LocalFileSystem
+
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.snapshots import PruneSnapshotsOperator, SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    DeleteWebsiteOperator,
+    UpdateWebsiteOperator,
+)
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, ExportWebsitesOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+FILE = {"websites": {"1.example": {"privacy": "private"}}}
+#: Operator and arguments to the operation of the service that fails; and the words that would claim a success.
+SERVICE = [
+    (CreateWebsiteOperator, {"domain": "new.example"}, "create", "Created"),
+    (UpdateWebsiteOperator, {"domain": "1.example", "privacy": "private"}, "update", "Updated"),
+    (DeleteWebsiteOperator, {"domain": "1.example"}, "delete", "Deleted"),
+    (SyncExcludedIpsOperator, {"exclude_ips": ["192.0.2.1"]}, "update", "1 entry added"),
+    (SyncExcludedParamsOperator, {"exclude_params": ["gclid"]}, "update", "1 entry added"),
+    (ApplyWebsitesOperator, {"config": FILE}, "update", "Applied 1"),
+]
+#: The same for the method of the file system that fails, on the second day.
+STORAGE = [
+    (SnapshotWebsitesOperator, {"base_path": "{folder}"}, "put_file", "Published"),
+    (PruneSnapshotsOperator, {"base_path": "{folder}", "keep_days": 1}, "rm_file", "Removed"),
+    (ExportWebsitesOperator, {"output_path": "{folder}/websites.yaml"}, "makedirs", "Exported"),
+]
+
+
+@pytest.mark.parametrize(("operator", "arguments", "operation", "claim"), SERVICE)
+def test_change_that_the_service_rejects_is_not_reported_as_done(
+    operator: type,
+    arguments: dict[str, Any],
+    operation: Any,
+    claim: str,
+    sandbox: SandboxServer,
+    task_log: Callable[[], str],
+) -> None:
+    sandbox.add_website("1.example")
+    sandbox.fault(operation, status=422, body={"message": "no"}, times=None)
+    with pytest.raises(Exception, match="no"):
+        operator(task_id="task", **arguments).execute({})
+    assert claim not in task_log()
+    sandbox.clear_faults()
+    operator(task_id="task", **arguments).execute({})
+    assert claim in task_log()
+
+
+@pytest.mark.parametrize(("operator", "arguments", "method", "claim"), STORAGE)
+def test_file_that_cannot_be_changed_is_not_reported_as_done(
+    operator: type,
+    arguments: dict[str, Any],
+    method: str,
+    claim: str,
+    sandbox: SandboxServer,
+    execute: Execute,
+    task_log: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    sandbox.add_website("1.example")
+    given = {name: str(value).replace("{folder}", str(tmp_path)) for name, value in arguments.items()}
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "no")
+
+    for day in ("2026-11-19", "2026-11-20"):
+        execute(SnapshotWebsitesOperator, base_path=str(tmp_path), partition_date=day, on_late="publish")
+    before = task_log().count(claim)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileSystem, method, fail)
+        patch.setattr("airflow_provider_analytics.storage.open_own", fail)
+        with pytest.raises(Exception, match="no"):
+            execute(operator, **given)
+    assert task_log().count(claim) == before
+    execute(operator, **given)
+    assert task_log().count(claim) > before
