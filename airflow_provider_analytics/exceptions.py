@@ -142,6 +142,7 @@ def _rebuilt(kind: type[AnalyticsError], state: dict[str, Any]) -> AnalyticsErro
     return error
 
 
+@dataclass(eq=False, repr=False)
 class AnalyticsConfigError(AnalyticsError):
     """Invalid settings of a connection; no request was sent.
 
@@ -149,12 +150,13 @@ class AnalyticsConfigError(AnalyticsError):
     :param source: origin of the settings, such as ``connection 'analytics_default'``.
     """
 
+    problems: Sequence[str]
+    source: str = "the connection"
     permanent = True
     before_retry = "correct the connection first"
 
-    def __init__(self, problems: Iterable[str], source: str = "the connection") -> None:
-        self.problems = tuple(problems)
-        self.source = source
+    def __post_init__(self) -> None:
+        self.problems = tuple(self.problems)
         sentences = [f"{problem.removesuffix('.')}." for problem in self.problems]
         if len(sentences) > 1:
             sentences = [f"({number}) {sentence}" for number, sentence in enumerate(sentences, start=1)]
