@@ -28,7 +28,7 @@ from airflow_provider_analytics.exceptions import (
 )
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import counted, first_of
-from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Update, describe
+from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Target, describe
 from airflow_provider_analytics.reconcile.plan.changes import Change, Plan
 from airflow_provider_analytics.reconcile.records import by_id, website_of
 from airflow_provider_analytics.reconcile.workers import Breaker, run_uninterrupted
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 class Outcome:
     """The outcome of a plan.
 
-    :param updates: one for each planned change.
+    :param targets: one for each planned change.
     :param unread: website to why it could not be read; nothing was planned for these websites.
     :param stopped: the error for a service that changes unsent values, or does not store sent values; no other websites
         were changed then.
@@ -60,7 +60,7 @@ class Outcome:
         :class:`StoppedError`, or the rejection of the API key; None if the work was complete.
     """
 
-    updates: Sequence[Update] = ()
+    targets: Sequence[Target] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     stopped: NotAppliedError | None = None
     interrupted: BaseException | None = None
@@ -69,8 +69,8 @@ class Outcome:
     def states(self) -> dict[str, int]:
         """Number of websites by state; their sum is the number of planned changes."""
         counts = dict.fromkeys(map(str, State), 0)
-        for update in self.updates:
-            counts[update.state.value] += 1
+        for target in self.targets:
+            counts[target.state.value] += 1
         return counts
 
     @property
@@ -81,17 +81,17 @@ class Outcome:
     @property
     def entries_added(self) -> int:
         """Number of entries that were added to lists; an entry on two websites counts twice."""
-        return sum(len(update.entries_added) for update in self.updates)
+        return sum(len(target.entries_added) for target in self.targets)
 
     @property
     def entries_removed(self) -> int:
         """Number of entries that were removed from lists; an entry on two websites counts twice."""
-        return sum(len(update.entries_removed) for update in self.updates)
+        return sum(len(target.entries_removed) for target in self.targets)
 
     @property
     def not_tried(self) -> list[str]:
         """Websites for which no request was sent."""
-        return [update.website for update in self.updates if update.state is State.NOT_TRIED]
+        return [target.website for target in self.targets if target.state is State.NOT_TRIED]
 
     @property
     def failures(self) -> dict[str, str]:
@@ -101,27 +101,27 @@ class Outcome:
         """
         is_stopped = self.interrupted is not None and not isinstance(self.interrupted, AuthenticationError)
         failures = dict(self.unread)
-        for update in self.updates:
-            is_left = is_stopped and update.state is State.NOT_TRIED
-            if not update.is_good and not is_left:
-                failures[update.website] = update.reason
+        for target in self.targets:
+            is_left = is_stopped and target.state is State.NOT_TRIED
+            if not target.is_good and not is_left:
+                failures[target.website] = target.reason
         return failures
 
     @property
     def unverified(self) -> list[str]:
         """Fields that could not be verified on at least one changed website."""
-        return sorted(set().union(*(update.unverified for update in self.updates)))
+        return sorted(set().union(*(target.unverified for target in self.targets)))
 
     @property
-    def changed_unexpectedly(self) -> list[Update]:
+    def changed_unexpectedly(self) -> list[Target]:
         """Changed websites with unsent changes."""
-        return [update for update in self.updates if update.unsent and update.is_good]
+        return [target for target in self.targets if target.unsent and target.is_good]
 
     @property
     def unexpected_changes(self) -> list[str]:
         """Changed websites with unsent changes, with a phrase each; after twenty, the number of the others."""
         changed = self.changed_unexpectedly
-        phrases = [f"{update.website}: {describe(update.unsent)}" for update in changed[:_MAX_UNEXPECTED]]
+        phrases = [f"{target.website}: {describe(target.unsent)}" for target in changed[:_MAX_UNEXPECTED]]
         others = len(changed) - len(phrases)
         if others:
             phrases.append(f"and {counted(others, 'other website')}")
@@ -139,14 +139,14 @@ class Outcome:
 
     def followed_by(self, later: Outcome) -> Outcome:
         """Return this outcome with that of a second plan for the same websites."""
-        updates = {update.website: update for update in self.updates}
-        for update in later.updates:
-            earlier = updates.get(update.website)
-            if earlier is not None and update.state is not State.UNCHANGED:
-                update.sent = [*earlier.sent, *update.sent]
-            if earlier is None or update.state is not State.UNCHANGED:
-                updates[update.website] = update
-        return replace(later, updates=list(updates.values()), unread={**self.unread, **later.unread})
+        targets = {target.website: target for target in self.targets}
+        for target in later.targets:
+            earlier = targets.get(target.website)
+            if earlier is not None and target.state is not State.UNCHANGED:
+                target.sent = [*earlier.sent, *target.sent]
+            if earlier is None or target.state is not State.UNCHANGED:
+                targets[target.website] = target
+        return replace(later, targets=list(targets.values()), unread={**self.unread, **later.unread})
 
     def raise_interruption(self) -> None:
         """Raise the exception that ended the work, with what was done.
@@ -167,10 +167,10 @@ class Outcome:
     def _summary_of_a_stop(self) -> str:
         """Return the number of changed websites, and the websites that are not as expected, grouped by reason."""
         changed = 0
-        for update in self.updates:
-            if update.sent and update.state is not State.UNCLEAR:
+        for target in self.targets:
+            if target.sent and target.state is not State.UNCLEAR:
                 changed += 1
-        summary = f"Stopped: {changed:,} of {len(self.updates):,} websites changed"
+        summary = f"Stopped: {changed:,} of {len(self.targets):,} websites changed"
         unclear = self.states[State.UNCLEAR]
         if unclear:
             summary += f", {unclear:,} might have been"
@@ -192,10 +192,10 @@ class Outcome:
             raise self.stopped
         if not self.failures:
             return
-        failed = [update for update in self.updates if not update.is_good]
-        is_rejected = not self.unread and all(update.state is State.REJECTED for update in failed)
+        failed = [target for target in self.targets if not target.is_good]
+        is_rejected = not self.unread and all(target.state is State.REJECTED for target in failed)
         # A retry would find nothing to do, and hide the values that were lost.
-        has_lost_values = any(update.state is State.FAILED and update.unsent for update in failed)
+        has_lost_values = any(target.state is State.FAILED and target.unsent for target in failed)
         error = BulkError(self.failures, self.applied, self.not_tried, is_rejected or has_lost_values)
         if self.unexpected_changes:
             error.so_far = f"Values that were not sent changed, too: {'; '.join(self.unexpected_changes)}."
@@ -216,14 +216,14 @@ class Application:
         self._client = sender.client
         self._sender = sender
         #: One for each website, correct at any time.
-        self._updates = [Update(change) for change in plan.changes]
+        self._targets = [Target(change) for change in plan.changes]
         known = by_id([*sender.websites.records, *records])
-        self._records = {update: known.get(str(update.website_id), {}) for update in self._updates}
-        self._pairs = {update: pairs_of(update.planned, record) for update, record in self._records.items()}
+        self._records = {target: known.get(str(target.website_id), {}) for target in self._targets}
+        self._pairs = {target: pairs_of(target.planned, record) for target, record in self._records.items()}
         #: Pairs that a website had that was changed alone, and is as expected.
         self._proven: set[Pair] = set()
         #: Websites that were changed alone and are not as expected, with the pairs that are not proven since.
-        self._suspected: dict[Update, set[Pair]] = {}
+        self._suspected: dict[Target, set[Pair]] = {}
         self._stopped: NotAppliedError | None = None
 
     def run(self) -> Outcome:
@@ -236,37 +236,37 @@ class Application:
         """
         interrupted = run_uninterrupted(self._client, self._run)
         # Copies, because a request that is still under way can end now.
-        updates = [replace(update, sent=list(update.sent)) for update in self._updates]
-        outcome = Outcome(updates, stopped=self._stopped, interrupted=interrupted)
+        targets = [replace(target, sent=list(target.sent)) for target in self._targets]
+        outcome = Outcome(targets, stopped=self._stopped, interrupted=interrupted)
         if outcome.unexpected_changes:
             number = counted(len(outcome.changed_unexpectedly), "website")
             named = first_of(outcome.unexpected_changes, _MAX_NAMED, "; ")
             log.warning("Values that this task did not send changed on %s: %s", number, named)
         self._client.stats.count("changes_applied", outcome.applied)
-        self._client.stats.count("changes_failed", len([update for update in updates if not update.is_good]))
+        self._client.stats.count("changes_failed", len([target for target in targets if not target.is_good]))
         return outcome
 
     def _run(self) -> None:
-        is_single = len(self._updates) == 1
+        is_single = len(self._targets) == 1
         if is_single or self._try_alone():
-            left = [update for update in self._updates if update.state is State.NOT_TRIED]
+            left = [target for target in self._targets if target.state is State.NOT_TRIED]
             if left and not is_single:
-                first = counted(len(self._updates) - len(left), "website")
+                first = counted(len(self._targets) - len(left), "website")
                 log.info("Changed %s first, one at a time, and read them back. Now the others.", first)
             self._sender.send_all(left)
-        sent = [update for update in self._updates if update.may_be_applied]
+        sent = [target for target in self._targets if target.may_be_applied]
         if sent and self._stopped is None:
             self._sender.settle()
             self._sender.verify(sent, is_alone=is_single)
-        for update in self._updates:
-            self._note_changes_since_the_plan(update)
+        for target in self._targets:
+            self._note_changes_since_the_plan(target)
 
-    def _note_changes_since_the_plan(self, update: Update) -> None:
-        """Add the unsent values to an update that changed between the plan and the fetch before the update."""
-        if update.comparison is None or update.expected is None or update.planned.action != "update":
+    def _note_changes_since_the_plan(self, target: Target) -> None:
+        """Add the unsent values of a website that changed between the plan and the fetch before its update."""
+        if target.comparison is None or target.expected is None or target.planned.action != "update":
             return
-        since_plan = replace(update.expected, before=self._records[update]).compare(update.comparison.record)
-        update.comparison.unsent = {**since_plan.unsent, **update.comparison.unsent}
+        since_plan = replace(target.expected, before=self._records[target]).compare(target.comparison.record)
+        target.comparison.unsent = {**since_plan.unsent, **target.comparison.unsent}
 
     # Changing websites alone
 
@@ -274,26 +274,26 @@ class Application:
         """Change websites one at a time until each pair is proven; return whether the others can be changed."""
         breaker = Breaker(FAILURES_ALONE)
         for number in range(MAX_ALONE):
-            update = self._next_alone(number)
-            if update is None:
+            target = self._next_alone(number)
+            if target is None:
                 break
-            self._sender.send_all([update], breaker=breaker)
-            if update.may_be_applied:
-                self._sender.verify([update], is_alone=True)
+            self._sender.send_all([target], breaker=breaker)
+            if target.may_be_applied:
+                self._sender.verify([target], is_alone=True)
             for earlier in self._suspected:
-                fields = same_problem(earlier, update)
+                fields = same_problem(earlier, target)
                 if fields:
-                    self._stop(earlier, update, sorted(fields))
+                    self._stop(earlier, target, sorted(fields))
                     return False
-            if breaker.is_open or self._is_list_outdated(update):
+            if breaker.is_open or self._is_list_outdated(target):
                 return False
-            self._note(update)
-        for update in self._updates:
-            if update.state is State.FAILED and update.lost:
-                update.set(State.APPLIED)  # it is read again with the others
+            self._note(target)
+        for target in self._targets:
+            if target.state is State.FAILED and target.lost:
+                target.set(State.APPLIED)  # it is read again with the others
         return True
 
-    def _next_alone(self, number: int) -> Update | None:
+    def _next_alone(self, number: int) -> Target | None:
         """Return the website to change alone; None if each pair is proven.
 
         The website with the longest list comes first, because a service might cut long lists. Then comes a website with
@@ -305,20 +305,20 @@ class Application:
         """
         open_pairs = set().union(*self._suspected.values())
         for action, limit in LIMITS.items():
-            left = [update for update in self._updates if update.state is State.NOT_TRIED]
-            candidates = [update for update in left if update.planned.action == action]
+            left = [target for target in self._targets if target.state is State.NOT_TRIED]
+            candidates = [target for target in left if target.planned.action == action]
             if not candidates:
                 continue
             RANDOM.shuffle(candidates)
             if number == 0:
                 return max(candidates, key=self._longest_list)
-            most = max(len(self._pairs[update] & open_pairs) for update in candidates)
+            most = max(len(self._pairs[target] & open_pairs) for target in candidates)
             if most:
-                deciding = [update for update in candidates if len(self._pairs[update] & open_pairs) == most]
+                deciding = [target for target in candidates if len(self._pairs[target] & open_pairs) == most]
                 if self._is_a_sent_list_wrong:
                     return max(deciding, key=self._longest_list)
                 return deciding[0]
-            newest = max(candidates, key=lambda update: len(self._pairs[update] - self._proven))
+            newest = max(candidates, key=lambda target: len(self._pairs[target] - self._proven))
             if number < limit and self._pairs[newest] - self._proven:
                 return newest
         return None
@@ -326,52 +326,52 @@ class Application:
     @property
     def _is_a_sent_list_wrong(self) -> bool:
         """Whether a website that was changed alone does not have the list that was sent."""
-        return any(_is_sent(update, update.wrong & LINE_FIELDS.keys()) for update in self._suspected)
+        return any(_is_sent(target, target.wrong & LINE_FIELDS.keys()) for target in self._suspected)
 
-    def _longest_list(self, update: Update) -> int:
+    def _longest_list(self, target: Target) -> int:
         """Return the number of characters of the longest list of a website after its change."""
-        lists = [value_after(name, update.planned, self._records[update]) or () for name in LINE_FIELDS]
+        lists = [value_after(name, target.planned, self._records[target]) or () for name in LINE_FIELDS]
         return max(len("\n".join(lines)) for lines in lists)
 
-    def _note(self, update: Update) -> None:
+    def _note(self, target: Target) -> None:
         """Note which pairs a website has proven, or that it is not as expected.
 
         Because reads might be old, or another task might work at the same moment, the next website waits then.
         """
-        pairs = self._pairs[update]
-        wrong = update.wrong
-        if update.is_rejected_method:
+        pairs = self._pairs[target]
+        wrong = target.wrong
+        if target.is_rejected_method:
             wrong = frozenset(pair[1] for pair in pairs)
         open_pairs = {pair for pair in pairs if pair[1] in wrong}
         if wrong and not open_pairs:
             open_pairs = set(pairs)  # such as a default of a new website
-        if update.comparison is not None:
+        if target.comparison is not None:
             self._proven |= pairs - open_pairs
         if wrong:
-            self._suspected[update] = open_pairs
-            log.warning("Not as expected, so another website decides: %s: %s", update.website, update.differences)
-            if not update.is_rejected_method and wrong != {"domain"}:
+            self._suspected[target] = open_pairs
+            log.warning("Not as expected, so another website decides: %s: %s", target.website, target.differences)
+            if not target.is_rejected_method and wrong != {"domain"}:
                 self._client.wait(sum(self._client.confirm_waits))
         for suspected, open_pairs in list(self._suspected.items()):
             open_pairs -= self._proven
             if not open_pairs:
                 del self._suspected[suspected]
 
-    def _is_list_outdated(self, update: Update) -> bool:
+    def _is_list_outdated(self, target: Target) -> bool:
         """Return whether a create shows that the list was not right, although it was complete.
 
         The new website is still missing after all waits, or the list contains domains now that the plan creates.
         """
-        if update.planned.action != "create" or not (update.sent or update.unconfirmed):
+        if target.planned.action != "create" or not (target.sent or target.unconfirmed):
             return False
-        if update.is_missing and not update.is_good:
+        if target.is_missing and not target.is_good:
             return True
-        left = [other.planned for other in self._updates if other.state is State.NOT_TRIED]
+        left = [other.planned for other in self._targets if other.state is State.NOT_TRIED]
         created = {domain_key(change.domain) for change in left if change.action == "create"}
         listed = [website_of(row)[0] for row in self._sender.newest or ()]
         wrong = [domain for domain in listed if domain_key(domain) in created]
         if wrong:
-            update.set(
+            target.set(
                 State.FAILED,
                 f"Created, but the list contains {counted(len(wrong), 'domain')} now that the plan would create as "
                 f"well: {first_of(wrong, _MAX_NAMED)}. It did not contain them before, so no other change was sent.",
@@ -380,34 +380,34 @@ class Application:
 
     # Stopping
 
-    def _stop(self, first: Update, second: Update, fields: Sequence[str]) -> None:
+    def _stop(self, first: Target, second: Target, fields: Sequence[str]) -> None:
         """Restore the websites that were changed alone, and note that no other change is sent.
 
         The websites that are not as expected come first. If the service does not store one of them exactly as it was,
         it would not store the others either, so websites with the new values keep them.
         """
-        unchanged = len([update for update in self._updates if update.state is State.NOT_TRIED])
+        unchanged = len([target for target in self._targets if target.state is State.NOT_TRIED])
         problem, remedy = self._problem(first, second, fields)
         is_permanent = not (first.lost and second.lost) or _is_sent(second, fields)
-        changed = [update for update in self._updates if update.sent or update.unconfirmed]
+        changed = [target for target in self._targets if target.sent or target.unconfirmed]
         ends = []
         is_restorable = True
-        for update in sorted(changed, key=lambda update: update.is_good):
-            is_update = update.planned.action == "update"
-            if update.is_good and not (is_update and is_restorable):
-                ends.append(f"{update.website}: It keeps its new values.")
+        for target in sorted(changed, key=lambda target: target.is_good):
+            is_update = target.planned.action == "update"
+            if target.is_good and not (is_update and is_restorable):
+                ends.append(f"{target.website}: It keeps its new values.")
                 continue
-            differences = update.differences or "It was as expected"
+            differences = target.differences or "It was as expected"
             failure = "It was not undone, because it is a create or a delete"
             if is_update:
-                failure = _restore(update, self._client)
+                failure = _restore(target, self._client)
                 is_restorable = is_restorable and not failure
             end = "Its values were restored and verified."
             if failure:
                 is_permanent = True
-                end = f"{failure}. Values before: {update.values_before}."
-            update.set(State.FAILED, f"{differences}. {end}")
-            ends.append(f"{update.website}: {end}")
+                end = f"{failure}. Values before: {target.values_before}."
+            target.set(State.FAILED, f"{differences}. {end}")
+            ends.append(f"{target.website}: {end}")
         self._stopped = NotAppliedError(
             str(first.website_id),
             {**first.not_applied, **first.unsent},
@@ -416,11 +416,11 @@ class Application:
             problem=problem,
         )
 
-    def _problem(self, first: Update, second: Update, fields: Sequence[str]) -> tuple[str, str]:
+    def _problem(self, first: Target, second: Target, fields: Sequence[str]) -> tuple[str, str]:
         """Return the problem of two websites, and a remedy that fits."""
         method = self._client.settings.update_method
         named = ", ".join(fields)
-        changes = "; ".join(f"{update.website}: {update.differences}" for update in (first, second))
+        changes = "; ".join(f"{target.website}: {target.differences}" for target in (first, second))
         other_method = f"Set the extra update_method to {OTHER_METHODS[method]}; it is {method} now."
         if first.is_rejected_method:
             problem = f"The service rejected {method} for two websites. {first.website}: {first.reason}"
@@ -500,7 +500,7 @@ def kinds_of(name: str, value: Any) -> set[str]:
     return kinds
 
 
-def same_problem(first: Update, second: Update) -> set[str]:
+def same_problem(first: Target, second: Target) -> set[str]:
     """Return the fields with the same problem on both websites.
 
     Two changes of unsent values are the same problem, even in different fields: one website might have a value to lose
@@ -519,23 +519,23 @@ def same_problem(first: Update, second: Update) -> set[str]:
     return set(common)
 
 
-def _is_sent(update: Update, fields: Collection[str]) -> bool:
+def _is_sent(target: Target, fields: Collection[str]) -> bool:
     """Return whether one of these fields was sent: a retry would do the same to two other websites."""
-    return any(field_change.field in fields for field_change in update.last.fields)
+    return any(field_change.field in fields for field_change in target.last.fields)
 
 
-def _restore(update: Update, client: AnalyticsClient) -> str:
+def _restore(target: Target, client: AnalyticsClient) -> str:
     """Write back the record from before the first update; return why it is not in effect, or nothing."""
     settings = {}
     unknown = []
     for name in COMPARED:
-        if FIELDS[name].on_update and has_value(name, update.before):
-            settings[name] = normalise(name, update.before[name])
-            if isinstance(update.before[name], str) and name in LINE_FIELDS:
-                settings[name] = tuple(update.before[name].split("\n"))  # exactly the text that was read
-        elif name in update.before:
+        if FIELDS[name].on_update and has_value(name, target.before):
+            settings[name] = normalise(name, target.before[name])
+            if isinstance(target.before[name], str) and name in LINE_FIELDS:
+                settings[name] = tuple(target.before[name].split("\n"))  # exactly the text that was read
+        elif name in target.before:
             unknown.append(name)
-    expected = ExpectedRecord({}, settings, update.planned.domain)
+    expected = ExpectedRecord({}, settings, target.planned.domain)
 
     def restored(record: Record) -> Record | None:
         if expected.compare(record).is_applied:
@@ -543,8 +543,8 @@ def _restore(update: Update, client: AnalyticsClient) -> str:
         return settings
 
     try:
-        client.change_website(str(update.website_id), restored)
-        comparison = client.read_until(str(update.website_id), expected)
+        client.change_website(str(target.website_id), restored)
+        comparison = client.read_until(str(target.website_id), expected)
     except AnalyticsError as error:
         return f"It could not be restored ({error.text})"
     if comparison.not_applied:
@@ -552,33 +552,33 @@ def _restore(update: Update, client: AnalyticsClient) -> str:
     unknown += comparison.unverified
     if unknown or not comparison.is_applied:
         return f"It could not be restored (the service returns {' and '.join(unknown)} in an unknown form)"
-    update.sent.clear()
+    target.sent.clear()
     return ""
 
 
-def _remedy_for_values(update: Update, fields: Sequence[str]) -> str:
+def _remedy_for_values(target: Target, fields: Sequence[str]) -> str:
     """Return the remedy for values that the service does not store as they were sent."""
     for name in LINE_FIELDS.keys() & fields:
-        kept = _kept_bytes(name, update)
+        kept = _kept_bytes(name, target)
         if kept:
             return f"The service kept the first {kept} bytes of {name}: shorten the list."
     return "Write the values as the service returns them."
 
 
-def _is_unchanged(update: Update) -> bool:
+def _is_unchanged(target: Target) -> bool:
     """Return whether nothing of an update arrived."""
-    if update.comparison is None:
+    if target.comparison is None:
         return False
-    before = {name: update.before[name] for name in COMPARED if name in update.before}
-    return ExpectedRecord({}, before).compare(update.comparison.record).is_applied
+    before = {name: target.before[name] for name in COMPARED if name in target.before}
+    return ExpectedRecord({}, before).compare(target.comparison.record).is_applied
 
 
-def _kept_bytes(name: str, update: Update) -> str:
+def _kept_bytes(name: str, target: Target) -> str:
     """Return how many bytes of a sent list the service kept, such as ``40 of 62``; empty if it did not cut the list."""
-    if update.expected is None or update.comparison is None:
+    if target.expected is None or target.comparison is None:
         return ""
-    sent = "\n".join(update.expected.sent.get(name, ())).encode()
-    stored = "\n".join(raw_lines(name, update.comparison.record.get(name)) or ()).encode()
+    sent = "\n".join(target.expected.sent.get(name, ())).encode()
+    stored = "\n".join(raw_lines(name, target.comparison.record.get(name)) or ()).encode()
     if not stored or stored == sent or not sent.startswith(stored):
         return ""
     return f"{len(stored):,} of {len(sent):,}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Send the changes of a plan, read the changed websites back, and compare them with the sent values.
 
-Each planned change has one :class:`Update` with one state; everything else is derived from them.
+Each planned change has one :class:`Target` with one state; everything else is derived from them.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class State(StrEnum):
 
 
 @dataclass(eq=False)
-class Update:
-    """The change of one website. Its state is correct at any time: it is *unclear* while a write is under way.
+class Target:
+    """A website whose change is applied. Its state is correct at any time: *unclear* while a write is under way.
 
     :param planned: the change as it was planned.
     :param state: its state.
@@ -253,16 +253,16 @@ class Sender:
 
     # Sending
 
-    def send_all(self, updates: Sequence[Update], verb: str = "Changing", breaker: Breaker | None = None) -> None:
+    def send_all(self, targets: Sequence[Target], verb: str = "Changing", breaker: Breaker | None = None) -> None:
         """Send the changes of these websites in parallel, and set their states."""
-        for _ in each(self.client, updates, self.send, verb, breaker or Breaker()):
+        for _ in each(self.client, targets, self.send, verb, breaker or Breaker()):
             pass
 
-    def note(self, update: Update, change: Change) -> None:
+    def note(self, target: Target, change: Change) -> None:
         """Note a change that was sent and not rejected; it is not read again yet."""
-        update.set(State.APPLIED)
-        update.comparison = None
-        update.sent.append(change)
+        target.set(State.APPLIED)
+        target.comparison = None
+        target.sent.append(change)
         self.trail.sent(change)
 
     def change_of(self, record: Record, before: Record) -> Change | None:
@@ -276,12 +276,12 @@ class Sender:
             raise_unless_approved(change_of(self.desired, record), self.approved)
         return change_of(self.desired, record, before)
 
-    def compare(self, update: Update, record: Record) -> Comparison:
+    def compare(self, target: Target, record: Record) -> Comparison:
         """Compare a record with the sent values, and with the current desired values: others might have changed it."""
         allowed = {name: self.desired.kept(name, record) for name in self.desired.shared}
-        expected = update.expected or ExpectedRecord({}, {})
+        expected = target.expected or ExpectedRecord({}, {})
         comparison = expected.compare(record, allowed)
-        change = self._still_wanted(update, record)
+        change = self._still_wanted(target, record)
         if change is None:
             return comparison
         for field_change in change.fields:
@@ -293,93 +293,93 @@ class Sender:
             comparison.not_applied = expected.compare(record).not_applied
         return comparison
 
-    def _still_wanted(self, update: Update, record: Record) -> Change | None:
+    def _still_wanted(self, target: Target, record: Record) -> Change | None:
         try:
-            return self.change_of(record, update.before)
+            return self.change_of(record, target.before)
         except ValueError:  # the change is not approved, or the lists cannot be read any more
             return None
 
-    def send(self, update: Update) -> None:
-        """Send the change of a website, and set its update."""
+    def send(self, target: Target) -> None:
+        """Send the change of a website, and set its state."""
         try:
-            if update.planned.action == "delete":
-                self._delete(update)
-            elif update.website_id is None:
-                self._create(update)
+            if target.planned.action == "delete":
+                self._delete(target)
+            elif target.website_id is None:
+                self._create(target)
             else:
-                self._update(update)
+                self._update(target)
         except StoppedError:
             # The last request was not sent: a write that was under way raises another error.
-            if update.sent:
-                update.set(State.FAILED, self._missing(update) + NOT_SENT)
-            elif update.unconfirmed is None:
-                update.set(State.NOT_TRIED, NOT_SENT)
+            if target.sent:
+                target.set(State.FAILED, self._missing(target) + NOT_SENT)
+            elif target.unconfirmed is None:
+                target.set(State.NOT_TRIED, NOT_SENT)
             raise
         except StorageError:  # the change was sent, and cannot be recorded
             raise
         except (AnalyticsError, ValueError) as error:
-            if update.planned.action == "update" and isinstance(error, AnalyticsApiError):
-                update.is_rejected_method = error.is_rejected_method
+            if target.planned.action == "update" and isinstance(error, AnalyticsApiError):
+                target.is_rejected_method = error.is_rejected_method
             state = State.FAILED
-            if update.unconfirmed:
+            if target.unconfirmed:
                 state = State.UNCLEAR
-            elif _is_rejected(error, is_create=update.website_id is None):
+            elif _is_rejected(error, is_create=target.website_id is None):
                 state = State.REJECTED
-            update.set(state, self._missing(update) + reason_of(error))
+            target.set(state, self._missing(target) + reason_of(error))
             raise
 
-    def _missing(self, update: Update) -> str:
+    def _missing(self, target: Target) -> str:
         """Return the fields of a new website that were not set yet, as the start of a text."""
         sent: set[str] = set()
-        for change in update.sent:
+        for change in target.sent:
             sent.update(field_change.field for field_change in change.fields)
-        missing = [field_change.field for field_change in update.planned.fields if field_change.field not in sent]
-        if not update.sent or not missing:
+        missing = [field_change.field for field_change in target.planned.fields if field_change.field not in sent]
+        if not target.sent or not missing:
             return ""
         return f"Created, but not set yet: {', '.join(missing)}. "
 
-    def _create(self, update: Update) -> None:
-        change = update.planned
+    def _create(self, target: Target) -> None:
+        change = target.planned
         settings = self._settings(change)
         # A create request cannot set all fields.
         at_once = {name: value for name, value in settings.items() if FIELDS[name].on_create}
-        update.expected = ExpectedRecord.of_new(change.domain, settings)
-        update.unconfirmed = None
-        update.set(State.UNCLEAR, _UNDER_WAY)
+        target.expected = ExpectedRecord.of_new(change.domain, settings)
+        target.unconfirmed = None
+        target.set(State.UNCLEAR, _UNDER_WAY)
         later = settings.keys() - at_once.keys()
         sent = tuple(field_change for field_change in change.fields if field_change.field not in later)
         create = replace(change, fields=sent)
         try:
             created = self.client.send_create(change.domain, at_once)
         except AmbiguousWriteError:
-            update.unconfirmed = create
+            target.unconfirmed = create
             raise
         if created is None:
-            update.set(State.UNCLEAR, "The service reported success without the id of the website.")
-            update.unconfirmed = create
+            target.set(State.UNCLEAR, "The service reported success without the id of the website.")
+            target.unconfirmed = create
             return
-        self.note(update, replace(create, website_id=str(created["id"])))
+        self.note(target, replace(create, website_id=str(created["id"])))
         domain = created.get("domain")
         if isinstance(domain, str) and not same_domain(domain, change.domain):
-            update.comparison = Comparison(created, other_domain=domain)
+            target.comparison = Comparison(created, other_domain=domain)
             raise other_domain(change.domain, created)
         if later:
-            self.client.until_found(lambda: self._update(update))
+            self.client.until_found(lambda: self._update(target))
 
-    def _update(self, update: Update) -> None:
+    def _update(self, target: Target) -> None:
         computed: Change | None = None
         lost: list[Change] = []
 
         def compute(record: Record) -> Record | None:
             nonlocal computed
-            _check_domain(update.planned, record, "not changed")
-            computed = self.change_of(record, update.before)
+            _check_domain(target.planned, record, "not changed")
+            computed = self.change_of(record, target.before)
             if computed is None:
                 return None
             settings = self._settings(computed)
-            expected = ExpectedRecord(record, settings, update.planned.domain, shared=self.desired.shared)
-            update.expected = expected.following(update.expected)
-            update.set(State.UNCLEAR, _UNDER_WAY)
+            expected = ExpectedRecord(record, settings, target.planned.domain, shared=self.desired.shared)
+            target.expected = expected.following(target.expected)
+            target.set(State.UNCLEAR, _UNDER_WAY)
             return settings
 
         def may_be_applied() -> None:
@@ -387,50 +387,50 @@ class Sender:
                 lost.append(computed)
 
         try:
-            self.client.change_website(str(update.website_id), compute, may_be_applied)
+            self.client.change_website(str(target.website_id), compute, may_be_applied)
         except NotFoundError:
-            if not self.ignore_gone or not self._is_gone(str(update.website_id)):
+            if not self.ignore_gone or not self._is_gone(str(target.website_id)):
                 raise
-            log.debug("Not changed: website %s does not exist any more.", update.website)
+            log.debug("Not changed: website %s does not exist any more.", target.website)
             computed = None
         except Exception:
-            update.unconfirmed = None
+            target.unconfirmed = None
             if lost:
-                update.unconfirmed = lost[-1]
+                target.unconfirmed = lost[-1]
             raise
         # The outcome of the attempts before the last one is unknown: it found them applied, or overwrote them.
         for change in lost:
-            self.note(update, change)
+            self.note(target, change)
         if computed is not None:
-            self.note(update, computed)
-        if not update.sent:
-            update.set(State.UNCHANGED)
+            self.note(target, computed)
+        if not target.sent:
+            target.set(State.UNCHANGED)
 
     def _is_gone(self, website_id: str) -> bool:
         """Return whether a website is gone after a "not found" response: a single response might be wrong."""
         self.client.get_account()  # with a wrong base URL, everything is "not found"
         return self.client.is_gone(website_id)
 
-    def _delete(self, update: Update) -> None:
+    def _delete(self, target: Target) -> None:
         def check(record: Record) -> None:
-            _check_domain(update.planned, record, "not deleted")
-            update.set(State.UNCLEAR, _UNDER_WAY)
+            _check_domain(target.planned, record, "not deleted")
+            target.set(State.UNCLEAR, _UNDER_WAY)
 
         def may_be_applied() -> None:
-            update.unconfirmed = update.planned
+            target.unconfirmed = target.planned
 
-        website_id = str(update.website_id)
-        update.unconfirmed = None
+        website_id = str(target.website_id)
+        target.unconfirmed = None
         try:
             record = self.client.send_delete(website_id, check, may_be_applied)
         except NotFoundError:
             if not self._is_gone(website_id):
                 raise
-            update.set(State.UNCHANGED)
+            target.set(State.UNCHANGED)
             return
-        update.unconfirmed = None
+        target.unconfirmed = None
         # Record the website as it was now, not as it was when the plan was made.
-        self.note(update, replace(update.planned, fields=deletion(record).fields))
+        self.note(target, replace(target.planned, fields=deletion(record).fields))
 
     def _settings(self, change: Change) -> dict[str, Any]:
         settings = change.settings
@@ -445,59 +445,59 @@ class Sender:
         """Wait until the updates that other processes have computed have probably arrived."""
         self.client.wait(api_client.SETTLE_SECONDS)
 
-    def verify(self, updates: Sequence[Update], *, is_alone: bool = False) -> None:
+    def verify(self, targets: Sequence[Target], *, is_alone: bool = False) -> None:
         """Read changed websites until they are as sent, and send the changes again that are not in effect.
 
         :param is_alone: keep the evidence: if a value changed that was not sent, the website counts as failed, is read
             until the end of all waits, and does not get its change again.
         """
         read_back = functools.partial(self._read_back, is_alone=is_alone)
-        self.client.until_in_effect(updates, read_back, self._send_again)
+        self.client.until_in_effect(targets, read_back, self._send_again)
 
-    def _read_back(self, updates: Sequence[Update], *, is_alone: bool) -> list[Update]:
+    def _read_back(self, targets: Sequence[Target], *, is_alone: bool) -> list[Target]:
         """Read these websites until they are as sent; return the websites whose change is sent again."""
-        sent = [update for update in updates if update.may_be_applied]
-        for update in sent:
-            if is_alone and update.state is State.APPLIED:
-                update.set(State.FAILED, "Changed, and not read back before the work ended.")
+        sent = [target for target in targets if target.may_be_applied]
+        for target in sent:
+            if is_alone and target.state is State.APPLIED:
+                target.set(State.FAILED, "Changed, and not read back before the work ended.")
         waiting = self._wait_for(sent, is_alone)
-        again = [update for update in waiting if update.not_applied and update.unconfirmed is None]
-        return [update for update in again if not (is_alone and update.unsent)]
+        again = [target for target in waiting if target.not_applied and target.unconfirmed is None]
+        return [target for target in again if not (is_alone and target.unsent)]
 
-    def _send_again(self, updates: Sequence[Update]) -> None:
-        self.send_all(updates, "Changing once more")
+    def _send_again(self, targets: Sequence[Target]) -> None:
+        self.send_all(targets, "Changing once more")
 
-    def _wait_for(self, updates: Sequence[Update], is_alone: bool) -> list[Update]:
+    def _wait_for(self, targets: Sequence[Target], is_alone: bool) -> list[Target]:
         """Read these websites until they are as sent; return the websites that are not."""
-        waiting = self.read(updates, is_alone=is_alone)
-        reads: dict[Update, list[Comparison]] = {update: [] for update in waiting}
+        waiting = self.read(targets, is_alone=is_alone)
+        reads: dict[Target, list[Comparison]] = {target: [] for target in waiting}
         # Rows of the list might have fewer fields or be stale. Then the record of the single website decides.
         for seconds in (0, *self.client.confirm_waits):
             is_down = self._failed_reads >= max(GIVE_UP_AFTER, len(waiting))
-            if not waiting or is_down or all(is_final(reads[update]) for update in waiting):
+            if not waiting or is_down or all(is_final(reads[target]) for target in waiting):
                 break
             self.client.wait(seconds)
             waiting = self.read(waiting, is_alone=is_alone, one_by_one=True)
-            for update in waiting:
-                reads[update].append(update.comparison or Comparison())
+            for target in waiting:
+                reads[target].append(target.comparison or Comparison())
         return waiting
 
-    def read(self, updates: Sequence[Update], *, is_alone: bool = False, one_by_one: bool = False) -> list[Update]:
+    def read(self, targets: Sequence[Target], *, is_alone: bool = False, one_by_one: bool = False) -> list[Target]:
         """Read these websites, set their states, and return the websites that a later read can return otherwise.
 
         :param one_by_one: read each website, never the list.
         """
-        if not updates:
+        if not targets:
             return []
         fields: set[str] = set()
-        for update in updates:
-            if update.expected:
-                fields.update(update.expected.sent, update.expected.before)
-        ids = [update.website_id for update in updates if update.website_id]
+        for target in targets:
+            if target.expected:
+                fields.update(target.expected.sent, target.expected.before)
+        ids = [target.website_id for target in targets if target.website_id]
         try:
             read = self.websites.read_again(ids, fields.intersection(COMPARED), one_by_one=one_by_one)
             rows = read.listed
-            if rows is None and any(update.is_missing for update in updates):
+            if rows is None and any(target.is_missing for target in targets):
                 rows = self.client.newest_websites(self.websites.newest)
         except (AuthenticationError, StoppedError):
             raise
@@ -510,23 +510,23 @@ class Sender:
         if self.list_file is not None:
             self.list_file.read_others()
         waiting = []
-        for update in updates:
-            if update.planned.action == "create":
-                may_change = self._settle_new(update, rows, read)
+        for target in targets:
+            if target.planned.action == "create":
+                may_change = self._settle_new(target, rows, read)
             else:
-                may_change = self._settle_read(update, read)
-            if is_alone and update.has_update and update.unsent:
-                update.set(State.FAILED, f"{update.differences}. Values before: {update.values_before}")
+                may_change = self._settle_read(target, read)
+            if is_alone and target.has_update and target.unsent:
+                target.set(State.FAILED, f"{target.differences}. Values before: {target.values_before}")
                 may_change = True
             if may_change:
-                waiting.append(update)
+                waiting.append(target)
         return waiting
 
-    def _settle_new(self, update: Update, rows: Sequence[Record] | None, read: ReadResult) -> bool:
+    def _settle_new(self, target: Target, rows: Sequence[Record] | None, read: ReadResult) -> bool:
         """Set the state of a new website from the rows of the list; None if the list could not be read."""
-        own_id, domain = update.website_id, update.planned.domain
+        own_id, domain = target.website_id, target.planned.domain
         if rows is None:
-            return own_id is None or self._settle_read(update, read)
+            return own_id is None or self._settle_read(target, read)
         found: dict[str, Record] = {}
         for row in rows:
             row_domain, row_id = website_of(row)
@@ -539,92 +539,92 @@ class Sender:
             reason = api_client.duplicates(domain, ids).text
             if own_id:
                 reason = f"Created, but: {reason}"
-            update.set(State.FAILED, reason)
-            update.comparison = Comparison()
+            target.set(State.FAILED, reason)
+            target.comparison = Comparison()
             return False
         if not found:
             if own_id:
-                update.set(State.FAILED, f"Created with the id {own_id}, but it is missing in the list.")
+                target.set(State.FAILED, f"Created with the id {own_id}, but it is missing in the list.")
             return True
-        if update.unconfirmed is None:
-            return self._settle_read(update, read)
+        if target.unconfirmed is None:
+            return self._settle_read(target, read)
         [website_id] = found
-        update.unconfirmed = replace(update.unconfirmed, website_id=website_id)
-        self._accept(update)
+        target.unconfirmed = replace(target.unconfirmed, website_id=website_id)
+        self._accept(target)
         # A row of the list can lack fields, and not all of them were sent yet: the record of the website decides.
-        update.set(State.FAILED, "Created, and not read back before the waits ended.")
+        target.set(State.FAILED, "Created, and not read back before the waits ended.")
         return True
 
-    def _settle_read(self, update: Update, read: ReadResult) -> bool:
+    def _settle_read(self, target: Target, read: ReadResult) -> bool:
         """Set the state of a website that was read, or could not be read."""
-        website_id, action = str(update.website_id), update.planned.action
+        website_id, action = str(target.website_id), target.planned.action
         record, failure = read.found.get(website_id), read.failures.get(website_id)
         if failure and not (action == "delete" and self.client.is_gone(website_id)):
-            if update.unconfirmed is None:
-                update.set(State.UNCLEAR, f"Changed, but not verified: {failure}")
+            if target.unconfirmed is None:
+                target.set(State.UNCLEAR, f"Changed, but not verified: {failure}")
             return True
         if record is None and action == "update" and not self.client.is_gone(website_id):
-            update.set(State.UNCLEAR, "Changed, but not verified: it was not found once.")
+            target.set(State.UNCLEAR, "Changed, but not verified: it was not found once.")
             return True
-        return self._settle(update, record)
+        return self._settle(target, record)
 
-    def _settle(self, update: Update, record: Record | None) -> bool:
+    def _settle(self, target: Target, record: Record | None) -> bool:
         """Set the state of a website from its record; None if it does not exist."""
-        change = update.last
+        change = target.last
         is_other = False
         if record:
             domain = website_of(record)[0]
             is_other = bool(domain and change.domain) and not same_domain(domain, change.domain)
-        if update.planned.action == "delete":
-            return self._settle_deleted(update, is_gone=record is None or is_other)
+        if target.planned.action == "delete":
+            return self._settle_deleted(target, is_gone=record is None or is_other)
         if record is None:
-            return self._settle_missing(update)
+            return self._settle_missing(target)
         if is_other:
-            self._settle_other(update, record, domain)
+            self._settle_other(target, record, domain)
             return False
-        comparison = self.compare(update, record)
+        comparison = self.compare(target, record)
         if not comparison.not_applied:
-            self._accept(update)
-        elif update.unconfirmed is None:
-            update.set(
+            self._accept(target)
+        elif target.unconfirmed is None:
+            target.set(
                 State.FAILED,
                 f"Sent, but not in effect: {describe(comparison.not_applied)}. The service ignores the values, or "
                 "another process overwrites them.",
             )
-        update.comparison = comparison
+        target.comparison = comparison
         return bool(comparison.not_applied)
 
-    def _settle_deleted(self, update: Update, *, is_gone: bool) -> bool:
+    def _settle_deleted(self, target: Target, *, is_gone: bool) -> bool:
         if is_gone:
-            self._accept(update)
-            update.comparison = Comparison()
-        elif update.unconfirmed is None:
-            update.comparison = Comparison(not_applied={"website": "still exists after it was deleted"})
-            update.set(State.FAILED, "It still exists after it was deleted.")
+            self._accept(target)
+            target.comparison = Comparison()
+        elif target.unconfirmed is None:
+            target.comparison = Comparison(not_applied={"website": "still exists after it was deleted"})
+            target.set(State.FAILED, "It still exists after it was deleted.")
         return not is_gone
 
-    def _settle_missing(self, update: Update) -> bool:
-        if update.planned.action == "update" and self.ignore_gone:
-            update.set(State.APPLIED)
+    def _settle_missing(self, target: Target) -> bool:
+        if target.planned.action == "update" and self.ignore_gone:
+            target.set(State.APPLIED)
             return False
-        update.set(State.FAILED, "It does not exist: another process deleted it.")
-        return update.planned.action == "create"
+        target.set(State.FAILED, "It does not exist: another process deleted it.")
+        return target.planned.action == "create"
 
-    def _settle_other(self, update: Update, record: Record, domain: str) -> None:
+    def _settle_other(self, target: Target, record: Record, domain: str) -> None:
         """Set the state of a website whose id belongs to another domain."""
-        if update.planned.action == "create":
-            update.comparison = Comparison(record, other_domain=domain)
-            reason = api_client.other_domain(update.last.domain, record).text
+        if target.planned.action == "create":
+            target.comparison = Comparison(record, other_domain=domain)
+            reason = api_client.other_domain(target.last.domain, record).text
         else:
-            reason = f"The id {update.website_id} belongs to {domain!r} now, which might have got its change."
-        update.set(State.FAILED, reason)
+            reason = f"The id {target.website_id} belongs to {domain!r} now, which might have got its change."
+        target.set(State.FAILED, reason)
 
-    def _accept(self, update: Update) -> None:
+    def _accept(self, target: Target) -> None:
         """Note that a change is in effect. If its response was lost, it is recorded now."""
-        if update.unconfirmed is not None:
-            self.note(update, update.unconfirmed)
-            update.unconfirmed = None
-        update.set(State.APPLIED)
+        if target.unconfirmed is not None:
+            self.note(target, target.unconfirmed)
+            target.unconfirmed = None
+        target.set(State.APPLIED)
 
 
 def _is_rejected(error: AnalyticsError | ValueError, *, is_create: bool) -> bool:

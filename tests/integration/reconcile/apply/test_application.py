@@ -23,7 +23,7 @@ from airflow_provider_analytics.exceptions import AnalyticsError, BulkError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile import workers as workers_module
 from airflow_provider_analytics.reconcile.apply.application import FAILURES_ALONE
-from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Update
+from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Target
 from airflow_provider_analytics.reconcile.audit import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
@@ -117,7 +117,7 @@ def test_change_is_unclear_while_its_request_is_running(night: Night, action: An
     night.add(1)
     change = Change("update", "1.example", "1", (FieldChange("exclude_ips", (), (NEW,)),))
     created = Change("create", "2.example", None, (FieldChange("privacy", None, "private"),))
-    result = Update(created if action == "create" else replace(change, action=action))
+    result = Target(created if action == "create" else replace(change, action=action))
     seen: list[State] = []
 
     def look(request: RecordedRequest) -> None:

@@ -86,23 +86,23 @@ def test_states_of_a_result_are_disjoint_complete_and_correct(
         outcome = send_changes(job, planned, trail, {})
     analytics_sandbox.clear_faults()
 
-    assert sum(outcome.states.values()) == len(planned.plan.changes) == len(outcome.updates)
-    assert len(outcome.failures) == sum(not update.is_good for update in outcome.updates)
+    assert sum(outcome.states.values()) == len(planned.plan.changes) == len(outcome.targets)
+    assert len(outcome.failures) == sum(not target.is_good for target in outcome.targets)
     stored = {website["domain"]: website for website in analytics_sandbox.websites()}
-    for update in outcome.updates:
-        assert bool(update.reason) is not update.is_good
-        website = stored.get(update.planned.domain)
-        if website is None or update.planned.action == "delete":
-            is_right = website is None and update.planned.action == "delete"
+    for target in outcome.targets:
+        assert bool(target.reason) is not target.is_good
+        website = stored.get(target.planned.domain)
+        if website is None or target.planned.action == "delete":
+            is_right = website is None and target.planned.action == "delete"
         else:
             is_right = website["privacy"] == 1 and NEW in (website["exclude_ips"] or "").splitlines()
-        if update.is_good:
-            assert is_right, (update, website)
-        if update.state in (State.REJECTED, State.NOT_TRIED):
-            assert not is_right, (update, website)
+        if target.is_good:
+            assert is_right, (target, website)
+        if target.state in (State.REJECTED, State.NOT_TRIED):
+            assert not is_right, (target, website)
         # The audit trail has each sent change.
-        if update.state in (State.APPLIED, State.UNCHANGED, State.NOT_TRIED):
-            assert (update.planned.domain in trail.domains) is (update.state is State.APPLIED), update
+        if target.state in (State.APPLIED, State.UNCHANGED, State.NOT_TRIED):
+            assert (target.planned.domain in trail.domains) is (target.state is State.APPLIED), target
     if outcome.is_verified:
-        assert {update.state for update in outcome.updates} <= {State.APPLIED, State.UNCHANGED}
+        assert {target.state for target in outcome.targets} <= {State.APPLIED, State.UNCHANGED}
     assert all(same_setting("privacy", website["privacy"], "private") for website in stored.values())
