@@ -194,3 +194,21 @@ def test_file_is_locked_until_its_replacement_is_in_place(tmp_path: Path, monkey
     monkeypatch.setattr(os, "fsync", look)
     assert file.write("after")
     assert locked == ["before"]  # the new file is not locked while its folder is synced
+
+
+def test_file_that_another_process_replaces_while_this_one_waits_for_its_lock_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("before")
+    file = SharedFile(StoragePath.of(str(path)), "state_path")
+    lock = fcntl.flock
+
+    def lock_after_another_process(stream: int, flags: int) -> None:
+        (tmp_path / "new").write_text("of another process")
+        (tmp_path / "new").replace(path)
+        lock(stream, flags)
+
+    monkeypatch.setattr(fcntl, "flock", lock_after_another_process)
+    assert not file.write("after")
+    assert path.read_text() == "of another process"
