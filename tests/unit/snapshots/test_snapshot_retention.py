@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from shelf import NIGHT, NOON, Shelf, held
 
-from airflow_provider_analytics.exceptions import GuardError
+from airflow_provider_analytics.exceptions import GuardError, StorageError
 from airflow_provider_analytics.snapshots import publish as publishing
+from airflow_provider_analytics.snapshots.catalog import list_snapshots
 from airflow_provider_analytics.snapshots.retention import Pruning, Retention, plan_pruning, prune
 from airflow_provider_analytics.storage import make_directory, names, new_token
 
@@ -237,3 +238,37 @@ def test_prune_reports_the_removed_snapshots(local: Shelf, base: Path, caplog: p
     gone = before.keys() - files_below(base).keys()
     assert pruning.count == len(gone) == 3 * 4 + 2  # data, manifest, marker, report; changes, but for the first
     assert all(caplog.text.count(name.rpartition("/")[2]) >= 2 for name in gone)
+
+
+def test_prune_that_ends_after_any_file_leaves_no_damaged_snapshot(
+    local: Shelf, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:  # a run that ended before its manifest
+        patch.setattr(publishing, "replace_stored", die)
+        patch.setattr(publishing, "_remove_all", lambda *_: None)
+        with pytest.raises(KeyboardInterrupt):
+            local.take(3, 7 * NIGHT)
+    before = files_below(base)
+    pruning = planned(local, 2)
+    assert pruning.removed
+    assert pruning.orphaned_files
+    count = pruning.count
+    remove = type(local.fs).rm_file
+    for number in range(count - 1):  # each run removes one file
+
+        def remove_one(fs: Any, path: str, gone: int = number) -> None:
+            if len(before.keys() - files_below(base).keys()) > gone:
+                raise PermissionError(13, "no")
+            remove(fs, path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(local.fs), "rm_file", remove_one)
+            with pytest.raises(StorageError):
+                pruned(local, 2)
+        assert [entry.problems for entry in list_snapshots(local.base) if not entry.is_whole] == []
+    pruned(local, 2)
+    # The next run still knew the files that the one before had left.
+    assert len(before.keys() - files_below(base).keys()) == count
