@@ -44,7 +44,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
 
 
-COMMANDS = [line for block in blocks("console") for line in block.splitlines()]
+*_, REMOVE_ENTRIES, UNINSTALL = blocks("console")
+COMMANDS = [line for block in blocks("console")[:-2] for line in block.splitlines()]
 [DOCKERFILE] = blocks("dockerfile")
 VALUES, SECRET = (yaml.safe_load(block) for block in blocks("yaml"))
 BACKENDS = []
@@ -125,6 +126,28 @@ def test_documented_commands_run_and_the_helm_secret_is_a_connection(run: Run, s
         "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
     }
     assert "Connection success!" in run("airflow connections test analytics_default", **variable)
+
+
+def test_uninstall_removes_the_entries_and_the_settings(run: Run, service: SandboxServer) -> None:
+    service.seed(3)
+    run("airflow connections delete analytics_default || true")  # of another test
+    run("""
+        mkdir -p $AIRFLOW_HOME/dags && cp dags/sync_excluded_ips.py $AIRFLOW_HOME/dags
+        airflow variables set exclude_ips 203.0.113.7 && airflow pools set analytics 1 slots
+    """)
+    connection = here(CONNECTION, service)
+    run(f"airflow connections add analytics_default --conn-json {shlex.quote(connection)}")
+    run("airflow dags test sync_excluded_ips")
+    assert all("203.0.113.7" in website["exclude_ips"] for website in service.websites())
+    # A trigger needs a scheduler.
+    run(REMOVE_ENTRIES.replace("dags trigger", "dags test"))
+    assert not any("203.0.113.7" in (website["exclude_ips"] or "") for website in service.websites())
+    run("rm $AIRFLOW_HOME/dags/sync_excluded_ips.py")
+    *commands, package = UNINSTALL.splitlines()
+    run("set -e\n" + "\n".join(commands))
+    assert package == "pip uninstall airflow-provider-analytics"  # the other tests need it
+    left = run("airflow connections list; airflow pools list; airflow variables list")
+    assert re.findall(r"(?m)^(analytics_default|analytics|exclude_ips) ", left) == []
 
 
 def test_helm_values_are_keys_of_the_chart_with_the_tested_versions() -> None:
