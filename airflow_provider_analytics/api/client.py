@@ -573,38 +573,37 @@ class AnalyticsClient:
         self._check(attempts[-1], comparison)
         return WriteResult(dict(comparison.record), comparison.unverified, comparison.unsent, sent=is_sent)
 
-    def change_website(
-        self,
-        website_id: int | str,
-        work_out: Callable[[Record], Mapping[str, Any] | None],
-        lost: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Compute an update from the current record, and send it.
-
-        The update immediately follows the read: all waiting comes before both. A retry repeats the read, so that each
-        update is computed from a current record. The outcome is not verified: see :meth:`verify`.
+    def change_website(self, website_id: int | str, work_out: Callable[[Record], Mapping[str, Any] | None]) -> None:
+        """Compute an update from the current record, and send it. See :meth:`retry_update`.
 
         :param work_out: returns the normalized settings to send for a record, or None to send no update.
-        :param lost: called after an update that might or might not have been applied.
         :raises ValueError: if ``work_out`` raises it.
         """
-        path = website_path(website_id)
 
         def attempt() -> None:
-            before = self._with_omitted(self._show(website_id, self.transport.once))
-            settings = work_out(before)
-            if settings is None:
-                return
-            form = fields.form(settings, self.settings.boolean_texts)
-            self._hide_password(form)
-            try:
-                self._written(self.transport.once(self.settings.update_method, path, form=form))
-            except AnalyticsError as error:
-                if may_have_been_applied(error):
-                    lost()
-                raise
+            settings = work_out(self.read_for_update(website_id))
+            if settings is not None:
+                self.send_update(website_id, settings)
 
-        self.transport.retried(attempt, self.settings.update_method, number=2)
+        self.retry_update(attempt)
+
+    def retry_update(self, attempt: Callable[[], Returned]) -> Returned:
+        """Call ``attempt``, which reads a website and sends its update; repeat both if one fails and that is safe.
+
+        The update immediately follows the read: all waiting comes before both. So each update is computed from a
+        current record. The outcome is not verified: see :meth:`verify`.
+        """
+        return self.transport.retried(attempt, self.settings.update_method, number=2)
+
+    def read_for_update(self, website_id: int | str) -> Record:
+        """Return a website, with one request; only for :meth:`retry_update`."""
+        return self._with_omitted(self._show(website_id, self.transport.once))
+
+    def send_update(self, website_id: int | str, settings: Mapping[str, Any]) -> None:
+        """Send normalized settings, with one request; only for :meth:`retry_update`."""
+        form = fields.form(settings, self.settings.boolean_texts)
+        self._hide_password(form)
+        self._written(self.transport.once(self.settings.update_method, website_path(website_id), form=form))
 
     @_with_location
     @_counted

@@ -17,6 +17,7 @@ from airflow_provider_analytics.api import client as api_client
 from airflow_provider_analytics.api.client import AnalyticsClient, may_mean_taken, other_domain
 from airflow_provider_analytics.api.domains import domain_key, same_domain
 from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, normalise
+from airflow_provider_analytics.api.transport import may_have_been_applied
 from airflow_provider_analytics.api.verification import (
     COMPARED,
     Comparison,
@@ -367,44 +368,49 @@ class Sender:
             self.client.until_found(lambda: self._update(target))
 
     def _update(self, target: Target) -> None:
-        computed: Change | None = None
-        lost: list[Change] = []
-
-        def compute(record: Record) -> Record | None:
-            nonlocal computed
-            _check_domain(target.planned, record, "not changed")
-            computed = self.change_of(record, target.before)
-            if computed is None:
-                return None
-            settings = self._settings(computed)
-            expected = ExpectedRecord(record, settings, target.planned.domain, shared=self.desired.shared)
-            target.expected = expected.following(target.expected)
-            target.set(State.UNCLEAR, _UNDER_WAY)
-            return settings
-
-        def may_be_applied() -> None:
-            if computed is not None:
-                lost.append(computed)
-
+        unclear: list[Change] = []
         try:
-            self.client.change_website(str(target.website_id), compute, may_be_applied)
+            change = self.client.retry_update(functools.partial(self._attempt_update, target, unclear))
         except NotFoundError:
             if not self.ignore_gone or not self._is_gone(str(target.website_id)):
                 raise
             log.debug("Not changed: website %s does not exist any more.", target.website)
-            computed = None
+            change = None
         except Exception:
             target.unconfirmed = None
-            if lost:
-                target.unconfirmed = lost[-1]
+            if unclear:
+                target.unconfirmed = unclear[-1]
             raise
         # The outcome of the attempts before the last one is unknown: it found them applied, or overwrote them.
-        for change in lost:
+        for earlier in unclear:
+            self.note(target, earlier)
+        if change is not None:
             self.note(target, change)
-        if computed is not None:
-            self.note(target, computed)
         if not target.sent:
             target.set(State.UNCHANGED)
+
+    def _attempt_update(self, target: Target, unclear: list[Change]) -> Change | None:
+        """Read a website, send the change that it needs, and return it; None if it needs no change.
+
+        :param unclear: gets the change if sending it failed, but it might have been applied.
+        """
+        website_id = str(target.website_id)
+        record = self.client.read_for_update(website_id)
+        _check_domain(target.planned, record, "not changed")
+        change = self.change_of(record, target.before)
+        if change is None:
+            return None
+        settings = self._settings(change)
+        expected = ExpectedRecord(record, settings, target.planned.domain, shared=self.desired.shared)
+        target.expected = expected.following(target.expected)
+        target.set(State.UNCLEAR, _UNDER_WAY)
+        try:
+            self.client.send_update(website_id, settings)
+        except AnalyticsError as error:
+            if may_have_been_applied(error):
+                unclear.append(change)
+            raise
+        return change
 
     def _is_gone(self, website_id: str) -> bool:
         """Return whether a website is gone after a "not found" response: a single response might be wrong."""
