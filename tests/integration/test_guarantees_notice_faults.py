@@ -82,7 +82,7 @@ BREAKS = [
     Break(
         "A success is verified",
         "reconcile.apply.sending",
-        "change = self._still_wanted(update, record)",
+        "change = self._still_wanted(target, record)",
         "change = None",
         ("integration/reconcile/apply/test_two_tasks.py", "own_entry"),
     ),
@@ -96,14 +96,14 @@ BREAKS = [
     Break(
         "A service that damages values is stopped",
         "reconcile.apply.application",
-        "                failure = _restore(update, self._client)",
+        "                failure = _restore(target, self._client)",
         '                failure = ""',
         ("integration/reconcile/apply/test_misbehaving_services.py", "both_websites_are_restored"),
     ),
     Break(
         "Tasks and people can work at the same time",
         "reconcile.apply.application",
-        "            if update.state is State.FAILED and update.lost:",
+        "            if target.state is State.FAILED and target.lost:",
         "            if False:",
         ("integration/reconcile/apply/test_two_tasks.py", "person_who_clears_the_list"),
     ),
@@ -117,15 +117,15 @@ BREAKS = [
     Break(
         "A deleted website is gone",
         "reconcile.apply.sending",
-        '            _check_domain(update.planned, record, "not deleted")\n',
+        '            _check_domain(target.planned, record, "not deleted")\n',
         "",
         ("integration/reconcile/apply/test_application.py", "delete_checks_the_domain"),
     ),
     Break(
         "Other users' changes are kept",
         "reconcile.apply.sending",
-        "            computed = self.change_of(record, update.before)",
-        "            computed = update.planned",
+        "        change = self.change_of(record, target.before)",
+        "        change = target.planned",
         ("integration/reconcile/apply/test_two_tasks.py", "typed_by_hand"),
     ),
     Break(
