@@ -20,6 +20,7 @@ from airflow_versions import allow_execute_in_this_thread
 from nights import Nights
 
 from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.exceptions import AnalyticsApiError
 from airflow_provider_analytics.reconcile.desired.tables import Identity, Run, Table
 from airflow_provider_analytics.reconcile.state import ListFile
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -48,6 +49,18 @@ def test_sync_keeps_an_address_of_another_list(nights: Nights, task_log: Callabl
     # When no list has it, it is removed.
     nights.sync("vpn", "198.51.100.9")
     assert nights.everywhere() == {OTHER, "198.51.100.9"}
+
+
+def test_list_that_could_not_read_the_websites_keeps_its_addresses_on_them(
+    nights: Nights, sandbox: SandboxServer
+) -> None:
+    nights.sync("office", SHARED, OTHER)
+    sandbox.fault("list", status=500, times=None)
+    with pytest.raises(AnalyticsApiError):
+        nights.sync("vpn", SHARED)
+    sandbox.clear_faults()
+    nights.sync("office", OTHER)
+    assert nights.everywhere() == {SHARED, OTHER}
 
 
 def test_explain_lists_both_lists_of_an_address(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
