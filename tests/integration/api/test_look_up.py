@@ -51,6 +51,22 @@ def test_create_every_night_creates_a_single_website(
     assert len(domains(analytics_sandbox)) == 1
 
 
+@pytest.mark.parametrize(("status", "is_raised"), [(401, True), (403, True), (500, True), (404, False), (422, False)])
+def test_only_a_search_that_the_service_does_not_know_falls_back_to_the_list(
+    client: AnalyticsClient, analytics_sandbox: SandboxServer, status: int, is_raised: bool
+) -> None:
+    website = analytics_sandbox.add_website("shop.example")
+    analytics_sandbox.fault("list", target="search=", status=status, times=None)
+    if is_raised:
+        with pytest.raises(AnalyticsApiError, match=str(status)):
+            client.find_website("shop.example")
+        assert all("search=" in request.target for request in analytics_sandbox.requests)
+    else:
+        found = client.find_website("shop.example")
+        assert found is not None
+        assert found["id"] == website["id"]
+
+
 def test_create_fails_if_the_response_has_another_website(
     client: AnalyticsClient, analytics_sandbox: SandboxServer
 ) -> None:
