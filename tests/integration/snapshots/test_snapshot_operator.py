@@ -181,6 +181,14 @@ def test_storage_path_omits_the_connection() -> None:
     assert (str(path), path.path) == ("file:///data/analytics/websites", "/data/analytics/websites")
 
 
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize("url", ["memory://bucket", "memory://bucket/", "memory://bucket/analytics/"])
+def test_storage_path_is_written_as_the_user_wrote_it(url: str) -> None:
+    path = storage_path(url, "base_path")
+    assert str(path) == url
+    assert str(path / "websites") == f"{url.rstrip('/')}/websites"
+
+
 def test_connection_of_a_storage_url_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Azure writes the container before the @, where Airflow reads a connection id."""
 

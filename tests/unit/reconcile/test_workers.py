@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Circuit breaker: when a sync stops because the service is down (``Breaker`` of ``reconcile/workers.py``)."""
+"""Work on many websites, and the circuit breaker that ends it (``reconcile/workers.py``)."""
 
 from __future__ import annotations
 
 import pytest
 
+from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.rate_limiter import MAX_WAIT
+from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
     AnalyticsError,
     AuthenticationError,
+    StoppedError,
     StorageError,
 )
-from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER, Breaker
+from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER, Breaker, each
 
 
 def error_with(status: int, kind: type[AnalyticsApiError] = AnalyticsApiError) -> AnalyticsApiError:
@@ -80,3 +83,18 @@ def test_breaker_keeps_the_first_rejection_of_the_key() -> None:
 def test_breaker_raises_errors_that_are_not_about_a_website(error: BaseException) -> None:
     with pytest.raises(type(error)):
         Breaker().note(error)
+
+
+def test_item_under_way_at_a_stop_is_neither_done_nor_failed() -> None:
+    with AnalyticsClient(Settings(base_url="http://127.0.0.1:9", api_key="key", parallel_requests=1)) as client:
+
+        def work(item: int) -> int:
+            if item == 2:
+                client.stop()
+                raise StoppedError("The client was stopped, so this was not sent.")
+            return item
+
+        done = each(client, [1, 2], work, "Changing", Breaker())
+        assert next(done) == (1, 1, None)
+        with pytest.raises(StoppedError):
+            next(done)
