@@ -1,9 +1,13 @@
 """Sync the excluded IP addresses of all websites with one list.
 
-The list is the Airflow Variable ``exclude_ips``: one address per line, ``#`` starts a comment. When you remove an
-address from the list, the next run removes it from all websites, even if somebody added it there by hand. Lines with a
-comment on a website, and addresses of other lists in the same folder, are kept. If you remove many addresses at once,
-the task fails and lists them. If you intend to, trigger the DAG once with ``entries_lost`` in ``override_guards``.
+The list is the Airflow Variable ``exclude_ips``: one address per line. A comment can have its owner and its expiration
+date: ``203.0.113.7  # office Berlin, owner=it@example.com, until=2027-01-31``. To leave websites out, add the argument
+``except_websites``.
+
+When you remove an address from the list, the next run removes it from all websites, even if somebody added it there by
+hand. Lines with a comment on a website, and addresses of other lists in the same folder, are kept. If you remove many
+addresses at once, the task fails and lists them. If you intend to, trigger the DAG once with ``entries_lost`` in
+``override_guards``.
 
 When you unpause the DAG, Airflow starts the scheduled run of the day at once. That run only plans, because it starts
 late: read its plan in the log. The next scheduled run, and each run that you trigger, changes websites.
