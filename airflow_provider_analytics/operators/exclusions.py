@@ -123,7 +123,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
     def _log_applied(self, result: Mapping[str, Any], outcome: Outcome) -> None:
         failures = len(outcome.failures)
-        if not result["updates"] and not failures:
+        if not outcome.targets and not failures:
             websites = counted(result["websites_compared"], "website")
             self.log.info("%s is up to date on all of %s.", self.field, websites)
             return
@@ -131,7 +131,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             "Updated %s on %s of %s: %s added, %s removed.",
             self.field,
             f"{result['applied']:,}",
-            counted(result["updates"], "website"),
+            counted(len(outcome.targets), "website"),
             counted(outcome.entries_added, "entry"),
             f"{outcome.entries_removed:,}",
         )

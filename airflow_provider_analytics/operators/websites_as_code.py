@@ -276,7 +276,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             self.log.info(
                 "Applied %s of %s, %s failed, %s not tried",
                 f"{outcome.applied:,}",
-                counted(len(planned.plan.changes), "change"),
+                counted(len(outcome.targets), "change"),
                 f"{len(outcome.failures) - len(outcome.not_tried):,}",
                 f"{len(outcome.not_tried):,}",
             )

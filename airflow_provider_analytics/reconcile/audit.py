@@ -161,9 +161,13 @@ class AuditTrail:
         self._lists = lists
 
     def __enter__(self) -> Self:
-        """Open the file."""
-        if self._state is None:
-            return self
+        """Return the trail. Its file is opened before the first change."""
+        return self
+
+    def open(self) -> None:
+        """Open the file, unless it is open; before the first change is sent."""
+        if self._state is None or self._file is not None:
+            return
         ti = self._context["ti"]
         folder = self._state / "audit" / f"{datetime.now(UTC):%Y-%m-%d}"
         parts = (ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.try_number)
@@ -174,7 +178,6 @@ class AuditTrail:
                 self._file = _TrailFile(folder, stem)
             else:
                 self._file = _Parts(folder, stem)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -125,8 +125,7 @@ def apply_plan(
     if job.list_file and job.list_file.write():  # another list changed while the websites were read
         planned = check_approval(job, make_plan(job), digest)
     passwords = find_passwords(planned.plan.password_sources, job.client.redact)
-    audited = job.folder if planned.plan.changes else None
-    with AuditTrail(audited, job.context, job.client.redact, job.lists) as trail:
+    with AuditTrail(job.folder, job.context, job.client.redact, job.lists) as trail:
         outcome = send_changes(job, planned, trail, passwords, ignore_gone=ignore_gone)
         if digest is None and outcome.is_complete and job.list_file and job.list_file.runs_at_the_same_time():
             # The other list might have fetched a website before it could see the update of this one.
@@ -273,6 +272,8 @@ def send_changes(
 
     :return: the outcome; its failures include the websites that could not be read.
     """
+    if planned.plan.changes:
+        trail.open()
     sender = Sender(
         planned.websites,
         planned.desired,

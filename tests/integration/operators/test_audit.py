@@ -59,7 +59,9 @@ class FailingStorage:
         monkeypatch.setattr(type(file_system), "pipe_file", pipe_file)
 
     def trail(self) -> AuditTrail:
-        return AuditTrail(StoragePath.of(f"memory:/{self.folder}"), {"ti": TI}, Redactor())
+        trail = AuditTrail(StoragePath.of(f"memory:/{self.folder}"), {"ti": TI}, Redactor())
+        trail.open()
+        return trail
 
     def websites(self) -> list[str]:
         """Return the ids of the websites in the parts, in the order of the lines."""

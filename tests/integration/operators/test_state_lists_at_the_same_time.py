@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
@@ -135,10 +136,12 @@ def test_address_that_moves_while_the_other_list_is_applied_remains(
     assert nights.everywhere() == {A, B, V}
 
 
-def test_entries_are_added_again_after_a_late_update_of_another_list(
-    nights: Nights, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("has_changes", [pytest.param(True, id="first run"), pytest.param(False, id="up to date")])
+def test_entries_are_added_again_and_audited_after_a_late_update_of_another_list(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch, task_log: Callable[[], str], has_changes: bool
 ) -> None:
     """The other list computed its update before the update of this list, and the service applies it last."""
+    office = ("office", "192.0.2.1", "192.0.2.2")
     waits = (0.01, 0.02, 0.03, 0.04)
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", waits)
     late: list[float] = []
@@ -150,7 +153,13 @@ def test_entries_are_added_again_after_a_late_update_of_another_list(
 
     monkeypatch.setattr(Transport, "wait", wait)
     nights.sync("vpn", "198.51.100.7")
+    if not has_changes:
+        nights.sync(*office)
     late.clear()
-    nights.sync("office", "192.0.2.1", "192.0.2.2")
+    nights.sync(*office)
     assert len(late) == 1
     assert nights.everywhere() == {"192.0.2.1", "192.0.2.2", "198.51.100.7"}
+    trails = sorted(nights.folder.rglob("audit/*/*.jsonl"), key=lambda file: file.stat().st_mtime_ns)
+    assert json.loads(trails[-1].read_text().splitlines()[-1])["domain"] == "3.example"
+    assert len(trails) == (2 if has_changes else 3)
+    assert "is up to date on all of" not in task_log()
