@@ -98,8 +98,7 @@ class ListFile:
             map_index = getattr(ti, "map_index", -1)
             run = Run(f"{ti.dag_id}/{ti.run_id}", ti.task_id, began, map_index, digest_of(scopes))
         self._raise_if_other_part(run)
-        table = self.table.with_run(scopes, names, run, at.date())
-        self.lists = ListTables(self.table, table, self._read_others(), at.date(), scopes, run)
+        self.lists = ListTables(self.table, self._read_others(), run, at.date(), scopes, names)
 
     def read_others(self) -> None:
         """Read the tables of the other lists again."""
@@ -214,7 +213,7 @@ class ListFile:
             )
         self._raise_if_other_part(run)
         both = lists.before.with_rows_of(self.table)
-        table = both.with_run(lists.scopes, lists.table.names, run, lists.today, only_announced=only_announced)
+        table = both.with_run(lists.scopes, lists.names, run, lists.today, only_announced=only_announced)
         is_written = is_same_run and replace(self.table, run=run) == table
         return None if is_written else table
 

@@ -102,7 +102,7 @@ CASES = {
         """,
         """
         table = Table.parse(SharedFile(file, "state_path").text, file.path)
-        lists = ListTables(table, table, [], date(2026, 1, 1), {}, Run("d/r", "t", datetime.now(UTC)))
+        lists = ListTables(table, [], Run("d/r", "t", datetime.now(UTC)), date(2026, 1, 1), {})
         for n in range(4000):
             assert len(lists.owned("exclude_ips", {"id": n, "domain": f"{n}.example"})) == 10_001
         """,

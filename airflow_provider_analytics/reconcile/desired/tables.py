@@ -368,21 +368,26 @@ class ListTables:
     """The table of the list of a run, and the tables of the other lists in its folder.
 
     :param before: the table as it was read.
-    :param table: the table with this run; written before changes are sent.
     :param others: the other tables, as they were read last.
+    :param run: this run.
     :param today: the day (UTC).
     :param scopes: the entries that the list has now.
-    :param run: this run.
+    :param names: host name on the list to its resolution.
     """
 
     before: Table
-    table: Table
     others: Sequence[Table]
+    run: Run
     today: date
     scopes: Rows
-    run: Run
+    names: Mapping[str, Resolution] = field(default_factory=dict)
     # Cached, because most websites are in the same scopes.
     _settled: dict[Any, tuple[Entries, Mapping[str, str]]] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def table(self) -> Table:
+        """The table with this run; written before changes are sent."""
+        return self.before.with_run(self.scopes, self.names, self.run, self.today)
 
     def read_others(self, others: Sequence[Table]) -> None:
         """Take over the other tables as they are now."""

@@ -38,7 +38,7 @@ def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE
     for number, scopes in enumerate(nights, 1 - len(nights)):
         at = TODAY + number * timedelta(days=days)
         before, table = table, table.with_run(scopes, {}, msgspec.structs.replace(RUN, began=at), at.date())
-    return ListTables(before, table, (), TODAY.date(), nights[-1], RUN)
+    return ListTables(before, (), RUN, TODAY.date(), nights[-1])
 
 
 @pytest.mark.parametrize(("days", "is_there"), [(90, True), (91, False)])

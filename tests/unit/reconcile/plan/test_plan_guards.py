@@ -24,7 +24,7 @@ def lists_after(sources: dict[str, EntrySource], remaining: list[str]) -> ListTa
     now = {"exclude_ips": {EVERYWHERE: {entry: sources[entry] for entry in remaining}}}
     yesterday = NOW - timedelta(days=1)
     before = Table(Identity("https://stats.example.com", "1", "office")).with_run(rows, {}, RUN, yesterday.date())
-    return ListTables(before, before.with_run(now, {}, RUN, NOW.date()), (), NOW.date(), now, RUN)
+    return ListTables(before, (), RUN, NOW.date(), now)
 
 
 @pytest.mark.parametrize(
