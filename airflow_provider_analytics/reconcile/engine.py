@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,7 +34,7 @@ from airflow_provider_analytics.reconcile.plan.plan_guards import (
     list_warnings,
     managed_lists_lose_entries,
 )
-from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS, website_name, website_of
+from airflow_provider_analytics.reconcile.records import website_name, website_of
 from airflow_provider_analytics.reconcile.service_websites import Websites, complete_records
 from airflow_provider_analytics.reconcile.state import (
     ListFile,
@@ -197,20 +196,8 @@ def _compared_records(
     client: AnalyticsClient, desired: DesiredState, records: Sequence[Record]
 ) -> tuple[list[Record], dict[str, str]]:
     """Return the records of the websites to compare, with all fields, and why other websites could not be read."""
-
-    def missing_fields(record: Record) -> AbstractSet[str]:
-        # All fields that any website compares, because guards count the entries of all of them. The tables of lists
-        # have entries for single domains.
-        fields = desired.compared_fields | {"domain"}
-        if str(record["id"]) in desired.deleted_ids:
-            fields = frozenset({*SETTABLE_FIELDS, "domain"})  # the plan contains all fields of deleted websites
-        return fields - record.keys()
-
-    def is_doubtful(record: Record) -> bool:
-        return desired.tables is not None and desired.tables.doubts(record)
-
     listed = list(filter(desired.is_compared, records))
-    complete, unread = complete_records(client, listed, missing_fields, is_doubtful)
+    complete, unread = complete_records(client, listed, desired.missing_fields, desired.is_doubtful)
     compared = []
     for record in complete:
         why = desired.unreadable(record)

@@ -20,7 +20,7 @@ from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
 from airflow_provider_analytics.reconcile.desired.tables import ListTables
 from airflow_provider_analytics.reconcile.desired.yaml_values import Place, Problem
-from airflow_provider_analytics.reconcile.records import website_of
+from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS, website_of
 
 MODES = ("merge", "replace", "managed")
 #: Characters of a line in an error.
@@ -103,6 +103,19 @@ class DesiredState:
         for website in (*self.by_id.values(), *self.by_domain.values()):
             names.update(website.compared)
         return frozenset(names)
+
+    def missing_fields(self, record: Record) -> frozenset[str]:
+        """Return the fields that a plan needs, and that a record lacks."""
+        # All fields that any website compares, because guards count the entries of all of them. The tables of lists
+        # have entries for single domains.
+        fields = self.compared_fields | {"domain"}
+        if str(record["id"]) in self.deleted_ids:
+            fields = frozenset({*SETTABLE_FIELDS, "domain"})  # the plan contains all fields of deleted websites
+        return fields - record.keys()
+
+    def is_doubtful(self, record: Record) -> bool:
+        """Return whether a record might be stale: it lacks an entry that leaves its list with this run."""
+        return self.tables is not None and self.tables.doubts(record)
 
     @property
     def shared(self) -> frozenset[str]:
