@@ -100,16 +100,16 @@ def check_value(attribute: str, value: Any) -> None:
     check(name, value)
 
 
-def _check_text(name: str, value: Any) -> None:
+def _check_text(name: str, value: Any, allowed: str = "text") -> None:
     if value is None and name not in _REQUIRED:
         return
     is_text = isinstance(value, str) and value.strip() and is_plain(value)
     if not is_text or is_missing_text(value) or _NOT_RENDERED.search(value):
-        raise invalid(name, value, _TEXTS.get(name, "text"))
+        raise invalid(name, value, _TEXTS.get(name, allowed))
 
 
 def _check_place(name: str, value: Any) -> None:
-    _check_text(name, value)
+    _check_text(name, value, "a URL or an absolute path")
     if value is not None and not value.startswith("/") and "://" not in value:
         raise invalid(name, value, "a URL such as s3://bucket/path or file:///path, or /path")
 
