@@ -48,7 +48,7 @@ _DOMAINS = [f"{name}.example" for name in ("a", "b", "c", "d", "www.e", "shop", 
 #: Domains without a website at the start.
 _NEW = ("new.example", "other.example")
 _LINES = {
-    **{key: ["one # Ann", "two", "three", "four"] for key in LISTS},
+    **{key: ["zero # Ann", "two", "three", "four"] for key in LISTS},
     "exclude_ips": ["10.0.0.1 # Ann", "10.0.0.2", "10.1.0.0/16", "192.0.2.1", "192.0.2.2", "2001:db8::1", "# office"],
     "exclude_params": ["utm", "gclid # ads", "ref", "session_id", "utm_*", "fbclid"],
 }
