@@ -40,6 +40,8 @@ STEPS = {
     "create": 2, "update": 2, "sync": 4, "apply": 5, "hand": 2, "list": 1, "find": 1, "delete": 1, "drift": 1,
     "snapshot": 1, "compare": 1, "prune": 1, "export": 1,
 }  # fmt: skip
+#: Steps for a website that is selected by its domain.
+SINGLE = ("find", "create", "update", "delete")
 #: Websites that a service might damage by storing other values: two, because the second one with the same problem stops
 #: the run.
 MAX_DAMAGED = 2

@@ -35,7 +35,7 @@ import dialects
 import yaml
 from fake_services import FakeService
 from field_values import FLAGS
-from scenario import FIELDS, LISTS, STEPS, Scenario, ViolationError
+from scenario import FIELDS, LISTS, SINGLE, STEPS, Scenario, ViolationError
 
 from airflow_provider_analytics.randomness import RANDOM
 
@@ -177,7 +177,7 @@ class ScenarioGenerator:
     def task(self, do: str) -> Step:
         """Return a task without faults and edits."""
         step: Step = {"do": do}
-        if do in ("find", "create", "update", "delete"):
+        if do in SINGLE:
             step["domain"] = self.choice(self.domains)
         if do in ("create", "update"):
             step["settings"] = self.settings(update=do == "update")

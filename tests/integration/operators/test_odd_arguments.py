@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 from field_values import FLAGS, VALUES
-from sync_operators import SYNC_OPERATORS
+from sync_operators import SYNC_OPERATORS, WEBSITE_OPERATORS
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.exceptions import AnalyticsError
@@ -28,8 +28,6 @@ from airflow_provider_analytics.operators.snapshots import (
 from airflow_provider_analytics.operators.values import ARGUMENTS
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
-    DeleteWebsiteOperator,
-    GetWebsiteOperator,
     ListWebsitesOperator,
     UpdateWebsiteOperator,
 )
@@ -102,10 +100,9 @@ CONFIG = {"websites": {"a.example": {"email": True}}}
 OPERATORS: dict[type[BaseOperator], dict[str, Any]] = {
     GetAccountOperator: {},
     ListWebsitesOperator: {},
-    GetWebsiteOperator: {"website_id": 1},
+    **{kind: {"website_id": 1} for kind in WEBSITE_OPERATORS.values()},
     CreateWebsiteOperator: {"domain": "new.example", "privacy": "private"},
     UpdateWebsiteOperator: {"website_id": 1, "email_reports": True},
-    DeleteWebsiteOperator: {"website_id": 1},
     **{kind: {name: VALUES[name].given, "state_path": "{}/state"} for name, kind in SYNC_OPERATORS.items()},
     PlanWebsitesOperator: {"config": CONFIG, "state_path": "{}/state"},
     ApplyWebsitesOperator: {"config": CONFIG, "state_path": "{}/state"},

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import BaseOperator
 from field_values import VALUES
-from sync_operators import SYNC_OPERATORS
+from sync_operators import SYNC_OPERATORS, WEBSITE_OPERATORS
 
 from airflow_provider_analytics.hooks.connection import EXTRAS
 from airflow_provider_analytics.operators.websites import (
@@ -24,8 +24,8 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 #: Each writing operator, with arguments that make it write.
 WRITES: dict[type[BaseOperator], dict[str, Any]] = {
     CreateWebsiteOperator: {"domain": "new.example"},
+    **{operator: {"website_id": 1} for name, operator in WEBSITE_OPERATORS.items() if name != "show"},
     UpdateWebsiteOperator: {"website_id": 1, "privacy": "private"},
-    DeleteWebsiteOperator: {"website_id": 1},
     **{operator: {name: VALUES[name].given} for name, operator in SYNC_OPERATORS.items()},
     ApplyWebsitesOperator: {"config": {"websites": {"a.example": {"privacy": "private"}}}},
 }
