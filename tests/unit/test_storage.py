@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import resource
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_analytics import storage
 from airflow_provider_analytics.exceptions import StorageError
@@ -212,3 +216,55 @@ def test_file_that_another_process_replaces_while_this_one_waits_for_its_lock_is
     monkeypatch.setattr(fcntl, "flock", lock_after_another_process)
     assert not file.write("after")
     assert path.read_text() == "of another process"
+
+
+class ConditionalStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Object storage in memory with the conditional writes of S3."""
+
+    cachable = False
+
+    def __init__(self, protocol: str) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.store: dict[str, Any] = {}
+        self.pseudo_dirs = ["", "/bucket"]
+        #: Called after each read of a file.
+        self.after_read: Callable[[], object] = lambda: None
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        found = super().info(path)
+        return {**found, "ETag": hashlib.sha256(super().cat_file(path)).hexdigest()}
+
+    def cat_file(self, path: str, start: Any = None, end: Any = None, **_: Any) -> bytes:
+        content: bytes = super().cat_file(path, start, end)
+        self.after_read()
+        return content
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", IfMatch: str | None = None) -> None:  # noqa: N803
+        is_there = self.exists(path)
+        if (mode == "create" and is_there) or (IfMatch and (not is_there or self.info(path)["ETag"] != IfMatch)):
+            raise OSError(errno.EEXIST, "precondition failed")
+        super().pipe_file(path, value)
+
+
+@pytest.mark.parametrize("protocol", ["s3", "s3a"])
+def test_object_is_written_only_if_it_is_as_it_was_read(protocol: str) -> None:
+    store = ConditionalStore(protocol)
+    place = StoragePath(store, "/bucket/file", f"{protocol}://bucket/file")
+    first, second = SharedFile(place, "state_path"), SharedFile(place, "state_path")
+    assert [first.write("first"), second.write("second")] == [True, False]
+    second.read()
+    assert second.text == "first"
+    assert [second.write("third"), first.write("fourth")] == [True, False]
+
+    def write_of_another_process() -> None:
+        store.after_read = lambda: None
+        store.pipe_file("/bucket/file", b"of another process")
+
+    store.after_read = write_of_another_process
+    first.read()
+    assert not first.write("fifth")
+    second.read()
+    store.after_read = write_of_another_process
+    second.write("sixth")  # it is compared by the storage, not read before
+    assert store.cat_file("/bucket/file") == b"of another process"
