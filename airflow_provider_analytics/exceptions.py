@@ -157,9 +157,12 @@ class AnalyticsConfigError(AnalyticsError):
 
     def __post_init__(self) -> None:
         self.problems = tuple(self.problems)
-        sentences = [f"{problem.removesuffix('.')}." for problem in self.problems]
-        if len(sentences) > 1:
-            sentences = [f"({number}) {sentence}" for number, sentence in enumerate(sentences, start=1)]
+        sentences = []
+        for number, problem in enumerate(self.problems, start=1):
+            sentence = f"{problem.removesuffix('.')}."
+            if len(self.problems) > 1:
+                sentence = f"({number}) {sentence}"
+            sentences.append(sentence)
         # Each problem says what to do.
         self.problem = f"{self.source[:1].upper()}{self.source[1:]}: {' '.join(sentences)}"
 

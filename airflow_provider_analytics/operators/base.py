@@ -290,5 +290,6 @@ def permanent_failure(message: str, first: str) -> AirflowFailException:
     :param message: the problem and the remedy.
     :param first: the action before a retry, as an imperative or a clause.
     """
-    end = "" if message.endswith((".", "!", "?", "\n", "'")) else "."  # a command ends with a quote
-    return AirflowFailException(f"{message}{end}\nNot retried: {first}.")
+    if not message.endswith((".", "!", "?", "\n", "'")):  # a command ends with a quote
+        message = f"{message}."
+    return AirflowFailException(f"{message}\nNot retried: {first}.")

@@ -185,6 +185,8 @@ def result_of(planned: Planned, outcome: Outcome | None, whole: str | None = Non
         "verified": bool(not dry_run and outcome.is_verified and (plan.websites_compared or plan.changes)),
         "unverified": outcome.unverified,
         "unexpected_changes": outcome.unexpected_changes,
-        "markdown": to_markdown(plan, whole=whole) if dry_run else None,
+        "markdown": None,
     }
+    if dry_run:
+        result["markdown"] = to_markdown(plan, whole=whole)
     return planned.websites.client.for_output(result)

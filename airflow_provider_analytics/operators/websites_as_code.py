@@ -482,13 +482,17 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
             return
         try:
             text = read_text(file, "output_path")
-            before = {} if text is None else parse_websites_files({file.name: text}).by_domain
+            if text is None:
+                return
+            replaced = parse_websites_files({file.name: text}).by_domain
         except ValueError as error:
             self.log.warning("Not compared with the file that this export replaces: %s", error)
             return
-        if selectors is not None:
-            before = {name: site for name, site in before.items() if any(matches(one, name) for one in selectors)}
-        missing = before.keys() - {domain_key(str(record.get("domain") or "")) for record in records}
+        before = set()
+        for name in replaced:
+            if selectors is None or any(matches(selector, name) for selector in selectors):
+                before.add(name)
+        missing = before - {domain_key(str(record.get("domain") or "")) for record in records}
         if are_websites_lost(len(missing), len(before), len(records), limit):
             raise GuardError(
                 f"{len(missing):,} of {counted(len(before), 'website')} of {self.output_path} are missing in the list: "
