@@ -104,6 +104,11 @@ class Planned:
         if self.unread:
             raise BulkError(self.unread)
 
+    def followed_by(self, later: Planned) -> Planned:
+        """Return this plan with the changes that a second plan of the same run has on other websites."""
+        changes = {**later.plan.by_website, **self.plan.by_website}
+        return replace(self, plan=replace(self.plan, changes=tuple(changes.values())))
+
 
 def apply_plan(
     job: Job,
@@ -112,7 +117,7 @@ def apply_plan(
     *,
     ignore_gone: bool = False,
 ) -> tuple[Planned, Outcome]:
-    """Bring the websites to their desired state, and return the first plan and the outcome of all changes.
+    """Bring the websites to their desired state, and return the plan and its outcome.
 
     :param digest: digest of the approved plan; None if no approval is needed.
     :param find_passwords: returns the password of each ``password_from`` reference, and adds it to the secrets.
@@ -133,6 +138,7 @@ def apply_plan(
             again = check_approval(job, make_plan(job, is_again=True), digest)
             if again.plan.changes:
                 outcome = outcome.followed_by(send_changes(job, again, trail, passwords, ignore_gone=ignore_gone))
+                planned = planned.followed_by(again)
         try:
             trail.failed(outcome.failures)
         finally:

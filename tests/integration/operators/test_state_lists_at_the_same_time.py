@@ -156,8 +156,9 @@ def test_entries_are_added_again_and_audited_after_a_late_update_of_another_list
     if not has_changes:
         nights.sync(*office)
     late.clear()
-    nights.sync(*office)
+    result = nights.sync(*office)
     assert len(late) == 1
+    assert result["updates"] == sum(result["states"].values()) == (3 if has_changes else 1)
     assert nights.everywhere() == {"192.0.2.1", "192.0.2.2", "198.51.100.7"}
     trails = sorted(nights.folder.rglob("audit/*/*.jsonl"), key=lambda file: file.stat().st_mtime_ns)
     assert json.loads(trails[-1].read_text().splitlines()[-1])["domain"] == "3.example"
