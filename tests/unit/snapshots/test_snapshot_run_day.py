@@ -11,6 +11,9 @@ import pytest
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.snapshots.run_day import choose_day
 
+#: The day depends on the time zone of the DAG, and never on the one of the worker.
+pytestmark = pytest.mark.usefixtures("time_zone")
+
 LATE_EVENING = datetime(2026, 11, 19, 23, 30, tzinfo=UTC)
 
 

@@ -57,6 +57,18 @@ def test_entry_on_the_list_twice_remains_until_the_later_date(
     assert found.expired == {}
 
 
+@pytest.mark.usefixtures("time_zone")
+def test_entry_expires_when_its_day_ends_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the clock of this test is the real one
+    for _ in range(2):  # again, if the day ends meanwhile
+        today = datetime.now(UTC).date()
+        still = listed(line(today.isoformat()))
+        over = listed(line((today - timedelta(days=1)).isoformat()))
+        if today == datetime.now(UTC).date():
+            break
+    assert list(still.sources) == list(over.expired) == [ADDRESS]
+
+
 def test_entry_that_expired_twice_has_the_later_date() -> None:
     found = listed(line("2026-01-31"), line("2026-03-31"), line("2026-02-28"))
     assert (found.sources, found.expired[ADDRESS].until) == ({}, date(2026, 3, 31))
