@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ import ui
 from airflow.models import DagBag
 from airflow.providers.common.compat.sdk import ParamValidationError
 from dag_runs import RunDag
+from jinja2 import Environment
 from raw_server import RawServer, http
 from samples import SAMPLES, sample_dag
 
@@ -50,6 +52,39 @@ def test_sample_can_be_triggered_with_its_defaults(samples: dict[str, Any]) -> N
         if dag_id not in ASKS_FOR_A_VALUE:
             assert not {name for name, value in dag.params.items() if value is None or value == ""}, dag_id
             dag.params.validate()
+
+
+#: Samples with a schedule that change websites.
+WRITES_ON_A_SCHEDULE = ("many_instances", "sync_excluded_ips", "sync_excluded_ips_in_chunks")
+
+
+@pytest.mark.parametrize("dag_id", WRITES_ON_A_SCHEDULE)
+def test_scheduled_run_that_starts_late_only_plans(samples: dict[str, Any], dag_id: str) -> None:
+    """When a DAG is unpaused, Airflow starts the run of the day at once."""
+    [dry_run] = {
+        found
+        for task in samples[dag_id].tasks
+        for found in (getattr(task, "is_dry_run", None), getattr(task, "partial_kwargs", {}).get("dry_run"))
+        if found
+    }
+    end = datetime(2026, 11, 20, tzinfo=UTC)
+
+    def only_plans(run_type: str, late: timedelta, *, asked: bool = False) -> bool:
+        run = SimpleNamespace(run_type=run_type, start_date=end + late)
+        template = Environment(autoescape=True).from_string(dry_run)
+        text = template.render(dag_run=run, data_interval_end=end, params={"dry_run": asked})
+        return {"True": True, "False": False}[text]
+
+    assert only_plans("scheduled", timedelta(hours=2))
+    assert not only_plans("scheduled", timedelta(minutes=5))
+    assert not only_plans("manual", timedelta(hours=2))
+    assert only_plans("manual", timedelta(0), asked=True)
+
+
+def test_samples_with_a_schedule_that_write_are_known(samples: dict[str, Any]) -> None:
+    found = {dag_id for dag_id, dag in samples.items() if "dry_run" in dag.params and dag.timetable.can_be_scheduled}
+    assert found == set(WRITES_ON_A_SCHEDULE)
+    assert [dag_id for dag_id in found if samples[dag_id].catchup] == []
 
 
 @pytest.mark.parametrize("dag_id", ASKS_FOR_A_VALUE)
