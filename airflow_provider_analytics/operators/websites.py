@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import BaseOperator
+
 from airflow_provider_analytics.api.checks import flag, invalid, invalid_together, short_repr, whole_number
-from airflow_provider_analytics.exceptions import MAX_MESSAGE, AnalyticsError, DomainError, NotFoundError
+from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, arguments_of, permanent_failure
 from airflow_provider_analytics.operators.links import WebsiteLink
 from airflow_provider_analytics.operators.values import ARGUMENTS
@@ -149,13 +152,14 @@ class _SettingsOperator(AnalyticsBaseOperator):
                 kwargs["email"],
                 "an e-mail address for Airflow's alerts. To set the field email of the website, use email_reports.",
             )
-        try:
-            super().__init__(**kwargs)
-        except Exception as error:  # of an unknown argument, Airflow 2 and 3 raise different ones
-            if not self.is_mapped:
-                raise
-            problem = readable(str(error), MAX_MESSAGE, breaks="fold")
-            raise permanent_failure(f"{domain}: {problem}", "correct the row first") from None
+        if self.is_mapped:
+            # Airflow would raise an error with all values, also a password, and retry it.
+            known = inspect.signature(BaseOperator.__init__).parameters.keys() | {"analytics_conn_id"}
+            unknown = sorted(kwargs.keys() - known)
+            if unknown:
+                problem = f"{domain}: {', '.join(unknown)} is not an argument of {type(self).__name__}"
+                raise permanent_failure(problem, "correct the row first")
+        super().__init__(**kwargs)
 
     def check_arguments(self) -> None:
         """Check the password and the lists, too."""

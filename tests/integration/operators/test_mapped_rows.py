@@ -23,6 +23,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"privacy": "private", "password_from": "variable:page_password"}, "password"),
     ({"exclude_ips": ["192.0.2.300"]}, "192.0.2.300"),
     ({"privcy": "private"}, "privcy"),
+    ({"password": "s3cret-page"}, "password is not an argument"),
 ]
 
 
@@ -41,6 +42,7 @@ def test_wrong_row_fails_without_a_retry_and_names_its_website(
         ).expand_kwargs(rows)
     tasks = run_dag(dag).tasks
     log = task_log()
+    assert "s3cret-page" not in log
     for index, (_, part) in enumerate(WRONG):
         found = tasks[f"row[{index}]"]
         assert (found.state, found.try_number) == ("failed", 1)
