@@ -6,7 +6,7 @@ Jinja2, which Airflow brings, escapes values from the service.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -17,9 +17,9 @@ import jinja2
 from airflow_provider_analytics.api.fields import (
     FIELDS,
     LINE_FIELDS,
-    WEBSITE_FIELDS,
     Field,
     Flag,
+    Lines,
     Privacy,
     PrivacyFlag,
 )
@@ -45,10 +45,18 @@ MAX_LINES = 5
 #: Size of the chart, in the units of its SVG.
 CHART_WIDTH, CHART_HEIGHT = 900, 180
 
-#: Fields that are on or off, exclusion lists, and texts.
-_FLAGS = tuple(field for field in WEBSITE_FIELDS if isinstance(field, Flag) and not isinstance(field, PrivacyFlag))
-_LISTS = tuple(LINE_FIELDS)
-_TEXTS = tuple(name for name, field in FIELDS.items() if type(field) is Field)
+
+def _is_flag(setting: Field) -> bool:
+    return isinstance(setting, Flag) and not isinstance(setting, PrivacyFlag)
+
+
+def _is_listed(setting: Field) -> bool:
+    return type(setting) in (Field, Lines)
+
+
+#: Fields that are on or off, and those with a column of their own: texts and exclusion lists.
+_FLAGS = tuple(filter(_is_flag, FIELDS.values()))
+_LISTED = tuple(filter(_is_listed, FIELDS.values()))
 _PRIVACY = {setting.value: setting.label for setting in Privacy}
 
 
@@ -63,8 +71,8 @@ class Summary:
     """
 
     privacy: Counter[str] = field(default_factory=Counter)
-    settings: Counter[str] = field(default_factory=lambda: Counter({flag.name: 0 for flag in _FLAGS}))
-    entries: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in _LISTS})
+    settings: Counter[str] = field(default_factory=Counter)
+    entries: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     rows: list[dict[str, str]] = field(default_factory=list)
 
 
@@ -102,8 +110,9 @@ def render_report(
         changes=shown_changes(changes),
         notices=notices(manifest),
         new_fields=new_fields(manifest),
-        exclusions={name: entries.most_common(MAX_EXCLUSIONS) for name, entries in summary.entries.items()},
-        columns=(*_TEXTS, *_LISTS),
+        lists=LINE_FIELDS,
+        most=MAX_EXCLUSIONS,
+        listed=_LISTED,
     )
 
 
@@ -154,10 +163,9 @@ def summarise(rows: Iterable[Row]) -> Summary:
     for row in rows:
         summary.privacy[_privacy(row["privacy"])] += 1
         for flag in _FLAGS:
-            if row[flag.name]:
-                summary.settings[flag.name] += 1
-        for name, entries in summary.entries.items():
-            entries.update(_entries(row[name]))
+            summary.settings[flag.name] += int(bool(row[flag.name]))
+        for name in LINE_FIELDS:
+            summary.entries[name].update(_entries(row[name]))
         if len(summary.rows) < MAX_ROWS and left > 0:
             cells = _table_cells(row)
             summary.rows.append(cells)
@@ -183,13 +191,15 @@ def _table_cells(row: Row) -> dict[str, str]:
         value = row[flag.name]
         if value is not None and bool(value) != bool(flag.default):
             unusual.append(f"{flag.name}: {_display_value(bool(value))}")
-    return {
+    cells = {
         "id": _truncate(row["id"]),
         "domain": _truncate(row["domain"] or ""),
         "privacy": _privacy(row["privacy"]),
         "flags": ", ".join(unusual),
-        **{name: _lines(row[name]) for name in (*_TEXTS, *_LISTS)},
     }
+    for setting in _LISTED:
+        cells[setting.name] = _lines(row[setting.name])
+    return cells
 
 
 def _privacy(value: object) -> str:
