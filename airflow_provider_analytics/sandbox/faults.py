@@ -55,10 +55,12 @@ def _selected(
     for website in store.websites():
         known[website["id"]] = website
         known.setdefault(website["domain"], website)
-    missing = [name for name in which if name not in known]
-    if missing:
-        raise ValueError(f"no website {missing[0]!r} in the store")
-    return [known[name] for name in which]
+    found = []
+    for name in which:
+        if name not in known:
+            raise ValueError(f"no website {name!r} in the store")
+        found.append(known[name])
+    return found
 
 
 class Fault(BaseModel):

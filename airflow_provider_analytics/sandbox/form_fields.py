@@ -109,8 +109,8 @@ _PARSERS: dict[type[fields.Field], Parse] = {
 
 def _form_field(field: fields.Field) -> FormField:
     default = None
-    if field.column != "string" and field.column is not None:
-        default = field.to_column(field.omitted if field.default is None else field.default)
+    if field.column in ("integer", "boolean"):
+        default = field.to_column(field.default or field.omitted)
     return FormField(
         field.name,
         _PARSERS.get(type(field), str),

@@ -211,7 +211,9 @@ class Service:
             earlier.reads -= 1
         while self._earlier and self._earlier[0].reads < 0 and self._earlier[0].until <= now:
             self._earlier.popleft()
-        return self._earlier[0].store if self._earlier else self.store
+        if self._earlier:
+            return self._earlier[0].store
+        return self.store
 
     def save_earlier(self) -> None:
         """Copy the store before a write if later reads must return the old state."""
