@@ -268,3 +268,20 @@ def test_object_is_written_only_if_it_is_as_it_was_read(protocol: str) -> None:
     store.after_read = write_of_another_process
     second.write("sixth")  # it is compared by the storage, not read before
     assert store.cat_file("/bucket/file") == b"of another process"
+
+
+def test_folder_of_an_object_store_is_not_created_because_a_mistyped_bucket_would_be() -> None:
+    store = ConditionalStore("s3")
+    storage.make_directory(StoragePath(store, "/mistyped/analytics", "s3://mistyped/analytics"))
+    assert store.pseudo_dirs == ["", "/bucket"]
+
+
+def test_file_of_another_process_is_seen_although_the_storage_keeps_listings(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ConditionalStore("s3")
+    known: set[str] = set()
+    monkeypatch.setattr(store, "invalidate_cache", lambda: known.update(store.store))
+    monkeypatch.setattr(store, "exists", lambda path: path in known)
+    place = StoragePath(store, "/bucket/file", "s3://bucket/file")
+    assert not storage.exists(place)
+    MemoryFileSystem.pipe_file(store, "/bucket/file", b"of another process")
+    assert storage.exists(place)
