@@ -28,6 +28,8 @@ from __future__ import annotations
 
 import functools
 import html
+import json
+import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -136,6 +138,8 @@ _NOT_DELETED = re.compile(r"(0|false|no|none|null|0000-.*)?", re.IGNORECASE)
 ACCOUNT_NAMES = ("id", "uuid", "email", "username", "name")
 #: Mark at the start of a UTF-8 text.
 _BOM = b"\xef\xbb\xbf"
+#: Half of a surrogate pair in a text, as pairs are decoded.
+_HALF = re.compile("[\ud800-\udfff]")
 _TITLE = re.compile(r"<title\b[^>]*>([^<]*)</title", re.IGNORECASE)
 #: Number of bytes at the start of a page that are searched for its title.
 _TITLE_SEARCH_BYTES = 4096
@@ -159,9 +163,18 @@ class Answer:
     secrets: Redactor = field(repr=False)
 
     @functools.cached_property
+    def _decoded(self) -> tuple[Any, Iterable[str]]:
+        return _decode(self.body)
+
+    @property
     def content(self) -> Any:
         """JSON of the body; :class:`ValueError` if it is not JSON."""
-        return _decode(self.body)
+        return self._decoded[0]
+
+    @property
+    def damaged(self) -> Iterable[str]:
+        """Ids of the websites with values that were replaced (:func:`_decode`); an empty text for another place."""
+        return self._decoded[1]
 
     def excerpt(self, limit: int = EXCERPT_LENGTH) -> str:
         """Return the start of the body as one readable line."""
@@ -713,17 +726,45 @@ def document(answer: Answer) -> Any:
     return found
 
 
-def _decode(body: bytes) -> Any:
-    """Return the JSON of a body.
+def _decode(body: bytes) -> tuple[Any, Iterable[str]]:
+    """Return the JSON of a body, and the ids of the websites with values that JSON does not allow, which are replaced.
+
+    A service that cuts a text in the middle of an emoji writes half of a surrogate pair, which becomes U+FFFD. NaN and
+    infinite numbers become null.
 
     :raises ValueError: if it is not JSON, or would take too much memory; the message is a sentence.
     """
     if len(body) > MAX_VALUES and count_values(body) > MAX_VALUES:
         raise ValueError(f"The response has more than {MAX_VALUES:,} values.")
+    text = body.removeprefix(_BOM)
     try:
-        return msgspec.json.decode(body.removeprefix(_BOM))
+        return msgspec.json.decode(text), ()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"The response is not JSON ({error}).") from None
+        why = f"The response is not JSON ({error})."
+    damaged: dict[str, None] = {}
+    try:
+        return _repaired(json.loads(text.decode()), "", damaged), damaged
+    except (ValueError, RecursionError):
+        raise ValueError(why) from None
+
+
+def _repaired(value: Any, website_id: str, damaged: dict[str, None]) -> Any:
+    """Return JSON data without values that JSON does not allow; add the ids of their websites to ``damaged``."""
+    if isinstance(value, str) and _HALF.search(value):
+        damaged[website_id] = None
+        return _HALF.sub("\ufffd", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        damaged[website_id] = None
+        return None
+    if isinstance(value, list):
+        return [_repaired(inner, website_id, damaged) for inner in value]
+    if isinstance(value, dict):
+        website_id = str(value.get("id", website_id))
+        whole = {}
+        for name, inner in value.items():
+            whole[_HALF.sub("\ufffd", name)] = _repaired(inner, website_id, damaged)
+        return whole
+    return value
 
 
 def count_values(body: bytes | bytearray) -> int:

@@ -178,6 +178,8 @@ class Transport:
         self.redact = Redactor()
         self.stats = Stats(listener=listener)
         self._stopping = Stopping(sleep)
+        #: Ids of websites with values that were replaced.
+        self._damaged: set[str] = set()
         self._clock = clock
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
         self._verify = _verify(settings.verify)
@@ -287,6 +289,7 @@ class Transport:
             self._accepted_at[_kind(method)] = self._clock()
             if method == "GET":
                 dialect.document(answer)  # a web page or a garbled body can be repeated, as a 502
+                self._warn_of_replaced_values(answer)
             return answer
         error = _status_error(answer, follows_success=max(self._accepted_at.values()) > -math.inf)
         pause = error.retry_after or 0.0
@@ -294,6 +297,17 @@ class Transport:
             reason = f"{error.text} It is repeated for {_patience(error):.0f} s."
             self._limiter.slow_down(start, pause, reason)
         raise error
+
+    def _warn_of_replaced_values(self, answer: Answer) -> None:
+        """Log the websites whose records contained a value that JSON does not allow, once for each website."""
+        found = [website_id for website_id in answer.damaged if website_id not in self._damaged]
+        if found:
+            self._damaged.update(found)
+            log.warning(
+                "The service returned values that JSON does not allow. Halves of characters (single surrogates) were "
+                "replaced by U+FFFD, NaN and infinite numbers by null. Correct the fields of: %s.",
+                readable(", ".join(map(_place, found)), 500),
+            )
 
     def retried(
         self, attempt: Callable[[], Returned], method: str, *, number: int = 1, unwanted: Event | None = None
@@ -563,6 +577,13 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
             # It might be the end of a long window, in which a request can be accepted earlier.
             error.retry_after = min(reset, MAX_WAIT)
     return error
+
+
+def _place(website_id: str) -> str:
+    """Return the place of a replaced value, for a message."""
+    if not website_id:
+        return "a response"
+    return f"website {website_id}"
 
 
 def may_have_been_applied(error: BaseException) -> bool:

@@ -257,14 +257,28 @@ def test_json_of_any_usual_type_is_read(kind: str) -> None:
         (b"<!DOCTYPE html><p>Login", "text/html", "a web page"),
         (b"<html>", "text/plain", "a web page"),
         (b"{", "application/json", "not JSON"),
-        (b'{"a": "\\ud83d"}', "", "not JSON"),  # half of a character
-        (b'{"a": NaN}', "", "not JSON"),
+        (b'{"a": "\\ud83d", "b": nan}', "", "not JSON"),
     ],
 )
 def test_response_that_is_not_json_is_garbled(content: bytes, kind: str, problem: str) -> None:
     with pytest.raises(UnexpectedResponseError, match=problem) as error:
         dialect.document(answer(content=content, headers={"Content-Type": kind}))
     assert error.value.is_garbled
+
+
+def test_half_of_a_character_is_replaced_and_its_website_named() -> None:
+    content = b'{"data": [{"id": 7, "domain": "a\\ud83d.example"}, {"id": 8}], "note": "\\ude00"}'
+    found = answer(content=content)
+    assert found.content == {"data": [{"id": 7, "domain": "a\ufffd.example"}, {"id": 8}], "note": "\ufffd"}
+    assert list(found.damaged) == ["7", ""]
+    whole = answer(content=b'\xef\xbb\xbf{"note": "\\ud83d\\ude00"}')
+    assert (whole.content, list(whole.damaged)) == ({"note": "\U0001f600"}, [])
+
+
+def test_number_that_json_does_not_allow_is_null_and_its_website_named() -> None:
+    found = answer(content=b'[{"id": 7, "hits": NaN}, {"id": 8, "rate": {"a": -Infinity}}, {"id": 9}]')
+    assert found.content == [{"id": 7, "hits": None}, {"id": 8, "rate": {"a": None}}, {"id": 9}]
+    assert list(found.damaged) == ["7", "8"]
 
 
 @pytest.mark.parametrize(
