@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -20,6 +21,7 @@ from airflow_provider_analytics.api.rate_limiter import (
     SLOWDOWN,
     WINDOW,
     RateLimiter,
+    until,
 )
 
 
@@ -160,3 +162,11 @@ def test_service_that_rejects_for_ten_minutes_gets_few_requests_and_is_logged_tw
         "Slowing down all requests: the service responded with 503",
         "The service accepts requests again",
     ]
+
+
+@pytest.mark.usefixtures("time_zone")
+def test_time_in_a_log_line_is_utc() -> None:
+    before = datetime.now(UTC)
+    text = until(60)
+    moments = {f"{before + timedelta(seconds=60 + late):%H:%M:%S} UTC" for late in range(10)}
+    assert text in moments
