@@ -10,10 +10,9 @@ An instance that fails does not stop the others. **Read the task ``summary`` fir
 and its log lists the failed instances with their reasons. To repeat some, trigger the DAG with their ids in ``only``.
 To override their guards, set ``override_guards`` too.
 
-A DAG that waits for the asset of the snapshots, ``snapshot_asset("many_instances")``, can start once per instance: on
-Airflow 3.4 each event starts a run (``[scheduler] batch_asset_events=False``). For a single run, wait for
-``snapshot_asset("many_instances", snapshot_name="summary")``: the task ``summary`` updates it once, if no instance
-failed; ``paths`` in the event are all snapshots.
+A DAG that waits for the asset of the snapshots, ``snapshot_asset("many_instances")``, can start once per instance. For
+a single run, wait for ``snapshot_asset("many_instances", snapshot_name="summary")``: the task ``summary`` updates it
+once, if no instance failed; ``paths`` in the event are all snapshots.
 
 The sync of the run that Airflow starts at once when you unpause the DAG only plans. The next scheduled run changes
 websites.
@@ -123,19 +122,17 @@ def many_instances():
         twice = [item for item, number in Counter(website_id.lower() for website_id in conn_ids).items() if number > 1]
         if wrong or twice:
             raise AirflowFailException(
-                f"The ids of connections {', '.join(wrong + twice)} are not allowed; allowed: each once, whatever its "
-                "case, of letters, digits, _, - and ., as each is the name of a folder"
+                f"The ids of connections {', '.join(wrong + twice)} are not allowed. Use each once, ignoring case, "
+                "with letters, digits, _, - and . only, because each is the name of a folder"
             )
         only = set(params["only"] or conn_ids)
         unknown = sorted(only - set(conn_ids))
         if unknown:
             raise AirflowFailException(
-                f"only has {', '.join(unknown)}; allowed: connections of the Variable analytics_instances"
+                f"only contains {', '.join(unknown)}, which the Variable analytics_instances does not contain"
             )
         if params["override_guards"] and not params["only"]:
-            raise AirflowFailException(
-                "override_guards without only is not allowed; allowed: both, with the ids of the instances in only"
-            )
+            raise AirflowFailException("To override guards, also select the instances in only")
         folders = {conn_id: f"{FOLDER.rstrip('/')}/{conn_id}" for conn_id in conn_ids if conn_id in only}
         return [
             {

@@ -1,7 +1,6 @@
 """Sync the excluded IP addresses of all websites with one list, after somebody has approved the plan.
 
-As in ``websites_as_code.py``, the plan waits under Required Actions in Airflow's UI, and is applied whole or not at
-all.
+As in ``websites_as_code.py``, the plan waits under Required Actions in Airflow's UI, and only this plan is applied.
 
 The list is the Airflow Variable ``exclude_ips``: one address per line, ``#`` starts a comment.
 

@@ -1,8 +1,8 @@
 """Make the websites match ``websites.yaml`` after somebody has approved the plan.
 
 ``plan`` compares the websites with the file and sends no changes. If something differs, ``approve`` waits under
-Required Actions in Airflow's UI, with the plan. ``apply`` then applies exactly that plan, or nothing: if the file or
-the websites change in between, it fails and sends no changes. A retry finishes a plan that was applied in part.
+Required Actions in Airflow's UI, with the plan. ``apply`` then applies only that plan: if the file or the
+websites change in between, it fails and sends no changes. A retry finishes a plan that was applied in part.
 
 If a guard blocks the plan, ``check`` fails and names the guard and the reason. If you want the change, trigger the DAG
 with this name in ``override_guards``.

@@ -3,8 +3,8 @@
 1. Trigger ``plan_websites``. It sends no changes; the log of its task has the plan and its digest.
 2. Read the plan. To approve it, trigger ``apply_websites`` with that digest.
 
-The approved plan is applied whole or not at all: if the file or the websites change in between, ``apply_websites``
-fails and sends no changes. A plan that a guard blocks cannot be applied. If you want the change, trigger both DAGs with
+Only the approved plan is applied: if the file or the websites change in between, ``apply_websites`` fails and sends
+no changes. A plan that a guard blocks cannot be applied. If you want the change, trigger both DAGs with
 the name of the guard in ``override_guards``.
 
 From Airflow 3.1 on, ``websites_as_code.py`` does the same in one DAG, with a button.

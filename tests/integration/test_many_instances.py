@@ -168,11 +168,15 @@ def test_failing_instance_is_named_and_the_others_continue(instances: Instances,
         ("client_a, client_b", {}, "The Variable analytics_instances is 'client_a, client_b'; allowed: a JSON array"),
         ("", {}, "The Variable analytics_instances is ''; allowed: a JSON array"),
         ('["client_a", 7]', {}, "The Variable analytics_instances is '[\"client_a\", 7]'; allowed: a JSON array"),
-        ('["client_a", "CLIENT_A"]', {}, "The ids of connections client_a are not allowed; allowed: each once"),
+        ('["client_a", "CLIENT_A"]', {}, "The ids of connections client_a are not allowed. Use each once"),
         ('["client_a", "../client_b"]', {}, "The ids of connections ../client_b are not allowed"),
         ('["client_a\\n"]', {}, "The ids of connections client_a\n are not allowed"),
-        ('["client_a"]', {"only": ["client_a", "prod_db"]}, "only has prod_db; allowed: connections of the Variable"),
-        ('["client_a"]', {"override_guards": ["entries_lost"]}, "override_guards without only is not allowed"),
+        ('["client_a"]', {"only": ["client_a", "prod_db"]}, "only contains prod_db, which the Variable"),
+        (
+            '["client_a"]',
+            {"override_guards": ["entries_lost"]},
+            "To override guards, also select the instances in only",
+        ),
     ],
 )
 def test_sample_rejects_a_wrong_list(listed: str, params: dict[str, Any], reason: str) -> None:

@@ -30,7 +30,6 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/connection.md": {"unit/hooks/test_connection": "console"},
     "docs/operators.md": {
         "integration/operators/test_single_operators": "python",
-        "integration/docs/test_guides": "python text",
         "system/test_quickstart": "console",
     },
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
@@ -49,6 +48,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/monitoring.md": {"integration/docs/test_guides": "python"},
     "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python sh"},
     "docs/troubleshooting.md": {"integration/docs/test_recovery": "console python"},
+    "docs/websites_from_a_table.md": {"integration/docs/test_guides": "python text"},
     "docs/websites_as_code.md": {
         "integration/operators/test_reconciling_dag_runs": "python yaml",
         "integration/docs/test_rehearsal": "sh text",

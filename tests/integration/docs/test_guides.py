@@ -215,8 +215,8 @@ def test_websites_from_a_table_are_created_once(
 ) -> None:
     connect()
     monkeypatch.setenv("AIRFLOW_VAR_PAGE_PASSWORD_CLIENT_B", "s3cret-of-b")
-    table, errors = blocks("operators", "text")
-    code, mapped = (block for block in blocks("operators", "python") if "rows()" in block)
+    table, errors = blocks("websites_from_a_table", "text")
+    code, mapped = (block for block in blocks("websites_from_a_table", "python"))
     if is_mapped:
         [task] = [line for line in code.splitlines() if "ApplyWebsitesOperator(" in line]
         code = code.replace(task, textwrap.indent(mapped, "    ")).replace("websites_as_code", "websites")

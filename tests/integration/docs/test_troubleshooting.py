@@ -205,7 +205,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
             .replace("192.0.2.1", "192.0.2.9")
         )
     ),
-    "The plan is not the approved one: its digest is": lambda scenario: scenario.apply(
+    "The plan is not the approved one": lambda scenario: scenario.apply(
         {"websites": SHOP}, approved_digest="a" * 64
     ),
 }
