@@ -265,7 +265,8 @@ class AnalyticsApiError(AnalyticsError):
             return _Meaning(f"The service, or a proxy before it, does not accept {self.method}", remedy)
         if self.is_blocked:
             return _Meaning(
-                "A web page blocked the request", "Check the key and the firewall, see the extra 'headers'."
+                "A web page blocked the request",
+                "Check the key and the firewall. A proxy might need the extra headers.",
             )
         status = self.status
         if self.is_limited and status != HTTPStatus.SERVICE_UNAVAILABLE:

@@ -223,7 +223,7 @@ class Probe:
         if others:
             return "note", f"{counted(len(others), 'domain')} with a scheme, port or path, which files must omit"
         with_www = [domain for domain in counts if domain.startswith("www.")]
-        return "ok", f"{counted(len(counts), 'domain')}, {len(with_www)} of them with www, as files must have them"
+        return "ok", f"{counted(len(counts), 'domain')}, {len(with_www)} of them with www: write them so in files"
 
     @property
     def _domains(self) -> list[str]:

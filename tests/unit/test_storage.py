@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +286,10 @@ def test_file_of_another_process_is_seen_although_the_storage_keeps_listings(mon
     assert not storage.exists(place)
     MemoryFileSystem.pipe_file(store, "/bucket/file", b"of another process")
     assert storage.exists(place)
+
+
+@pytest.mark.usefixtures("time_zone")
+def test_unique_name_contains_the_time_in_utc() -> None:
+    moment = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    assert storage.new_token(moment).startswith("20261120T120000Z-")
+    assert storage.token_age(storage.new_token(moment), moment) == timedelta(0)

@@ -145,6 +145,14 @@ def managed_list_cut(scenario: Scenario) -> None:
         scenario.managed(*(f"192.0.2.{item}" for item in range(number)))
 
 
+def websites_gone(scenario: Scenario) -> None:
+    scenario.sandbox.seed(20)
+    scenario.managed("192.0.2.1")
+    for website in scenario.sandbox.websites()[:15]:
+        scenario.sandbox.remove_website(website["id"])
+    scenario.managed("192.0.2.1")
+
+
 def typed_again(scenario: Scenario) -> None:
     scenario.managed("192.0.2.1", "192.0.2.2")
     scenario.managed("192.0.2.1")
@@ -193,6 +201,8 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     "is of another list": lambda scenario: scenario.snapshots({}, {"favorite": True}),
     "Cannot write the snapshot to": no_folder,
     "returns a secret in an id or in a domain": named_like_the_key,
+    "exclude_ips is empty": lambda scenario: scenario.sync([]),
+    "of the last run are missing in the list": websites_gone,
     "To be removed, because it left the list earlier": typed_again,
     "The storage cannot write": full_disk,
     "entries left the list": managed_list_cut,
@@ -205,9 +215,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
             .replace("192.0.2.1", "192.0.2.9")
         )
     ),
-    "The plan is not the approved one": lambda scenario: scenario.apply(
-        {"websites": SHOP}, approved_digest="a" * 64
-    ),
+    "The plan is not the approved one": lambda scenario: scenario.apply({"websites": SHOP}, approved_digest="a" * 64),
 }
 #: Other words of an error or a warning to the heading of their entry, and to the call that causes them.
 WORDS: dict[str, tuple[str, Callable[[Scenario], Any]]] = {

@@ -12,7 +12,7 @@ import time_machine
 from shelf import HOUR, NIGHT, NOON, Shelf
 
 from airflow_provider_analytics.exceptions import MissingPackageError
-from airflow_provider_analytics.snapshots.formats import FORMATS
+from airflow_provider_analytics.snapshots.formats import FORMATS, utc_text
 
 ENDINGS = {None: "", "gzip": ".gz"}
 EACH_FORMAT = pytest.mark.parametrize("file_format", FORMATS)
@@ -77,3 +77,8 @@ def test_snapshot_is_not_compared_if_the_previous_file_needs_a_missing_extra(
     assert "pip install pyarrow" in caplog.text
     with pytest.raises(MissingPackageError, match="reading websites-"):
         list(first.rows())
+
+
+@pytest.mark.usefixtures("time_zone")
+def test_time_of_a_row_is_utc() -> None:
+    assert utc_text(NOON) == "2026-11-20T12:00:00.000000+00:00"
