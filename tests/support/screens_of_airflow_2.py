@@ -63,11 +63,13 @@ class Screens:
 
     def trigger_form(self, dag_id: str) -> str:
         self.screen.open(f"{self.url}/dags/{dag_id}/trigger")
+        self.screen.shown("#trigger_form")
         [form] = self.screen.all("#trigger_form")
         return form.text
 
     def choices(self) -> None:
-        """Its list of choices is always open."""
+        """Open the drop-down of the Param whose value is a list."""
+        self.screen.click("#trigger_form .select2-container")
 
     def trigger(self) -> None:
         self.screen.click("//form[@id='trigger_form']//button[normalize-space()='Trigger']")

@@ -292,7 +292,7 @@ def test_sample_form_lists_guards_and_can_be_submitted_with_its_defaults(
     ways.choices()
     screen.sees("fewer_websites", "other_source", "missing_fields")
     screen.picture("trigger_choices")
-    ways.choices()
+    ways.trigger_form("nightly_website_snapshot")
     ways.trigger()
     runs = partial(staged.airflow.api.runs, "nightly_website_snapshot")
     assert len(wait_for("the run", lambda: [run for run in runs() if run["run_type"] == "manual"])) == 1
