@@ -126,6 +126,14 @@ class Screen:
             missing = [text for text, bare in zip(texts, wanted, strict=True) if bare not in "".join(seen.split())]
             raise AssertionError(f"not in sight: {missing}\nin sight: {seen}") from None
 
+    @contextmanager
+    def phone(self) -> Iterator[None]:
+        """Show the page on a phone, which is high enough for all of it."""
+        size = {"width": 390, "height": 3000, "deviceScaleFactor": 1, "mobile": True}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        yield
+        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
     def picture(self, name: str) -> None:
         """Save the visible page once nothing moves (except for cursors and spinners)."""
         self.wait(lambda driver: driver.execute_script(STILL))

@@ -271,6 +271,9 @@ def test_report_opens_in_a_browser(night_run: NightRun, screen: Screen) -> None:
     screen.open(night_run.airflow.api.xcom("nights", night_run.run_id, "analytics_default")["report"])
     screen.sees("264 websites", f"Since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.")
     screen.picture("report")
+    with screen.phone():
+        screen.sees("Websites over the last", f"{TODAY}: 264")
+        screen.picture("report_phone")
 
 
 def test_snapshot_creates_an_event_of_its_asset(night_run: NightRun, screen: Screen, ways: Screens) -> None:
