@@ -31,6 +31,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 def task_log(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
     """Return the log of the tasks so far: Airflow 2 uses logging, Airflow 3 prints it."""
     said: list[str] = []
+    caplog.set_level("INFO", "airflow_provider_analytics")  # as in a task
 
     def read() -> str:
         said.extend(capfd.readouterr())
