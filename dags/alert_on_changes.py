@@ -7,7 +7,7 @@ snapshot. To see an alert without a snapshot of an earlier day, set ``test_alert
 
 Copy this file to the folder of ``nightly_website_snapshot.py``. It runs after each snapshot of that DAG. Requires a
 connection ``smtp_default`` of type SMTP with the address of the sender (``from_email``), and the Variable
-``analytics_notify``, the address of the recipient. Without the Variable, only the log has the alert. For Slack, set
+``analytics_notify``, the address of the recipient. Without the Variable, no e-mail is sent. For Slack, set
 ``SLACK_CONN_ID`` to a connection of type Slack Incoming Webhook, and ``pip install apache-airflow-providers-slack``.
 """
 
@@ -37,31 +37,30 @@ SLACK_CONN_ID = None
 log = logging.getLogger("alert_on_changes")  # Airflow's own name for this file is hard to read
 
 
-def notifiers() -> list[Any]:
-    mail = SmtpNotifier(
+def notify_by_mail(context: Any) -> None:
+    if Variable.get("analytics_notify", None) is None:
+        log.warning("No e-mail was sent, because the Variable analytics_notify is missing.")
+        return
+    notifier = SmtpNotifier(
         to="{{ var.value.analytics_notify }}",
         subject="{{ (exception | string).splitlines()[0] | truncate(150) }}",
         html_content="<pre>{{ exception | string | e }}</pre>"
         '<p>The details are in <a href="{{ ti.log_url }}">the log</a>.</p>',
     )
+    notifier(context)
+
+
+def notify_by_slack(context: Any) -> None:
     if SLACK_CONN_ID is None:
-        return [mail]
+        return
     from airflow.providers.slack.notifications.slack_webhook import SlackWebhookNotifier
 
-    slack = SlackWebhookNotifier(
+    notifier = SlackWebhookNotifier(
         slack_webhook_conn_id=SLACK_CONN_ID,
         # Escaped, because a domain such as <!channel> would notify everybody.
         text="{{ exception | string | replace('&', '&amp;') | replace('<', '&lt;') | replace('>', '&gt;') }}",
     )
-    return [mail, slack]
-
-
-def notify(context: Any) -> None:
-    if Variable.get("analytics_notify", None) is None:
-        log.warning("No message was sent, because the Variable analytics_notify is missing.")
-        return
-    for notifier in notifiers():
-        notifier(context)
+    notifier(context)
 
 
 def switch(title: str, description: str, *, default: bool = True) -> Param:
@@ -86,7 +85,7 @@ def switch(title: str, description: str, *, default: bool = True) -> Param:
     doc_md=__doc__,
 )
 def alert_on_changes() -> None:
-    @task(on_failure_callback=notify)
+    @task(on_failure_callback=[notify_by_mail, notify_by_slack])  # Airflow calls each, even if one fails
     def check(params: Any = None, **context: Any) -> None:
         from airflow_provider_analytics.readable import counted, first_of, readable
         from airflow_provider_analytics.snapshots.catalog import newest_snapshot, read_snapshot

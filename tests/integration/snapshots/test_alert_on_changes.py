@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import needs_exceptions_in_callbacks
 from dag_runs import RunDag
 from mail import mail_server
-from samples import sample_dag
+from samples import sample, sample_dag
 from shelf import NIGHT, Shelf, websites
 
 PUBLIC = "2 statistics pages became public: site-1.example.com, new.example"
@@ -53,6 +54,34 @@ def test_alert_mail_names_the_domains(
         assert len(inbox.received) == 1
     assert [mail[name] for name in ("To", "From", "Subject")] == ["team@example.com", "airflow@example.com", SUBJECT]
     assert "site-1.example.com\nnew.example" in text.replace("\r\n", "\n")
+
+
+@needs_exceptions_in_callbacks
+@pytest.mark.sample("alert_on_changes")
+@pytest.mark.parametrize("recipient", [None, "team@example.com"], ids=["no variable", "no mail server"])
+def test_message_to_slack_is_sent_although_no_mail_can_be(
+    run_dag: RunDag,
+    take: Callable[[], Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recipient: str | None,
+) -> None:
+    sent: list[str] = []
+
+    def notifier(slack_webhook_conn_id: str, text: str) -> Callable[[Any], None]:
+        return lambda context: sent.append(f"{slack_webhook_conn_id}: {context['exception']}")
+
+    name = "airflow.providers.slack.notifications.slack_webhook"
+    for part in (name.rpartition(".notifications")[0], name.rpartition(".")[0], name):
+        monkeypatch.setitem(sys.modules, part, ModuleType(part))
+    monkeypatch.setattr(sys.modules[name], "SlackWebhookNotifier", notifier, raising=False)
+    if recipient:
+        monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_NOTIFY", recipient)
+    module = sample("alert_on_changes", tmp_path)
+    monkeypatch.setattr(module, "SLACK_CONN_ID", "slack_default")
+    assert run_dag(module.alert_on_changes()).state == "failed"
+    [message] = sent
+    assert message.startswith(f"slack_default: {SUBJECT}")
 
 
 def check(folder: Path, params: dict[str, bool] | None = None, **extra: Any) -> None:
