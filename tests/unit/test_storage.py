@@ -271,6 +271,20 @@ def test_object_is_written_only_if_it_is_as_it_was_read(protocol: str) -> None:
     assert store.cat_file("/bucket/file") == b"of another process"
 
 
+def test_empty_object_is_read_although_the_storage_rejects_a_range_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ConditionalStore("s3")
+    for name, content in (("empty", b""), ("full", b"text")):
+        store.pipe_file(f"/bucket/{name}", content)
+
+    def reject(*_: object, **__: object) -> None:
+        raise OSError(errno.EINVAL, "The requested range is not satisfiable")
+
+    monkeypatch.setattr(store, "cat_file", reject)
+    assert storage.read_bytes(StoragePath(store, "/bucket/empty", "s3://bucket/empty")) == b""
+    with pytest.raises(OSError, match="not satisfiable"):
+        storage.read_bytes(StoragePath(store, "/bucket/full", "s3://bucket/full"))
+
+
 def test_folder_of_an_object_store_is_not_created_because_a_mistyped_bucket_would_be() -> None:
     store = ConditionalStore("s3")
     storage.make_directory(StoragePath(store, "/mistyped/analytics", "s3://mistyped/analytics"))
