@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_analytics.storage import ABANDONED_AFTER_HOURS, temporary_folder
+from airflow_provider_analytics.storage import temporary_folder
 
 
 def test_temporary_folder_of_a_killed_process_is_removed_by_a_later_run(
@@ -23,8 +23,8 @@ def test_temporary_folder_of_a_killed_process_is_removed_by_a_later_run(
     others, link = tmp_path / "of-somebody-else", tmp_path / "analytics-snapshot-of-somebody"
     others.mkdir()
     link.symlink_to(others)
-    for hours, names in ((-1, {left.name, others.name, link.name}), (1, {others.name, link.name})):
-        then = time.time() - (ABANDONED_AFTER_HOURS + hours) * 3600
+    for hours, names in ((47, {left.name, others.name, link.name}), (49, {others.name, link.name})):
+        then = time.time() - hours * 3600
         for item in (left, others):
             os.utime(item, (then, then))
         with temporary_folder() as mine:
