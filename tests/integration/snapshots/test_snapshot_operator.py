@@ -189,16 +189,24 @@ def test_storage_path_is_written_as_the_user_wrote_it(url: str) -> None:
     assert str(path / "websites") == f"{url.rstrip('/')}/websites"
 
 
-def test_connection_of_a_storage_url_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Azure writes the container before the @, where Airflow reads a connection id."""
-
-    def file_system(conn_id: str | None, _: object) -> Any:
-        raise AirflowNotFoundException(f"The conn_id `{conn_id}` isn't defined")
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        # Azure writes the container before the @, where Airflow reads a connection id.
+        (AirflowNotFoundException("The conn_id `cont` isn't defined"), "base_path='{url}'.* has no connection 'cont'"),
+        (ValueError("The account is disabled"), "^The account is disabled$"),
+    ],
+)
+def test_storage_url_that_cannot_be_used_is_an_error_with_the_cause(
+    error: Exception, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def file_system(*_: object) -> Any:
+        raise error
 
     module = "airflow.io" if AIRFLOW_2 else "airflow.sdk.io.fs"
     monkeypatch.setattr(f"{module}._register_filesystems", lambda: {"abfss": file_system})
     url = "abfss://cont@acct.dfs.core.windows.net/analytics"
-    with pytest.raises(ValueError, match=f"base_path='{url}'.* has no connection 'cont'"):
+    with pytest.raises(ValueError, match=problem.format(url=url)):
         storage_path(url, "base_path")
 
 
