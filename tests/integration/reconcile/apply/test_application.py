@@ -237,6 +237,17 @@ def test_changes_succeed_if_metrics_cannot_be_sent(
     assert len(night.sandbox.websites()) == night.operations["create"] == 1
 
 
+def test_failures_are_in_the_audit_trail_although_the_service_rejects_the_key(
+    night: Night, distortion: Distortion
+) -> None:
+    night.add(3)
+    distortion.before = lambda method, path: 401 if method == "PATCH" else None
+    with pytest.raises(AirflowFailException, match="API key rejected"):
+        night.managed(NEW)
+    failed = [line["website"] for line in night.trail() if line["action"] == "failed"]
+    assert failed == ["1.example (id 1)", "2.example (id 2)", "3.example (id 3)"]
+
+
 @pytest.mark.usefixtures("patient")
 def test_apply_is_not_retried_if_the_key_lacks_the_right_to_delete(night: Night) -> None:
     night.add(3)
