@@ -118,13 +118,7 @@ def get_provider_info() -> dict[str, Any]:
         "name": integration,
         "description": "Websites and account of a self-hosted web-analytics service: hook, operators, snapshots.",
         "versions": [__version__],
-        "integrations": [
-            {
-                "integration-name": integration,
-                "external-doc-url": SITE,
-                "tags": ["service"],
-            }
-        ],
+        "integrations": [{"integration-name": integration, "external-doc-url": SITE, "tags": ["service"]}],
         "hooks": modules("hooks", "analytics"),
         "operators": modules(
             "operators", "account", "task_groups", "exclusions", "snapshots", "websites", "websites_as_code"

@@ -294,8 +294,7 @@ def check_limit(path: StoragePath, what: str, found: int, limit: int) -> None:
     """
     if found > limit:
         raise StorageError(
-            f"{path} is too large: it has {found:,} {what} or more, and {limit:,} are allowed.",
-            "Check who wrote it.",
+            f"{path} is too large: it has {found:,} {what} or more, and {limit:,} are allowed.", "Check who wrote it."
         )
 
 

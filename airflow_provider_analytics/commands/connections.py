@@ -32,10 +32,7 @@ def add_connection(parser: argparse.ArgumentParser, default: str = "analytics_de
     :param default: the default as text, for the help.
     """
     parser.add_argument(
-        "--conn-id",
-        action=SingleUse,
-        metavar="ID",
-        help=f"Airflow connection of type analytics (default: {default})",
+        "--conn-id", action=SingleUse, metavar="ID", help=f"Airflow connection of type analytics (default: {default})"
     )
 
 

@@ -126,8 +126,4 @@ def _as_gitlab(problems: Sequence[Problem]) -> str:
     return json.dumps(report, indent=1) + "\n"
 
 
-FORMATS: dict[str, Callable[[Sequence[Problem]], str]] = {
-    "text": _as_text,
-    "github": _as_github,
-    "gitlab": _as_gitlab,
-}
+FORMATS: dict[str, Callable[[Sequence[Problem]], str]] = {"text": _as_text, "github": _as_github, "gitlab": _as_gitlab}

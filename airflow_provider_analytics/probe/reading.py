@@ -135,12 +135,7 @@ class LimitedReader:
     :param seconds: time limit for all requests together.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        seconds: float = MAX_SECONDS,
-    ) -> None:
+    def __init__(self, settings: Settings, *, seconds: float = MAX_SECONDS) -> None:
         self.settings = replace(
             settings,
             timeout=min(settings.timeout, TIMEOUT, seconds),
@@ -252,12 +247,7 @@ class LimitedReader:
         self.extras = self.extras | found.extras
         return found
 
-    def _read(
-        self,
-        extras: Extras,
-        at_most: int | None = None,
-        **filters: Unpack[ListFilters],
-    ) -> Attempt:
+    def _read(self, extras: Extras, at_most: int | None = None, **filters: Unpack[ListFilters]) -> Attempt:
         """Read the list once.
 
         :param at_most: number of records after which the reading ends, without a proof; None: read them all.

@@ -22,13 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 chooses a free port (default)")
-    parser.add_argument(
-        "--websites",
-        type=int,
-        default=0,
-        metavar="N",
-        help="websites to generate",
-    )
+    parser.add_argument("--websites", type=int, default=0, metavar="N", help="websites to generate")
     parser.add_argument("--seed", type=int, default=7, help="seed of the generated websites (default: %(default)s)")
     parser.add_argument("--api-key", default=None, metavar="KEY", help="key that clients must send (default: random)")
     given = parser.parse_args(arguments)

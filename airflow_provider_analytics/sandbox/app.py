@@ -40,12 +40,7 @@ class App:
     #: connection nor end a response early.
     transport_of: Callable[[tuple[str, int]], asyncio.Transport | None]
 
-    def __init__(
-        self,
-        api_key: str,
-        options: Options,
-        root: str,
-    ) -> None:
+    def __init__(self, api_key: str, options: Options, root: str) -> None:
         self.options = self._initial_options = options
         self.faults = FaultQueue()
         self.requests: list[RecordedRequest] = []
@@ -66,12 +61,7 @@ class App:
         self.service.clear()
         self.requests.clear()
 
-    async def __call__(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-    ) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
         if scope["path"].startswith(f"{CONTROL_PREFIX}/"):
             if ipaddress.ip_address(scope["client"][0]).is_loopback:

@@ -45,10 +45,7 @@ class Drift(BaseModel):
             store.delete(website["id"])
 
 
-def _selected(
-    store: Store,
-    which: int | list[int | str],
-) -> list[Website]:
+def _selected(store: Store, which: int | list[int | str]) -> list[Website]:
     if isinstance(which, int):
         return store.sample(which)
     known: dict[int | str, Website] = {}
@@ -95,11 +92,7 @@ class Fault(BaseModel):
     drop: bool = False
 
     #: Status of the response. Default: the real one, or 200 if the request is not processed.
-    status: int | None = Field(
-        default=None,
-        ge=200,
-        le=599,
-    )
+    status: int | None = Field(default=None, ge=200, le=599)
     #: Headers to add or replace; None removes one. With a ``Content-Length`` above the length of the body, the
     #: connection is closed in the middle of the body.
     headers: dict[str, str | None] = Field(default_factory=dict)

@@ -17,12 +17,7 @@ from airflow_provider_analytics.sandbox import laravel
 
 _REQUIRED = "The {} field is required."
 _NOT_IN = "The selected {} is invalid."
-_BOOLEANS = {
-    "1": True,
-    "0": False,
-    "true": True,
-    "false": False,
-}
+_BOOLEANS = {"1": True, "0": False, "true": True, "false": False}
 _LABEL = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
 _DOMAIN = rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*{_LABEL}\.?"
 
@@ -148,12 +143,7 @@ def decode_pairs(raw: bytes) -> list[tuple[str, str]]:
     """
     if not raw:
         return []
-    return parse_qsl(
-        raw.decode("ascii"),
-        keep_blank_values=True,
-        strict_parsing=True,
-        errors="strict",
-    )
+    return parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
 
 
 def read_values(raw: bytes, fields: Sequence[FormField]) -> dict[str, Any]:

@@ -18,13 +18,7 @@ from urllib.parse import quote, urlencode
 class ApiError(Exception):
     """An error response: status, headers, and a body with a message."""
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        headers: Mapping[str, str] | None = None,
-        **others: Any,
-    ) -> None:
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None, **others: Any) -> None:
         super().__init__(message)
         self.status = status
         self.headers = headers
@@ -77,13 +71,7 @@ def page_by_number(websites: list[Any], number: int, size: int) -> Paginator:
     return Paginator(websites[end - size : end], number=number, size=size, total=len(websites))
 
 
-def collection(
-    page: Paginator,
-    *,
-    url: str,
-    query: Mapping[str, str],
-    parameter: str = "page",
-) -> dict[str, Any]:
+def collection(page: Paginator, *, url: str, query: Mapping[str, str], parameter: str = "page") -> dict[str, Any]:
     """Return a resource collection, the body of a list response.
 
     :param url: URL of the list, for the links.
@@ -105,12 +93,7 @@ def collection(
     if page.websites:
         first_row = before + 1
         last_row = before + len(page.websites)
-    links = {
-        "first": link(1),
-        "last": link(page.last),
-        "prev": link(page.previous),
-        "next": link(page.following),
-    }
+    links = {"first": link(1), "last": link(page.last), "prev": link(page.previous), "next": link(page.following)}
     meta = {
         "current_page": page.number,
         "from": first_row,

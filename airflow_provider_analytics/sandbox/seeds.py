@@ -25,11 +25,7 @@ _QUERY_PARAMETERS = ("utm_source", "utm_medium", "utm_campaign", "gclid", "fbcli
 _FIRST_CREATED = datetime(2021, 1, 4, 8, 0, tzinfo=UTC)
 
 
-def generate_websites(
-    count: int,
-    seed: int,
-    taken: AbstractSet[str] = frozenset(),
-) -> Iterator[dict[str, Any]]:
+def generate_websites(count: int, seed: int, taken: AbstractSet[str] = frozenset()) -> Iterator[dict[str, Any]]:
     """Yield ``count`` websites, oldest first, with distinct domains that are not in ``taken``.
 
     70 % are public, 20 % private and 10 % password-protected; 30 % exclude IP addresses, 25 % query parameters; 10 %
@@ -76,11 +72,7 @@ def _address(rng: random.Random) -> str:
     return f"{rng.choice(_IPV4_NETWORKS)}{rng.randrange(1, 255)}"
 
 
-def _lines(
-    rng: random.Random,
-    share: float,
-    entry: Callable[[], str],
-) -> str | None:
+def _lines(rng: random.Random, share: float, entry: Callable[[], str]) -> str | None:
     if rng.random() >= share:
         return None
     lines = [entry() for _ in range(rng.randint(1, 4))]

@@ -98,12 +98,7 @@ class SandboxServer:
         self._app = app
         self._server = server
         self._port = listener.getsockname()[1]
-        self._thread = threading.Thread(
-            target=server.run,
-            args=[[listener]],
-            name="analytics-sandbox",
-            daemon=True,
-        )
+        self._thread = threading.Thread(target=server.run, args=[[listener]], name="analytics-sandbox", daemon=True)
         self._thread.start()
         if not server.ready.wait(_START_SECONDS):
             msg = f"the sandbox did not start listening within {_START_SECONDS} s"

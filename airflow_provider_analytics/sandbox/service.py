@@ -138,11 +138,7 @@ class Service:
 
     # Input
 
-    def form(
-        self,
-        request: RecordedRequest,
-        allowed: Sequence[FormField],
-    ) -> dict[str, Any]:
+    def form(self, request: RecordedRequest, allowed: Sequence[FormField]) -> dict[str, Any]:
         """Return the values to store."""
         header = request.header("content-type") or ""
         content_type = header.partition(";")[0].strip().lower()
@@ -151,11 +147,7 @@ class Service:
             raise ApiError(415, f"The body must be sent as {_FORM}.")
         return self.values(request.body, allowed)
 
-    def values(
-        self,
-        raw: bytes,
-        allowed: Sequence[FormField],
-    ) -> dict[str, Any]:
+    def values(self, raw: bytes, allowed: Sequence[FormField]) -> dict[str, Any]:
         """Return the values of a query string or a form."""
         return form_fields.read_values(raw, allowed)
 
@@ -173,11 +165,7 @@ class Service:
 
     # Reads
 
-    def find(
-        self,
-        store: Store,
-        values: Mapping[str, Any],
-    ) -> list[Website]:
+    def find(self, store: Store, values: Mapping[str, Any]) -> list[Website]:
         """Return all websites that match the parameters of a list, in its order."""
         found = store.websites()
         search = values["search"].lower()
@@ -192,11 +180,7 @@ class Service:
             found.reverse()
         return found
 
-    def page(
-        self,
-        websites: list[Website],
-        values: Mapping[str, Any],
-    ) -> laravel.Paginator:
+    def page(self, websites: list[Website], values: Mapping[str, Any]) -> laravel.Paginator:
         """Return the requested page of a list."""
         return laravel.page_by_number(websites, values["page"], values["per_page"])
 

@@ -69,11 +69,7 @@ class Store:
         """Return a website, or None if it does not exist."""
         return self._websites.get(website_id)
 
-    def update(
-        self,
-        website_id: int,
-        settings: Mapping[str, Any],
-    ) -> Website | None:
+    def update(self, website_id: int, settings: Mapping[str, Any]) -> Website | None:
         """Change the given settings and return the website, or None if it does not exist.
 
         :raises ValueError: for an unknown setting.

@@ -14,15 +14,7 @@ from itertools import islice
 
 import jinja2
 
-from airflow_provider_analytics.api.fields import (
-    FIELDS,
-    LINE_FIELDS,
-    Field,
-    Flag,
-    Lines,
-    Privacy,
-    PrivacyFlag,
-)
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, Field, Flag, Lines, Privacy, PrivacyFlag
 from airflow_provider_analytics.readable import counted, first_of, readable
 from airflow_provider_analytics.snapshots.diff import WebsiteChange, bounded, is_list_or_none, list_difference
 from airflow_provider_analytics.snapshots.manifest import Manifest
@@ -77,10 +69,7 @@ class Summary:
 
 
 def render_report(
-    manifest: Manifest,
-    rows: Iterable[Row],
-    changes: Iterable[WebsiteChange],
-    history: Sequence[tuple[date, int]],
+    manifest: Manifest, rows: Iterable[Row], changes: Iterable[WebsiteChange], history: Sequence[tuple[date, int]]
 ) -> str:
     """Return the report of a snapshot as HTML.
 
