@@ -16,9 +16,8 @@ from starlette.types import Message, Receive, Scope, Send
 from airflow_provider_analytics.sandbox.control import PREFIX as CONTROL_PREFIX
 from airflow_provider_analytics.sandbox.control import create_control
 from airflow_provider_analytics.sandbox.faults import Fault, FaultQueue
-from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.requests import RecordedRequest, operation_of
-from airflow_provider_analytics.sandbox.service import Service
+from airflow_provider_analytics.sandbox.service import Options, Service
 from airflow_provider_analytics.sandbox.store import Store
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.sandbox.app import App
 
 PREFIX = "/_sandbox"
+_DONE = Response(status_code=204)
 
 
 class Seed(BaseModel):
@@ -37,54 +38,35 @@ def create_control(state: App) -> Starlette:
 
     async def reset(_: Request) -> Response:
         state.reset()
-        return _done()
+        return _DONE
 
     async def seed(request: Request) -> Response:
         seed = Seed.model_validate_json(await request.body())
         state.store.seed(seed.websites, seed.seed)
-        return _done()
+        return _DONE
 
     async def websites(_: Request) -> Response:
         return JSONResponse(state.store.websites())
 
     async def faults(request: Request) -> Response:
-        if request.method == "GET":
-            pending = [fault.model_dump(mode="json") for fault in state.faults.pending()]
-            return JSONResponse(pending)
         if request.method == "DELETE":
             state.faults.clear()
-            return _done()
-        fault = state.fault_type.model_validate_json(await request.body())
-        state.faults.add(fault)
-        return _done()
+        else:
+            state.faults.add(state.fault_type.model_validate_json(await request.body()))
+        return _DONE
 
-    async def requests(request: Request) -> Response:
-        if request.method == "DELETE":
-            state.requests.clear()
-            return _done()
-        return JSONResponse([_without_secrets(request) for request in state.requests])
+    async def requests(_: Request) -> Response:
+        return JSONResponse(list(map(_without_secrets, state.requests)))
 
-    endpoints = {
-        reset: ["POST"],
-        seed: ["POST"],
-        websites: ["GET"],
-        faults: ["GET", "POST", "DELETE"],
-        requests: ["GET", "DELETE"],
-    }
-    return Starlette(
-        routes=[
-            Route(f"{PREFIX}/{endpoint.__name__}", endpoint, methods=methods) for endpoint, methods in endpoints.items()
-        ],
-        exception_handlers={ValueError: _invalid},
-    )
+    methods = {reset: ["POST"], seed: ["POST"], websites: ["GET"], faults: ["POST", "DELETE"], requests: ["GET"]}
+    routes = [
+        Route(f"{PREFIX}/{endpoint.__name__}", endpoint, methods=allowed) for endpoint, allowed in methods.items()
+    ]
+    return Starlette(routes=routes, exception_handlers={ValueError: _invalid})
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
     return JSONResponse({"message": str(error)}, 422)
-
-
-def _done() -> Response:
-    return Response(status_code=204)
 
 
 def _without_secrets(request: RecordedRequest) -> dict[str, Any]:
@@ -96,15 +78,7 @@ def _without_secrets(request: RecordedRequest) -> dict[str, Any]:
     form = []
     for name, value in request.form:
         if name == "password":
-            form.append((name, "***"))
-        else:
-            form.append((name, value))
-    return {
-        "operation": request.operation,
-        "method": request.method,
-        "path": request.path,
-        "query": request.query,
-        "form": form,
-        "headers": headers,
-        "status": request.status,
-    }
+            value = "***"
+        form.append((name, value))
+    shown = {name: getattr(request, name) for name in ("operation", "method", "path", "query", "status")}
+    return {**shown, "form": form, "headers": headers}

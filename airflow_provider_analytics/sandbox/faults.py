@@ -13,51 +13,26 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from airflow_provider_analytics.api.operations import OPERATIONS
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
-from airflow_provider_analytics.sandbox.store import Store, Website
-
-_LARAVEL_MESSAGES = {429: "Too Many Attempts.", 500: "Server Error"}
+from airflow_provider_analytics.sandbox.store import Store
 
 
 class Drift(BaseModel):
-    """Changes to the store by another client, applied in the order of the fields.
+    """Changes to the store by another client, applied in the order of the fields; repeatable.
 
-    Each field is a number of random websites (repeatable) or a list. The list contains domains to create, or ids or
-    domains to delete.
+    :param create: number of websites to create.
+    :param delete: number of random websites to delete.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    create: int | list[str] = 0
-    delete: int | list[int | str] = 0
+    create: int = 0
+    delete: int = 0
 
     def apply(self, store: Store) -> None:
-        """Apply the changes.
-
-        :raises ValueError: if a listed website does not exist.
-        """
-        if isinstance(self.create, int):
-            existing = len(store.websites())
-            store.seed(self.create, seed=existing)
-        else:
-            for domain in self.create:
-                store.add(domain)
-        for website in _selected(store, self.delete):
+        """Apply the changes."""
+        store.seed(self.create, seed=len(store.websites()))
+        for website in store.sample(self.delete):
             store.delete(website["id"])
-
-
-def _selected(store: Store, which: int | list[int | str]) -> list[Website]:
-    if isinstance(which, int):
-        return store.sample(which)
-    known: dict[int | str, Website] = {}
-    for website in store.websites():
-        known[website["id"]] = website
-        known.setdefault(website["domain"], website)
-    found = []
-    for name in which:
-        if name not in known:
-            raise ValueError(f"no website {name!r} in the store")
-        found.append(known[name])
-    return found
 
 
 class Fault(BaseModel):
@@ -69,7 +44,7 @@ class Fault(BaseModel):
     it consists of ``status``, ``headers`` and ``body``.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: Select requests of this operation. ``any`` selects all requests except those to the control endpoints.
     operation: str = "any"
@@ -156,8 +131,6 @@ class Fault(BaseModel):
 
 
 def _message(status: int) -> str:
-    if status in _LARAVEL_MESSAGES:
-        return _LARAVEL_MESSAGES[status]
     if status in set(HTTPStatus):
         return HTTPStatus(status).phrase
     return "Error"
@@ -179,11 +152,6 @@ class FaultQueue:
         """Remove all faults."""
         with self._lock:
             self._pending.clear()
-
-    def pending(self) -> list[Fault]:
-        """Return the pending faults; ``skip`` and ``times`` are the remaining counts."""
-        with self._lock:
-            return list(self._pending)
 
     def take(self, request: RecordedRequest) -> Fault | None:
         """Count a request and return the fault that applies to it, if any.

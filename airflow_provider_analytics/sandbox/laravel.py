@@ -54,22 +54,6 @@ class Paginator:
         """Number of the last page."""
         return max(1, math.ceil(self.total / self.size))
 
-    @property
-    def previous(self) -> int | None:
-        """Number of the previous page."""
-        return self.number - 1 if self.number > 1 else None
-
-    @property
-    def following(self) -> int | None:
-        """Number of the next page."""
-        return self.number + 1 if self.number < self.last else None
-
-
-def page_by_number(websites: list[Any], number: int, size: int) -> Paginator:
-    """Return a page of a sorted list."""
-    end = number * size
-    return Paginator(websites[end - size : end], number=number, size=size, total=len(websites))
-
 
 def collection(page: Paginator, *, url: str, query: Mapping[str, str], parameter: str = "page") -> dict[str, Any]:
     """Return a resource collection, the body of a list response.
@@ -82,8 +66,8 @@ def collection(page: Paginator, *, url: str, query: Mapping[str, str], parameter
     kept = {name: value for name, value in query.items() if value}
     kept.pop(parameter, None)
 
-    def link(number: int | None) -> str | None:
-        if number is None:
+    def link(number: int) -> str | None:
+        if number < 1 or number > max(page.number, page.last):
             return None
         encoded = urlencode({**kept, parameter: number}, quote_via=quote)
         return f"{url}?{encoded}"
@@ -93,7 +77,7 @@ def collection(page: Paginator, *, url: str, query: Mapping[str, str], parameter
     if page.websites:
         first_row = before + 1
         last_row = before + len(page.websites)
-    links = {"first": link(1), "last": link(page.last), "prev": link(page.previous), "next": link(page.following)}
+    links = {"first": link(1), "last": link(page.last), "prev": link(page.number - 1), "next": link(page.number + 1)}
     meta = {
         "current_page": page.number,
         "from": first_row,

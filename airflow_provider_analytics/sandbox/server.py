@@ -16,8 +16,7 @@ try:
     import uvicorn
 
     from airflow_provider_analytics.sandbox.app import App
-    from airflow_provider_analytics.sandbox.faults import Fault
-    from airflow_provider_analytics.sandbox.options import Options
+    from airflow_provider_analytics.sandbox.service import Options
 except ModuleNotFoundError as error:
     missing = (error.name or "").partition(".")[0]
     if missing not in {"pydantic", "starlette", "uvicorn"}:
@@ -49,7 +48,7 @@ class SandboxServer:
     :param ssl_certfile: certificate (PEM) for TLS; requires ``ssl_keyfile``.
     :param ssl_keyfile: private key (PEM) of the certificate.
     :param ssl_ca_certs: CA (PEM) that must have signed the certificate of every client.
-    :param options: initial :class:`~airflow_provider_analytics.sandbox.options.Options`, by name.
+    :param options: initial :class:`~airflow_provider_analytics.sandbox.service.Options`, by name.
     """
 
     _app_type: type[App] = App
@@ -203,11 +202,6 @@ class SandboxServer:
         """
         fault = self._app.fault_type(operation=operation, **fields)
         self._app.faults.add(fault)
-
-    @property
-    def pending_faults(self) -> list[Fault]:
-        """Pending faults; ``skip`` and ``times`` are the remaining counts."""
-        return self._app.faults.pending()
 
     def clear_faults(self) -> None:
         """Remove all faults."""

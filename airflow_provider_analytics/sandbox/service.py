@@ -12,8 +12,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from airflow_provider_analytics.api.dialect import API_PREFIX
@@ -21,7 +22,6 @@ from airflow_provider_analytics.api.operations import OPERATIONS
 from airflow_provider_analytics.sandbox import form_fields, laravel
 from airflow_provider_analytics.sandbox.form_fields import FormField
 from airflow_provider_analytics.sandbox.laravel import ApiError
-from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.store import Store, Website
 
@@ -30,6 +30,26 @@ ACCOUNT = {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
 _FORM = "application/x-www-form-urlencoded"
 _WEBSITE_ID = re.compile(r"[1-9][0-9]{0,17}")
 _HOME = "<!DOCTYPE html><title>Sandbox</title><p>Sandbox of airflow-provider-analytics. The interface is under {}."
+
+
+class Options(BaseModel):
+    """Behavior of the simulated service where the interface leaves it open."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: Create a second website of the same domain instead of rejecting it.
+    allow_duplicates: bool = False
+    #: Number of reads after each write that return the websites as they were before the write.
+    reads_behind: int = Field(default=0, ge=0)
+    #: Seconds after each write in which reads return the websites as they were before the write.
+    seconds_behind: float = Field(default=0, ge=0)
+
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """Return a copy with some options changed.
+
+        :raises ValueError: for an unknown name or a bad value.
+        """
+        return self.model_validate({**dict(self), **changes})
 
 
 @dataclass
@@ -182,7 +202,9 @@ class Service:
 
     def page(self, websites: list[Website], values: Mapping[str, Any]) -> laravel.Paginator:
         """Return the requested page of a list."""
-        return laravel.page_by_number(websites, values["page"], values["per_page"])
+        size = values["per_page"]
+        end = values["page"] * size
+        return laravel.Paginator(websites[end - size : end], number=values["page"], size=size, total=len(websites))
 
     def collection(self, page: laravel.Paginator, url: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Return the body of a list response."""

@@ -35,10 +35,9 @@ from airflow_provider_analytics.sandbox.app import App
 from airflow_provider_analytics.sandbox.faults import Fault
 from airflow_provider_analytics.sandbox.form_fields import DEFAULTS, LIST_PARAMETERS, FormField
 from airflow_provider_analytics.sandbox.laravel import ApiError, Paginator
-from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.server import SandboxServer
-from airflow_provider_analytics.sandbox.service import Service
+from airflow_provider_analytics.sandbox.service import Options, Service
 from airflow_provider_analytics.sandbox.store import Store, Website
 
 _OTHER_SCHEME = {"http": "https", "https": "http"}

@@ -34,7 +34,7 @@ from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.operators.values import ARGUMENTS
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.readable import Redactor
-from airflow_provider_analytics.sandbox.seeds import generate_websites
+from airflow_provider_analytics.sandbox.store import generate_websites
 
 CHECKOUT = Path(__file__).parents[2]
 ON_CREATE = {field.name for field in WEBSITE_FIELDS if field.on_create}

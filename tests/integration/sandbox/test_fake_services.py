@@ -15,7 +15,7 @@ from fake_services import FakeService, FakeServiceOptions
 from fixture_types import Call
 from operations import PREFIX
 
-from airflow_provider_analytics.sandbox.options import Options
+from airflow_provider_analytics.sandbox.service import Options
 
 OK = 200
 

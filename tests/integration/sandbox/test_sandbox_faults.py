@@ -52,7 +52,6 @@ def test_fault_matches_requests_by_operation_and_count(
     for fault in faults:
         sandbox.fault(**fault)
     assert [call("GET", path).status_code for path in paths] == statuses
-    assert all(fault.times is None for fault in sandbox.pending_faults)
     sandbox.clear_faults()
     assert call("GET", "/account").status_code == 200
 
@@ -65,7 +64,7 @@ JSON = "application/json"
     ("fields", "expected"),
     [
         ({"commit": False}, (200, b"", None, False)),
-        ({"status": 500}, (500, b'{"message":"Server Error"}', JSON, False)),
+        ({"status": 500}, (500, b'{"message":"Internal Server Error"}', JSON, False)),
         ({"status": 204, "body": "text that cannot be sent"}, (204, b"", None, False)),
         ({"status": 502, "commit": True}, (502, b'{"message":"Bad Gateway"}', JSON, True)),
         ({"body": "", "commit": True}, (201, b"", HTML, True)),
@@ -113,21 +112,10 @@ def test_fault_drops_the_connection(call: Call, sandbox: SandboxServer, commit: 
     assert call("GET", "/websites").status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("drift", "left"),
-    [
-        ({"create": ["new.example"], "delete": ["a.example", 2]}, ["n"]),
-        ({"delete": 50, "create": 2}, []),  # more than there are
-    ],
-    ids=str,
-)
-def test_drift_occurs_between_two_requests(
-    call: Call, sandbox: SandboxServer, drift: dict[str, Any], left: list[str]
-) -> None:
-    sandbox.fault("list", skip=1, drift=drift)
+def test_drift_occurs_between_two_requests(call: Call, sandbox: SandboxServer) -> None:
+    sandbox.fault("list", skip=1, drift={"delete": 50, "create": 2})  # more than there are
     readings = [call("GET", "/websites?sort=asc").json()["data"] for _ in range(3)]
-    assert readings[0] == readings[1] != readings[2]
-    assert [website["domain"][0] for website in readings[2]] == left
+    assert readings[0] == readings[1] != readings[2] == []
 
 
 def test_drift_creates_a_number_of_new_websites(call: Call, sandbox: SandboxServer) -> None:
