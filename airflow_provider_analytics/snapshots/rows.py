@@ -7,23 +7,22 @@ its type is null. ``record`` contains the complete record as JSON text, without 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from types import NoneType
 from typing import Any
 
 import msgspec
 
 from airflow_provider_analytics.api.checks import short_repr
 from airflow_provider_analytics.api.fields import FIELDS, RECORD_FIELDS, normalise
-from airflow_provider_analytics.api.redaction import may_contain_a_secret, names_in, without_secrets
+from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.readable import Redactor
+from airflow_provider_analytics.snapshots.manifest import Fields
 
 Row = dict[str, Any]
 #: A block of rows as columns: column name to values, in the order of :data:`COLUMNS`.
@@ -51,8 +50,6 @@ EXCLUDE_IPS_AS = ("keep", "hash", "drop")
 
 #: Number of records that are converted to columns at once.
 _BLOCK = 100
-#: Types whose equal values produce the same cell.
-_REPEATED = {bool, int, str}
 #: Equal records produce equal text. A number that JSON does not support, such as NaN, becomes null.
 _RECORD = msgspec.json.Encoder(order="sorted")
 
@@ -72,27 +69,24 @@ class FieldReport:
     lacking: set[str] = field(default_factory=set)
     invalid_values: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def new(self) -> list[str]:
-        """Fields that are not documented."""
-        return sorted(self.seen - {"id", *RECORD_FIELDS})
-
-    @property
-    def missing(self) -> list[str]:
-        """Documented fields that no website had."""
-        return [name for name in RECORD_FIELDS if self.websites and name not in self.seen]
-
-    @property
-    def partial(self) -> list[str]:
-        """Documented fields that some websites had and others not."""
-        return [name for name in RECORD_FIELDS if name in self.seen and name in self.lacking]
-
     def add(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Count records and their fields."""
         self.websites += len(records)
         new = set().union(*records) - self.seen
         self.seen.update(map(_utf8, new))
         self.lacking.update(set(RECORD_FIELDS).difference(set(RECORD_FIELDS).intersection(*records)))
+
+    def fields(self) -> Fields:
+        """Return the differences of all records."""
+        missing = []
+        if self.websites:
+            missing = [name for name in RECORD_FIELDS if name not in self.seen]
+        return Fields(
+            new=sorted(self.seen - {"id", *RECORD_FIELDS}),
+            missing=missing,
+            invalid_values=dict(self.invalid_values),
+            partial=[name for name in RECORD_FIELDS if name in self.seen and name in self.lacking],
+        )
 
 
 def typed_columns(
@@ -113,41 +107,24 @@ def typed_columns(
     :raises StorageError: if a record has no usable id.
     """
     left = iter(records)
-    # Blocks save time: each lookup and each search runs once per block, and a repeated value is converted once.
+    # Blocks save time: each lookup and each search runs once per block.
     while block := list(islice(left, _BLOCK)):
-        block, lines = _without_secrets(block, secrets)
+        block = without_secrets(block, secrets)
         report.add(block)
         if exclude_ips_as != "keep":
-            block, lines = [without_addresses(record, exclude_ips_as) for record in block], None
-        columns = _columns(block, lines, report.invalid_values)
+            block = [without_addresses(record, exclude_ips_as) for record in block]
+        columns = _columns(block, report.invalid_values)
         columns += [[snapshot_date] * len(block), [observed_at] * len(block)]
         yield dict(zip(COLUMNS, columns, strict=True))
 
 
-def _without_secrets(
-    records: list[dict[str, Any]], secrets: Redactor | None
-) -> tuple[list[dict[str, Any]], bytes | None]:
-    """Return records without secrets, and as JSON, one per line; None if they are not encoded yet."""
-    lines = _lines(records)
-    if lines is None:
-        return without_secrets(records, secrets), None
-    names = set().union(*records)
-    if lines.count(b"{") > len(records):  # a record contains a nested object
-        names = names_in(records)
-    if may_contain_a_secret(lines, names, secrets):  # rare
-        return without_secrets(records, secrets), None
-    return records, lines
-
-
-def _columns(records: list[dict[str, Any]], lines: bytes | None, invalid_values: Counter[str]) -> list[list[Any]]:
-    """Return the columns that depend on the record, for records without secrets.
-
-    :param lines: the records as JSON, one per line; None if not encoded yet.
-    """
+def _columns(records: list[dict[str, Any]], invalid_values: Counter[str]) -> list[list[Any]]:
+    """Return the columns that depend on the record, for records without secrets."""
     ids = [_id(record.get("id")) for record in records]
-    lines = lines or _lines(records)
-    if lines is None:
-        records = _encodable(records)
+    try:
+        lines = _RECORD.encode_lines(records)
+    except UnicodeEncodeError:
+        records = json.loads(_utf8(json.dumps(records, ensure_ascii=False)))
         lines = _RECORD.encode_lines(records)
     fields = []
     for name in RECORD_FIELDS:
@@ -156,14 +133,6 @@ def _columns(records: list[dict[str, Any]], lines: bytes | None, invalid_values:
     documents = lines.splitlines()  # JSON escapes line breaks within values
     hashes = [hashlib.sha256(document).hexdigest() for document in documents]
     return [ids, *fields, lines.decode().split("\n")[:-1], hashes]
-
-
-def _lines(records: list[dict[str, Any]]) -> bytes | None:
-    """Return records as JSON, one per line; None if UTF-8 cannot encode them."""
-    try:
-        return _RECORD.encode_lines(records)
-    except UnicodeEncodeError:
-        return None
 
 
 def _id(value: object) -> str:
@@ -175,11 +144,7 @@ def _id(value: object) -> str:
 
 
 def _cells(name: str, values: list[Any], invalid_values: Counter[str]) -> list[Any]:
-    to_column: Callable[[Any], Any] = FIELDS[name].to_column
-    types = set(map(type, values)) - {NoneType}
-    # A repeated value is converted once. 1 and True are equal, but not the same cell.
-    if types <= _REPEATED and len(set(values)) <= len(values) // 2:
-        to_column = functools.lru_cache(maxsize=None, typed=True)(to_column)
+    to_column = FIELDS[name].to_column
     cells = [None if value is None else to_column(value) for value in values]
     lost = cells.count(None) - values.count(None)
     if lost:
@@ -212,14 +177,6 @@ def _hashed(value: Any) -> Any:
     # A value that is not a list is hashed as a whole, since it can contain an address.
     texts = entries if isinstance(entries, tuple) else (json.dumps(value, sort_keys=True),)
     return "\n".join(map(_sha256, texts))
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {_utf8(name): _encodable(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_encodable(inner) for inner in value]
-    return _utf8(value) if isinstance(value, str) else value
 
 
 def _utf8(text: str) -> str:

@@ -249,10 +249,7 @@ def read(
             ) from error
         if listing.proof is None or listing.proof.websites != count:
             raise StorageError(f"{count} rows were written, but the list was proven with {listing.proof}.")
-        fields = Fields(
-            new=report.new, missing=report.missing, invalid_values=dict(report.invalid_values), partial=report.partial
-        )
-        return LocalList(data, count, listing.proof, fields, observed_at, clock())
+        return LocalList(data, count, listing.proof, report.fields(), observed_at, clock())
 
     return read_again(write, origin.make_listing)
 

@@ -20,7 +20,7 @@ from airflow_provider_analytics.snapshots.catalog import (
     read_snapshot,
     snapshot_series,
 )
-from airflow_provider_analytics.snapshots.manifest import ListSource
+from airflow_provider_analytics.snapshots.manifest import Fields, ListSource
 from airflow_provider_analytics.snapshots.rows import FieldReport, typed_columns
 from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 from airflow_provider_analytics.storage import StoragePath, names
@@ -54,7 +54,7 @@ def listing(records: Sequence[Record]) -> Listing:
 
 def rows(
     *records: Record, exclude_ips_as: str = "keep", secrets: Redactor | None = None
-) -> tuple[list[Record], FieldReport]:
+) -> tuple[list[Record], Fields]:
     """Return the rows of these records, and the report about their fields."""
     report = FieldReport()
     blocks = typed_columns(
@@ -65,7 +65,8 @@ def rows(
         report=report,
         secrets=secrets,
     )
-    return [dict(zip(block, row, strict=True)) for block in blocks for row in zip(*block.values(), strict=True)], report
+    found = [dict(zip(block, row, strict=True)) for block in blocks for row in zip(*block.values(), strict=True)]
+    return found, report.fields()
 
 
 class Shelf:
