@@ -34,7 +34,7 @@ def main() -> int:
                     snapshot_series(f"file://{folder}/{file_format}-{compression}"),
                     NOW.date(),
                     Origin(client.iter_websites, ListSource(url=sandbox.url, account_id=None), client.stats),
-                    now=NOW,
+                    clock=lambda: NOW,
                     options=SnapshotOptions(format=file_format, compression=compression),
                 )
                 rows = list(snapshot.rows())

@@ -298,7 +298,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         from airflow_provider_analytics.snapshots.take import SnapshotOptions
 
         ignored = names("ignore_fields", self.ignore_fields)
-        options = SnapshotOptions(
+        return SnapshotOptions(
             format=self.format,
             compression=self.compression or None,
             exclude_ips_as=self.exclude_ips_as,
@@ -307,8 +307,6 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
             override_guards=parse_guards(self.override_guards),
             html_report=flag("html_report", self.html_report),
         )
-        options.check()
-        return options
 
     def _filters(self) -> dict[str, Any]:
         from airflow_provider_analytics.api.checks import flag

@@ -56,19 +56,14 @@ from airflow_provider_analytics.storage import (
     put_bytes,
     put_file,
     read_bytes,
-    read_stored,
     remove,
     remove_directory,
-    replace_stored,
     storage_errors,
     token_age,
 )
 
 #: A run writes its files and its manifest within this time. Older files that no manifest lists belong to a dead run.
 ABANDONED_AFTER = timedelta(minutes=15)
-
-#: How often the manifest is read again, because another run has replaced it since.
-_MAX_REPLACEMENTS = 10
 
 _DRAFT = re.compile(r"_manifest-[0-9TZa-f-]+\.json")
 #: Written by :func:`diff.diff_snapshots` next to a manifest, for each comparison.
@@ -110,14 +105,15 @@ def publish(
                 make_directory(partition.data, manifest.mode)
             for target, file in files.items():
                 put_file(file, target, token, manifest.mode)
-            for target in files:
-                if not exists(target):
-                    raise StorageError(f"{target} disappeared while the snapshot was written")  # noqa: TRY301
+            replaced = read_bytes(partition.manifest)
+            if replaced is not None:
+                with suppress(StorageError):  # a damaged manifest may be replaced
+                    check(decode(replaced, str(partition.manifest)))
         except BaseException:
             _remove_all([*files, draft])
             raise
         try:
-            replaced = _replace_manifest(partition, content, token, manifest.mode, check)
+            put_bytes(partition.manifest, content, token, manifest.mode)
             put_bytes(partition.success, b"", token, manifest.mode)
         except BaseException:
             if not _may_contain(partition.manifest, content):
@@ -152,25 +148,6 @@ def _targets(partition: Partition, manifest: Manifest, folder: Path) -> dict[Sto
             target = partition.data
         targets[target / name] = folder / name
     return targets
-
-
-def _replace_manifest(
-    partition: Partition, content: bytes, token: str, mode: int, check: Callable[[Manifest], None]
-) -> bytes | None:
-    """Write the manifest of a day, and return the stored bytes of the one that it replaces.
-
-    :raises StorageError: if other runs publish again and again at the same time.
-    """
-    for _ in range(_MAX_REPLACEMENTS):
-        seen = read_stored(partition.manifest)
-        with suppress(StorageError):  # a damaged manifest may be replaced
-            if seen.content is not None:
-                check(decode(seen.content, str(partition.manifest)))
-        if replace_stored(partition.manifest, seen, content, token, mode):
-            return seen.content
-    raise StorageError(
-        f"Other runs published {partition.day} again and again at the same time. Run one task per snapshot."
-    )
 
 
 def files_of_snapshot(partition: Partition, now: datetime) -> list[StoragePath]:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_analytics import __version__
-from airflow_provider_analytics.api.checks import fraction, one_of
+from airflow_provider_analytics.api.checks import one_of
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.exceptions import GuardError, MissingPackageError, StorageError
-from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
+from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
 from airflow_provider_analytics.readable import Redactor, counted, first_of, readable
 from airflow_provider_analytics.snapshots import formats, rows, snapshot_guards
 from airflow_provider_analytics.snapshots.catalog import Partition, Snapshot, SnapshotSeries
@@ -45,7 +45,7 @@ from airflow_provider_analytics.snapshots.manifest import (
     Previous,
 )
 from airflow_provider_analytics.snapshots.publish import OvertakenError, publish
-from airflow_provider_analytics.storage import MAX_DATA_BYTES, new_token, temporary_folder
+from airflow_provider_analytics.storage import new_token, temporary_folder
 
 #: Maximum number of snapshots in a chart, including the current one.
 MAX_HISTORY = 60
@@ -66,6 +66,8 @@ class SnapshotOptions:
     :param max_loss_fraction: largest loss allowed, for websites and for the values of a field.
     :param override_guards: names of the guards to override, see :data:`~.guards.GUARDS`.
     :param html_report: also write an HTML report.
+    :raises ValueError: if a format or ``exclude_ips_as`` is not allowed.
+    :raises MissingPackageError: if the package of the format is not installed.
     """
 
     format: str = "jsonl"
@@ -76,12 +78,9 @@ class SnapshotOptions:
     override_guards: frozenset[str] = frozenset()
     html_report: bool = False
 
-    def check(self) -> None:
-        """Raise :class:`ValueError` if a value is not allowed or its extra is not installed."""
+    def __post_init__(self) -> None:
         formats.check_format(self.format, self.compression)
         one_of("exclude_ips_as", self.exclude_ips_as, rows.EXCLUDE_IPS_AS)
-        fraction("max_loss_fraction", self.max_loss_fraction)
-        parse_guards(self.override_guards)
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,6 @@ def take_snapshot(
     origin: Origin,
     *,
     options: SnapshotOptions,
-    now: datetime | None = None,
     is_late: Callable[[datetime], bool] = lambda _: False,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     writer: str | None = None,
@@ -157,21 +155,18 @@ def take_snapshot(
     :param day: day of the snapshot.
     :param origin: the list to read.
     :param options: format and guards.
-    :param now: start time of every reading of the list; None for the time of the clock.
     :param is_late: called with the start time of the reading, before publishing. Returns whether the list is late
         for the day; raises an error if the list must not be stored for the day.
     :param clock: returns the current time.
     :param writer: identifies the task of the run; each try removes the files that earlier tries left behind.
-    :raises ValueError: if an option is not allowed; nothing was written.
     :raises GuardError: if a guard blocks it; nothing was written.
     :raises StorageError: if the storage fails, or the clock or the version of an earlier manifest is wrong. The last
         snapshot is unchanged.
     :raises IncompleteListError: if the list cannot be proven complete; nothing was written.
     """
-    options.check()
 
     def take() -> Snapshot:
-        earlier = look_back(series, day, now or clock(), options)
+        earlier = look_back(series, day, clock(), options)
 
         def check_source(other: Manifest) -> None:
             if "other_source" not in options.override_guards:
@@ -181,7 +176,7 @@ def take_snapshot(
         if last_good:
             check_source(last_good.manifest)  # before reading the list, which might be long
         with temporary_folder() as temporary:
-            reading = read(origin, day, temporary, now=now, options=options, clock=clock)
+            reading = read(origin, day, temporary, options=options, clock=clock)
             check(reading, earlier, options)
             late = is_late(reading.observed_at)
             # The token is created after reading, because other runs infer from its age whether this run might still
@@ -219,7 +214,6 @@ def read(
     day: date,
     directory: Path,
     *,
-    now: datetime | None,
     options: SnapshotOptions,
     clock: Callable[[], datetime],
 ) -> LocalList:
@@ -231,7 +225,7 @@ def read(
     data = directory / formats.file_name("", options.format, options.compression)
 
     def write(listing: Listing) -> LocalList:
-        observed_at = now or clock()
+        observed_at = clock()
         report = rows.FieldReport()
         typed = rows.typed_columns(
             listing,
@@ -242,7 +236,7 @@ def read(
             secrets=origin.secrets,
         )
         try:
-            count = formats.write_columns(_within_limit(typed, data), data, options.format, options.compression)
+            count = formats.write_columns(typed, data, options.format, options.compression)
         except OSError as error:
             raise StorageError(
                 f"Cannot write the list to the temporary folder {directory}: {error}. Check its free space."
@@ -254,17 +248,6 @@ def read(
     return read_again(write, origin.make_listing)
 
 
-def _within_limit(blocks: Iterable[rows.Columns], data: Path) -> Iterator[rows.Columns]:
-    """Yield the blocks of a list that is written to a file, as long as the file is not too large."""
-    for block in blocks:
-        yield block
-        if data.stat().st_size > MAX_DATA_BYTES:
-            raise StorageError(
-                f"The list takes more than {MAX_DATA_BYTES:,} bytes on the disk, the limit of this package: the "
-                "service might never end it. Nothing was published."
-            )
-
-
 def check(reading: LocalList, earlier: EarlierSnapshots, options: SnapshotOptions) -> None:
     """Raise :class:`GuardError` if the list looks wrong.
 
@@ -274,31 +257,29 @@ def check(reading: LocalList, earlier: EarlierSnapshots, options: SnapshotOption
     limit = options.max_loss_fraction
 
     def check_websites(now: LocalList | Snapshot, before: Snapshot) -> None:
-        count = now.count if isinstance(now, LocalList) else now.manifest.count
+        count = _described(now).count
         snapshot_guards.check_websites(count, _lost(before, now, count), before.manifest, limit)
 
-    def check_fields(count: int, fields: Fields, before: Manifest) -> None:
-        snapshot_guards.check_fields(count, fields, before, limit)
+    def check_fields(now: LocalList | Snapshot, before: Snapshot) -> None:
+        found = _described(now)
+        snapshot_guards.check_fields(found.count, found.fields, before.manifest, limit)
 
-    is_count_known = "fewer_websites" in options.override_guards
-    are_fields_known = "missing_fields" in options.override_guards
-    if earlier.replaced:
-        replaced = earlier.replaced.manifest
-        if not is_count_known:
-            check_websites(reading, earlier.replaced)
-        if not are_fields_known:
-            check_fields(reading.count, reading.fields, replaced)
-        if earlier.other_day:
+    for guard, check_one in (("fewer_websites", check_websites), ("missing_fields", check_fields)):
+        if guard in options.override_guards:
+            continue
+        is_accepted = False
+        if earlier.replaced:
+            check_one(reading, earlier.replaced)
             # A loss since the other day that the replaced snapshot already had was accepted by a person.
-            other_day = earlier.other_day.manifest
-            is_count_known = is_count_known or _trips(check_websites, earlier.replaced, earlier.other_day)
-            are_fields_known = are_fields_known or _trips(check_fields, replaced.count, replaced.fields, other_day)
-    if earlier.other_day:
-        other_day = earlier.other_day.manifest
-        if not is_count_known:
-            check_websites(reading, earlier.other_day)
-        if not are_fields_known:
-            check_fields(reading.count, reading.fields, other_day)
+            is_accepted = earlier.other_day is not None and _trips(check_one, earlier.replaced, earlier.other_day)
+        if earlier.other_day and not is_accepted:
+            check_one(reading, earlier.other_day)
+
+
+def _described(list_or_snapshot: LocalList | Snapshot) -> LocalList | Manifest:
+    if isinstance(list_or_snapshot, Snapshot):
+        return list_or_snapshot.manifest
+    return list_or_snapshot
 
 
 def _lost(before: Snapshot, now: LocalList | Snapshot, count: int) -> int:

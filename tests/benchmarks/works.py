@@ -183,7 +183,7 @@ def our_snapshot(url: str) -> Iterator[Work]:
             source = ListSource(url=url, account_id="1")
             origin = Origin(client.iter_websites, source, client.stats, secrets=client.redact)
             dataset = snapshot_series(f"file://{folder}/{next(number)}/websites")
-            take_snapshot(dataset, now.date(), origin, now=now, options=SnapshotOptions("jsonl"))
+            take_snapshot(dataset, now.date(), origin, clock=lambda: now, options=SnapshotOptions("jsonl"))
             return int(client.stats.requests - before)
 
         yield write

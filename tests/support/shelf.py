@@ -106,7 +106,6 @@ class Shelf:
             self.series,
             day or now.date(),
             Origin(read, source, Stats(requests=3, retries=1), filters or {}),
-            now=now,
             is_late=is_late,
             clock=clock or (lambda: now),
             writer=writer,

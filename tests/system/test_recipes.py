@@ -116,7 +116,11 @@ def take(analytics_sandbox: Any, tmp_path: Path) -> Iterator[Callable[..., None]
                 **options,
             }
             take_snapshot(
-                snapshot_series(f"{tmp_path}/analytics"), day, origin, now=now, options=SnapshotOptions(**given)
+                snapshot_series(f"{tmp_path}/analytics"),
+                day,
+                origin,
+                clock=lambda: now,
+                options=SnapshotOptions(**given),
             )
 
         yield taking

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,8 @@ def take_nights(sandbox: SandboxServer, base_path: Path, nights: int) -> None:
         midnight = datetime(TODAY.year, TODAY.month, TODAY.day, 0, 2, tzinfo=UTC)
         for before in range(nights, 0, -1):
             then = midnight - timedelta(days=before)
-            take_snapshot(snapshot_series(str(base_path)), then.date(), origin, options=SnapshotOptions(), now=then)
+            series = snapshot_series(str(base_path))
+            take_snapshot(series, then.date(), origin, options=SnapshotOptions(), clock=repeat(then).__next__)
             for number in range(before % 3):
                 sandbox.add_website(f"shop-{before}-{number}.example.com")
 

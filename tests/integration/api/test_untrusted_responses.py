@@ -30,7 +30,6 @@ from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOpera
 from airflow_provider_analytics.operators.websites import GetWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator, PlanWebsitesOperator
 from airflow_provider_analytics.readable import Redactor, code_span, readable
-from airflow_provider_analytics.snapshots import take
 
 #: Characters that must never be printed: line breaks, escape codes, direction marks, characters without a glyph.
 FORGED = "a\nERROR forged\r\x1b[31m\u202egpj\u200b\u2066\xad\x00\u2028b"
@@ -372,16 +371,6 @@ def test_total_above_the_limit_is_rejected_after_the_first_page(total: int, para
     ):
         client.list_websites()
     assert len(server.requests) <= 2
-
-
-def test_snapshot_of_an_endless_list_does_not_fill_the_disk(
-    serving: Serving, execute: Execute, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(take, "MAX_DATA_BYTES", 500_000)
-    websites = [{"id": number, "domain": f"{number}.example", "note": "x" * 1000} for number in range(2000, 0, -1)]
-    with serving(*websites), pytest.raises(AnalyticsError, match="more than 500,000 bytes"):
-        execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_body_with_the_maximum_number_of_values_is_read() -> None:

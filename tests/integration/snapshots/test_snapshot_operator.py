@@ -28,7 +28,7 @@ from airflow_provider_analytics.operators.snapshots import (
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots import publish
 from airflow_provider_analytics.snapshots.manifest import ListSource
-from airflow_provider_analytics.storage import replace_stored
+from airflow_provider_analytics.storage import StoragePath, put_bytes
 
 TODAY = datetime.now(UTC)
 
@@ -70,13 +70,13 @@ def test_retry_removes_the_files_of_a_killed_try(
 ) -> None:
     tries: list[int] = []
 
-    def dies_once(*arguments: Any) -> Any:
-        if not tries:
+    def dies_once(target: StoragePath, *arguments: Any) -> None:
+        if target.name == "_manifest.json" and not tries:
             tries.append(len(list(tmp_path.glob("websites/*/*"))))
             raise TimeoutError
-        return replace_stored(*arguments)
+        put_bytes(target, *arguments)
 
-    monkeypatch.setattr(publish, "replace_stored", dies_once)
+    monkeypatch.setattr(publish, "put_bytes", dies_once)
     monkeypatch.setattr(publish, "_remove_all", lambda *_: None)
     assert (run().try_number, tries) == (2, [1])
     assert len(list(tmp_path.glob("websites/*/*"))) == 1

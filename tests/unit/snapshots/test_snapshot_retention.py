@@ -19,7 +19,7 @@ from airflow_provider_analytics.exceptions import GuardError, StorageError
 from airflow_provider_analytics.snapshots import publish as publishing
 from airflow_provider_analytics.snapshots.catalog import list_snapshots
 from airflow_provider_analytics.snapshots.retention import Pruning, Retention, plan_pruning, prune
-from airflow_provider_analytics.storage import make_directory, names, new_token
+from airflow_provider_analytics.storage import StoragePath, make_directory, names, new_token, put_bytes
 
 MINUTE = timedelta(minutes=1)
 LATER = NOON + 9 * NIGHT
@@ -77,13 +77,16 @@ def test_damaged_snapshot_does_not_count_and_is_removed_only_on_request(shelf: S
     assert (numbers(pruning.kept), numbers(pruning.removed)) == ([24, 23], [22, 21, 20])
 
 
-def test_orphaned_files_on_days_without_a_snapshot_are_removed(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(*arguments: Any) -> None:
+def die_before_the_manifest(target: StoragePath, *arguments: Any) -> None:
+    if target.name == "_manifest.json":
         raise KeyboardInterrupt
+    put_bytes(target, *arguments)
 
+
+def test_orphaned_files_on_days_without_a_snapshot_are_removed(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     shelf.take(3)
     with monkeypatch.context() as patch:
-        patch.setattr(publishing, "replace_stored", dies)
+        patch.setattr(publishing, "put_bytes", die_before_the_manifest)
         patch.setattr(publishing, "_remove_all", lambda *_: None)
         for night, age in ((1, 60 * MINUTE), (9, MINUTE)):
             with pytest.raises(KeyboardInterrupt):
@@ -243,11 +246,8 @@ def test_prune_reports_the_removed_snapshots(local: Shelf, base: Path, caplog: p
 def test_prune_that_ends_after_any_file_leaves_no_damaged_snapshot(
     local: Shelf, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(*_: Any) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:  # a run that ended before its manifest
-        patch.setattr(publishing, "replace_stored", die)
+        patch.setattr(publishing, "put_bytes", die_before_the_manifest)
         patch.setattr(publishing, "_remove_all", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             local.take(3, 7 * NIGHT)
