@@ -57,7 +57,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     """
     name = uri.path.strip("/")
     if not uri.netloc or not name or "/" in name:
-        raise ValueError(f"uri={uri.geturl()!r} is not allowed; allowed: analytics://<connection id>/<snapshot_name>")
+        raise ValueError(f"uri={uri.geturl()!r} is not allowed. Allowed: analytics://<connection id>/<snapshot_name>")
     return uri
 
 

@@ -412,7 +412,7 @@ class IncompleteListError(AnalyticsError):
     moved: bool = False
 
     def __post_init__(self) -> None:
-        self.problem = f"The list might be incomplete, by the check {self.check!r}: {self.seen}"
+        self.problem = f"The list might be incomplete (check {self.check!r}): {self.seen}"
 
 
 @dataclass(eq=False, repr=False)
@@ -450,7 +450,7 @@ class AmbiguousWriteError(AnalyticsError):
     domain: str
 
     def __post_init__(self) -> None:
-        self.problem = f"Website {self.domain!r} may or may not have been created: {self.reason}"
+        self.problem = f"Website {self.domain!r} might have been created: {self.reason}"
 
     @property
     def _attempts(self) -> str:
@@ -543,6 +543,7 @@ class BulkError(AnalyticsError):
         for website, why in self.failures.items():
             # For the same reason, messages differ in the path of the request and in the website.
             reason = re.sub(r" Request: \S+ \S+\.", "", why)
+            reason = re.sub(rf"^Website '?{re.escape(website)}'?", "The website", reason)
             reason = re.sub(rf"(Website )?'?{re.escape(website)}'?", "the website", reason)
             websites_by_reason.setdefault(reason, []).append(website)
         lines = [self._summary()]

@@ -66,8 +66,8 @@ _WRONG_PATHS = (IsADirectoryError, NotADirectoryError, ValueError)
 
 #: Action on a file that an argument names, to the end of the message if the file cannot be used.
 _UNUSABLE = {
-    "read": "cannot be read: {reason}; allowed: a text file in UTF-8",
-    "write": "cannot be written: {reason}; allowed: a file in a folder",
+    "read": "cannot be read: {reason}. Allowed: a text file in UTF-8",
+    "write": "cannot be written: {reason}. Allowed: a file in a folder",
 }
 
 log = logging.getLogger(__name__)
@@ -397,7 +397,7 @@ def _read_at_most(path: StoragePath, limit: int) -> bytes:
     except StorageError as error:
         raise ValueError(error.text) from error
     if len(content) > limit:
-        raise ValueError(f"it is too large: all files of a folder together may have {MAX_TEXT_BYTES:,} bytes")
+        raise ValueError(f"it is too large: all files of a folder together can have {MAX_TEXT_BYTES:,} bytes")
     return content
 
 
@@ -460,7 +460,7 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
         stored.seek(0)
         found = hashlib.file_digest(stored, "sha256").hexdigest()  # type: ignore[arg-type]  # it is readable
         if found != sha256:
-            raise StorageError(f"{path} is damaged: its SHA-256 is {found}, the manifest says {sha256}")
+            raise StorageError(f"{path} is damaged: its SHA-256 is {found}, but {sha256} in the manifest")
         stored.seek(0)
         yield stored
 

@@ -115,7 +115,7 @@ def many_instances():
         is_array = isinstance(conn_ids, list) and all(isinstance(website_id, str) for website_id in conn_ids)
         if not is_array or not conn_ids:
             raise AirflowFailException(
-                f"The Variable analytics_instances is {listed!r}; allowed: a JSON array of the ids of connections, "
+                f"The Variable analytics_instances is {listed!r}. Allowed: a JSON array of the ids of connections, "
                 'such as ["client_a", "client_b"]'
             )
         wrong = [website_id for website_id in conn_ids if not re.fullmatch(CONNECTION_ID, website_id)]

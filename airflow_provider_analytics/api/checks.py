@@ -33,16 +33,16 @@ def invalid(name: str, value: object, allowed: str) -> ValueError:
     :param value: the value, or :data:`NOT_SHOWN`.
     """
     if value is NOT_SHOWN:
-        return ValueError(f"{name} (value not shown) is not allowed; allowed: {allowed}")
-    return ValueError(f"{name}={short_repr(value)} is not allowed; allowed: {allowed}")
+        return ValueError(f"{name} (value not shown) is not allowed. Allowed: {allowed}")
+    return ValueError(f"{name}={short_repr(value)} is not allowed. Allowed: {allowed}")
 
 
 def invalid_together(allowed: str, **values: object) -> ValueError:
     """Return the error for values that are not allowed together, or of which one is needed."""
     if all(value is None for value in values.values()):
-        return ValueError(f"{' and '.join(values)} are missing; allowed: {allowed}")
+        return ValueError(f"{' and '.join(values)} are missing. Allowed: {allowed}")
     shown = " and ".join(f"{name}={short_repr(value)}" for name, value in values.items())
-    return ValueError(f"{shown} are not allowed together; allowed: {allowed}")
+    return ValueError(f"{shown} are not allowed together. Allowed: {allowed}")
 
 
 def short_repr(value: object) -> str:
@@ -61,7 +61,7 @@ def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
     hint = ", ".join(by_text)
     near = nearest(str(value), by_text)
     if near:
-        hint += f"; did you mean {near}?"
+        hint += f". Did you mean {near}?"
     raise invalid(name, value, hint)
 
 

@@ -273,7 +273,7 @@ class AnalyticsClient:
         answer = send("GET", website_path(website_id))
         record = dialect.record(answer)
         if str(record["id"]) != str(website_id):
-            seen = f"The response is about website {record['id']}, requested was website {website_id}."
+            seen = f"The response is about website {record['id']}, but website {website_id} was requested."
             raise answer.unexpected(seen)
         if dialect.is_deleted(record):
             facts = ["the record says that the website is deleted"]
@@ -347,7 +347,7 @@ class AnalyticsClient:
                 elif domain_key(record["domain"]) in others:
                     variants.append(record)
             if nameless is not None and not websites:
-                why = f"Website {nameless} shows no domain, so it might be {domain!r}: the domain cannot be looked up."
+                why = f"Website {nameless} is returned without a domain. It might be {domain!r}, so the lookup fails."
                 raise UnexpectedResponseError(why, 200, "GET", dialect.API_PREFIX + WEBSITES)
             return LookUp(websites, variants, newest)
 

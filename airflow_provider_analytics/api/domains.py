@@ -41,12 +41,14 @@ def check_domain(domain: object) -> str:
         raise invalid("domain", domain, _ALLOWED)
     for character in domain:
         if _is_typographic(character):
-            raise invalid("domain", domain, f"{_ALLOWED}; it has {character!r}, a typographic quote, dash or bracket")
+            raise invalid(
+                "domain", domain, f"{_ALLOWED}. It contains {character!r}, a typographic quote, dash or bracket"
+            )
     if domain.isdecimal():
-        raise invalid("domain", domain, f"{_ALLOWED}; a number selects a website by its id")
+        raise invalid("domain", domain, f"{_ALLOWED}. A number selects a website by its id")
     if "*" in domain:
         named = domain.replace("*.", "").replace("*", "") or "each domain"
-        raise invalid("domain", domain, f"{_ALLOWED}; a pattern is not a website: write {named}")
+        raise invalid("domain", domain, f"{_ALLOWED}. A pattern is not a website: write {named}")
     # UTS 46 maps other forms of a character, such as a full-width colon, to the one that services compare.
     forms = (domain, _mapped(domain))
     labels = domain.removesuffix(".").split(".")
@@ -55,11 +57,13 @@ def check_domain(domain: object) -> str:
         raise invalid("domain", domain, _ALLOWED)
     for label, encoded in zip(labels, domain_key(domain).split("."), strict=False):
         if len(encoded) > _MAX_LABEL:
-            limit = f"at most {_MAX_LABEL} characters between two dots, but {readable(label, 80)} has {len(encoded)}"
-            raise invalid("domain", domain, f"{_ALLOWED}; {limit}")
+            limit = (
+                f"A part between two dots has at most {_MAX_LABEL} characters, {readable(label, 80)} has {len(encoded)}"
+            )
+            raise invalid("domain", domain, f"{_ALLOWED}. {limit}")
         if label.startswith("-") or label.endswith("-"):
             meant = ".".join(part.strip("-") for part in labels)
-            raise invalid("domain", domain, f"{_ALLOWED}; no part begins or ends with a hyphen: write {meant}")
+            raise invalid("domain", domain, f"{_ALLOWED}. No part can start or end with a hyphen: write {meant}")
     return domain
 
 

@@ -82,7 +82,7 @@ class UnusableEntriesError(ValueError):
     def __str__(self) -> str:
         listed = [f"{self.place} {number}: {problem}" for number, problem in self.problems]
         text = first_of(listed, _MAX_LISTED, "; ")
-        return f"{self.argument} has unusable entries ({len(self.problems):,}): {text}; allowed: {self.allowed}"
+        return f"{self.argument} has unusable entries ({len(self.problems):,}): {text}. Allowed: {self.allowed}"
 
 
 class EntryType:
@@ -182,7 +182,7 @@ class Parameters(EntryType):
         super().check_entry(entry)
         if _PART_OF_A_QUERY.search(entry):
             name = _PART_OF_A_QUERY.split(entry.lstrip("?&"))
-            raise ValueError(f"is a part of an address, and matches no parameter; write {name[0] or 'the name'!r}")
+            raise ValueError(f"is a part of an address and matches no parameter; write {name[0] or 'the name'!r}")
 
 
 class Addresses(EntryType):
@@ -213,7 +213,7 @@ class Addresses(EntryType):
             left -= network.num_addresses
             if left < 0:
                 raise ValueError(
-                    f"has {network.num_addresses:,} addresses; all networks together may expand to {EXPAND_LIMIT:,}"
+                    f"has {network.num_addresses:,} addresses; all networks together can expand to {EXPAND_LIMIT:,}"
                 )
             return tuple(map(str, network))
 

@@ -175,7 +175,7 @@ class PrivacyFlag(Flag):
         allowed = ", ".join([f"{setting.label} ({setting.value})" for setting in Privacy])
         near = nearest(str(value), [setting.label for setting in Privacy])
         if near:
-            allowed += f"; did you mean {near}?"
+            allowed += f". Did you mean {near}?"
         raise invalid(self.name, value, allowed)
 
     def to_form(self, value: Any, booleans: BooleanTexts) -> str:
@@ -226,7 +226,7 @@ class Lines(Field):
         if isinstance(value, str):
             lines = _lines(value)
             if not any(map(self.entries.key, lines)):  # nothing, or comments only
-                raise ValueError(f"{self.name}={value!r} has no entries; to clear the list, give []")
+                raise ValueError(f"{self.name}={value!r} has no entries. To clear the list, give []")
             value = "\n".join(lines)
         return tuple(each_line(self.name, value, self.entries.check_line, self.entries.allowed))
 
@@ -311,7 +311,7 @@ class Secret(Field):
             allowed = "one line of visible text, not empty, without blanks around it"
             raise invalid(self.name, NOT_SHOWN, allowed)
         if value == "***":
-            raise ValueError(f"{self.name} is '***', Airflow's mask for a secret; give the {self.name} itself")
+            raise ValueError(f"{self.name} is '***', Airflow's mask for a secret. Give the {self.name} itself")
         return value
 
     def from_service(self, value: object) -> str | None:
@@ -537,8 +537,8 @@ def _given(allowed: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any
     for name in values:
         if name not in allowed:
             near = nearest(name, allowed)
-            hint = f"allowed: {', '.join(allowed)}"
+            hint = f"Allowed: {', '.join(allowed)}"
             if near:
-                hint = f"did you mean {near}?"
-            raise ValueError(f"{name} is not a field of this request; {hint}")
+                hint = f"Did you mean {near}?"
+            raise ValueError(f"{name} is not a field of this request. {hint}")
     return {name: values[name] for name in allowed if values.get(name) is not None}

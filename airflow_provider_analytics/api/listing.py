@@ -531,7 +531,7 @@ class Reading:
 
     def _check_number(self, page: Page, number: int) -> None:
         if page.current_page not in (None, number - 1 + self.pages.first_number):
-            seen = f"page {number} was requested, the response is page {page.current_page}: {self._hint}"
+            seen = f"page {number} was requested, but the response is page {page.current_page}: {self._hint}"
             raise IncompleteListError("page number", seen)
 
     def _growth(self, page: Page) -> int:
@@ -721,7 +721,9 @@ def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[]
 def _check_limit(number: int, limit: int, unit: str) -> None:
     """Raise an error if a list exceeds a limit."""
     if number > limit:
-        seen = f"the list has more than {limit:,} {unit}, the limit of this package: the service might never end it."
+        seen = (
+            f"the list has more than {limit:,} {unit}, the limit of this package. The service might repeat it forever."
+        )
         raise IncompleteListError("size", seen)
 
 

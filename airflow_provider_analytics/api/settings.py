@@ -49,13 +49,13 @@ def is_loopback(hostname: str) -> bool:
 def _base_url(text: str, info: ValidationInfo) -> str:
     """Return the base URL without a trailing slash."""
     if not text:
-        raise ValueError(f"The Base URL is missing; enter it {_EXAMPLE_URLS}.")
+        raise ValueError(f"The Base URL is missing. Enter it, {_EXAMPLE_URLS}.")
     # The message omits parts that might be secret: a user with a password, a query, a fragment.
     has_query = re.search("[?#]", text) is not None
     shown = f"Base URL {text.rpartition('@')[2]!r}"
     if has_query:
         shown = "Base URL (value not shown)"
-    no_url = ValueError(f"{shown} is not a URL; enter it {_EXAMPLE_URLS}.")
+    no_url = ValueError(f"{shown} is not a URL. Enter a URL {_EXAMPLE_URLS}.")
     address = text
     if "://" not in text:
         address = f"https://{text}"
@@ -65,20 +65,20 @@ def _base_url(text: str, info: ValidationInfo) -> str:
     except ValueError:
         raise no_url from None
     if "@" in url.netloc:
-        raise ValueError("The Base URL contains a user name or password; enter the API key in the field API key.")
+        raise ValueError("The Base URL contains a user name or password. Enter the API key in the field API key.")
     if url.scheme not in ("http", "https"):
-        raise ValueError(f"{shown} has the scheme {url.scheme!r}; allowed: https, http. Enter it {_EXAMPLE_URLS}.")
+        raise ValueError(f"{shown} has the scheme {url.scheme!r}. Allowed: https, http. Enter a URL {_EXAMPLE_URLS}.")
     if has_query:
-        raise ValueError(f"{shown} contains a query or a fragment; enter it {_EXAMPLE_URLS}.")
+        raise ValueError(f"{shown} contains a query or a fragment. Enter a URL {_EXAMPLE_URLS}.")
     hostname = url.hostname or ""
     if port == 0 or not _is_url(text, hostname):
         raise no_url
     path = url.path.rstrip("/")
     if f"{dialect.API_PREFIX}/" in f"{path}/".lower():
-        raise ValueError(f"{shown} contains {dialect.API_PREFIX}, which is added automatically; remove it.")
+        raise ValueError(f"{shown} contains {dialect.API_PREFIX}, which is added automatically. Remove it.")
     is_private = url.scheme == "https" or is_loopback(hostname)
     if not is_private and not info.data.get("allow_insecure_http"):
-        raise ValueError(f"{shown} would send the key in clear text; use https, or set the extra allow_insecure_http.")
+        raise ValueError(f"{shown} would send the key in clear text. Use https, or set the extra allow_insecure_http.")
     return SplitResult(url.scheme, url.netloc, path, "", "").geturl()
 
 
@@ -97,9 +97,9 @@ def _api_key(key: str) -> str:
             "Enter the key itself."
         )
     if key.lower().startswith("bearer "):
-        raise ValueError("The API key starts with 'Bearer', which is added automatically; enter the key alone.")
+        raise ValueError("The API key starts with 'Bearer', which is added automatically. Enter the key alone.")
     if not re.fullmatch(r"[\x21-\x7e]+", key):
-        raise ValueError("The API key contains a space, a line break or a non-ASCII character; copy it again.")
+        raise ValueError("The API key contains a space, a line break or a non-ASCII character. Copy it again.")
     return key
 
 
@@ -132,7 +132,7 @@ def _mapping(value: object, info: ValidationInfo) -> Mapping[str, str]:
             value = json.loads(value)
     if not isinstance(value, Mapping):
         allowed = f"a JSON object such as {_EXAMPLES[str(info.field_name)]}"
-        raise ValueError(f"{info.field_name} is not allowed in this form; allowed: {allowed}.")
+        raise ValueError(f"{info.field_name} is not allowed in this form. Allowed: {allowed}.")
     for name, text in value.items():
         if info.field_name == "proxies":
             _check_proxy(name, text)
@@ -151,7 +151,7 @@ def _check_header(name: object, value: object) -> None:
         raise _not_allowed("headers: the name", name, "the name of an HTTP header")
     if name.lower() == "authorization":
         raise ValueError(
-            "headers: Authorization is not allowed, as it carries the API key; a proxy in front of the service "
+            "headers: Authorization is not allowed, because it carries the API key. A proxy in front of the service "
             "must read another header, such as Proxy-Authorization."
         )
     if not isinstance(value, str) or not re.fullmatch(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?", value):

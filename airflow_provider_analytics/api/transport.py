@@ -539,7 +539,7 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
         if dialect.adds_slash(answer):
             return answer.unexpected(
                 f"The service redirects to '{target}', which only adds a slash to the path. Change the service, or the "
-                "proxy in front of it, so that it does not redirect: no Base URL helps."
+                "proxy in front of it, so that it does not redirect. Another Base URL does not help."
             )
         return answer.unexpected(
             f"The service redirects to '{target}'. Redirects are not followed. If the service has moved, change the "

@@ -22,7 +22,7 @@ class SingleUse(argparse.Action):
 
     def __call__(self, parser, namespace, values, option_string=None):  # type: ignore[no-untyped-def] # noqa: D102
         if getattr(namespace, self.dest, self.default) != self.default:
-            parser.error(f"argument {option_string}: given more than once; allowed: once")
+            parser.error(f"argument {option_string}: given more than once. Allowed: once")
         setattr(namespace, self.dest, values)
 
 

@@ -113,8 +113,8 @@ def _proxies_problem(settings: Settings) -> str:
     if all(scheme.startswith("https") for scheme in settings.proxies):
         return ""
     return (
-        f"Base URL {settings.base_url!r} with the extra proxies would send the key to the proxy in clear text; "
-        "remove proxies, or use https."
+        f"Base URL {settings.base_url!r} with the extra proxies would send the key to the proxy in clear text. "
+        "Remove proxies, or use https."
     )
 
 
@@ -125,7 +125,7 @@ def _is_unset(value: object) -> bool:
 def _login_problem(connection: ConnectionLike) -> str:
     if _is_unset(connection.login) or not _is_unset(connection.password):
         return ""
-    return "The login is not used; enter the API key in the field API key (password)."
+    return "The login is not used. Enter the API key in the field API key (password)."
 
 
 def _schema_problem(schema: str | None) -> str:
@@ -179,7 +179,7 @@ def _extras(text: str | None) -> tuple[dict[str, Any], str]:
 
 def _unknown_extra(name: str) -> str:
     if name.lower() in ("api_key", "apikey", "key", "password", "token"):
-        return f"The extra {name!r} is unknown; the key belongs in the field API key."
+        return f"The extra {name!r} is unknown. Enter the key in the field API key."
     near = nearest(name, EXTRAS)
     if near:
         return f"The extra {name!r} is unknown. The name of a similar extra is {near!r}."

@@ -68,7 +68,7 @@ def storage_path(url: str, argument: str) -> StoragePath:
         package = _PROVIDERS.get(scheme)
         if package:
             raise MissingPackageError(f"{problem}; install {package} on the workers") from None
-        raise ValueError(f"{problem}; allowed: file, {', '.join(_PROVIDERS)}") from None
+        raise ValueError(f"{problem}. Allowed: file, {', '.join(_PROVIDERS)}") from None
     if not separator:
         return path
     return replace(path, url=f"{scheme}://{host}{slash}{inside}")

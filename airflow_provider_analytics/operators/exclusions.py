@@ -91,7 +91,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         if isinstance(self.per_website, Mapping) and not is_literal(list(self.per_website)):
             # Airflow renders the values of a dict, but not its keys.
             raise ValueError(
-                f"per_website={self.per_website!r} is not allowed: a template cannot be a key; allowed: a dict without "
+                f"per_website={self.per_website!r} is not allowed: a template cannot be a key. Allowed: a dict without "
                 "templates in its keys, or a template of a JSON object"
             )
         if self.are_literal("websites", "except_websites", "unmanage_websites", "mode"):
@@ -170,7 +170,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         }
         for name, given in only_managed.items():
             if given and not source.managed:
-                raise ValueError(f"{name} is not allowed with mode={source.mode!r}; allowed: mode='managed'")
+                raise ValueError(f"{name} is not allowed with mode={source.mode!r}. Allowed: mode='managed'")
         scope: dict[str, Any] = {"service": hook.client.base_url, "field": self.field, "mode": source.mode}
         folder = file = None
         ti = context.get("ti")
@@ -244,7 +244,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
                 raise invalid("websites", filters, "a value for each filter")
         if self.unmanage_websites:
             raise ValueError(
-                "unmanage_websites is not allowed with a filter in websites; allowed: a list of selectors, or None"
+                "unmanage_websites is not allowed with a filter in websites. Allowed: a list of selectors, or None"
             )
         return filters
 

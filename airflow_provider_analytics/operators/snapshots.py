@@ -206,7 +206,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         is_ours = urlsplit(asset.uri).scheme == SCHEME
         if is_ours and is_partitioned(asset.uri):
             raise ValueError(
-                f"asset={asset.uri!r} is not allowed; allowed: snapshot_asset(...) without partitioned=True, because "
+                f"asset={asset.uri!r} is not allowed. Allowed: snapshot_asset(...) without partitioned=True, because "
                 "the operator adds the partitioned asset to the outlets itself"
             )
         self.outlets = [*self.outlets, asset]

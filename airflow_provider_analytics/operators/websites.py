@@ -88,9 +88,9 @@ class ListWebsitesOperator(AnalyticsBaseOperator):
             )
             if len(websites) > limit:
                 raise permanent_failure(
-                    f"The list has more than max_records={limit} websites: too many for XCom. "
+                    f"The list has more websites than max_records={limit} allows, because XComs should be small. "
                     "Use SnapshotWebsitesOperator, which writes the list to storage and returns its path.",
-                    "use the other operator, or raise max_records, first",
+                    "use the other operator or raise max_records first",
                 )
             self.log.info("Read %s.", counted(len(websites), "website"))
             return hook.client.for_output(websites)
@@ -271,7 +271,9 @@ class CreateWebsiteOperator(_SettingsOperator):
                 # A retry would find the website, and if_exists="skip" would leave it unchanged.
                 error.where = error.where or hook.where
                 first = f"check the website. It exists now, and a retry would apply if_exists={self.if_exists!r}"
-                raise permanent_failure(f"Created website {self.domain}, but: {error}", first) from None
+                raise permanent_failure(
+                    f"Website {self.domain} was created, but not completed: {error}", first
+                ) from None
             website_id = written.record["id"]
             differing: list[str] = []
             if not written.created:
@@ -509,7 +511,7 @@ def _lines(name: str, value: Any) -> tuple[str, ...]:
         found = "no entries"
         if listed.expired:
             found = "only expired entries"
-        raise ValueError(f"{name}={short_repr(value)} has {found}; to clear the list, give []")
+        raise ValueError(f"{name}={short_repr(value)} has {found}. To clear the list, give []")
     return listed.new_lines(listed.entries)
 
 

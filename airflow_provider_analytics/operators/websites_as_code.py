@@ -108,7 +108,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         ``managed`` unless the file says otherwise. (templated)
     :param list_name: name of the lists of this file in this folder; default: the id of the DAG. (templated)
     :param override_guards: names of guards to override in this run, as a list or separated by commas:
-        ``fewer_websites`` (with ``state_path``: many websites of the last run are missing in the list),
+        ``fewer_websites`` (with ``state_path``: many websites of the last run are missing from the list),
         ``many_created`` (many of them would be created again), ``empty_list`` (all websites would be deleted),
         ``many_deleted`` (many would be deleted), ``made_public`` (many statistics pages would become public),
         ``entries_lost`` (lists would lose many entries). (templated)
@@ -495,7 +495,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         missing = before - {domain_key(str(record.get("domain") or "")) for record in records}
         if are_websites_lost(len(missing), len(before), len(records), limit):
             raise GuardError(
-                f"{len(missing):,} of {counted(len(before), 'website')} of {self.output_path} are missing in the list: "
+                f"The list lacks {len(missing):,} of {counted(len(before), 'website')} of {self.output_path}: "
                 f"{first_of(sorted(missing), SHOWN_CHANGES, show=readable)}.",
                 "The file was not replaced.",
                 guard,
@@ -531,6 +531,6 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
             if hook.client.redact.finds(f"{record.get('id')}\n{record.get('domain')}"):
                 raise ValueError(
                     f"The snapshot of {self.snapshot_date} contains a secret in the id or domain of a website. It was "
-                    "not exported; replace the secret"
+                    "not exported. Replace the secret"
                 )
         return hook.client.for_output(records), f"the snapshot of {self.snapshot_date}"

@@ -290,7 +290,7 @@ def _fields(names: AbstractSet[str]) -> list[str]:
 def _reason(error: Exception | None) -> str:
     """Return a description of an error without values of the service."""
     if isinstance(error, IncompleteListError):
-        return f"not proven complete, by the check {error.check!r}"
+        return f"not proven complete (check {error.check!r})"
     if isinstance(error, UnexpectedResponseError):
         return f"an unexpected response with status {error.status}"
     if isinstance(error, AnalyticsApiError):

@@ -141,7 +141,10 @@ class ListFile:
             time.sleep(RANDOM.uniform(seconds / 2, seconds))  # spreads the tasks
             self._read()
         name = self._identity.list
-        raise StorageError(f"Other tasks write the list {name!r} again and again. File: {self._file.place}")
+        raise StorageError(
+            f"Other tasks changed the list {name!r} before each attempt to write it. File: {self._file.place}.",
+            "Run fewer tasks of this list at the same time.",
+        )
 
     def _warn(self) -> None:
         """Warn of storage and of arguments with which two tasks can overwrite each other's table."""
@@ -149,7 +152,7 @@ class ListFile:
         if not has_conditional_writes(self._file.place):
             log.warning(
                 "The storage of state_path has no conditional writes. If two tasks write the list %r at the same time, "
-                "entries that left it can remain on websites. Use storage with conditional writes, or run one task "
+                "removed entries can remain on websites. Use storage with conditional writes, or run one task "
                 "at a time.",
                 name,
             )
@@ -208,7 +211,7 @@ class ListFile:
         is_same_run = found is not None and found.name == run.name
         if found and is_same_run and found.task != run.task:
             raise ValueError(
-                f"The tasks {found.task} and {run.task} of this run have the same list {self._identity.list!r}; give "
+                f"The tasks {found.task} and {run.task} of this run have the same list {self._identity.list!r}. Give "
                 "each list its own list_name"
             )
         self._raise_if_other_part(run)

@@ -80,7 +80,7 @@ class Fault(BaseModel):
     @classmethod
     def _is_operation(cls, name: str) -> str:
         if name not in ("any", *OPERATIONS):
-            raise ValueError(f"{name!r} is not an operation; allowed: any, {', '.join(OPERATIONS)}")
+            raise ValueError(f"{name!r} is not an operation. Allowed: any, {', '.join(OPERATIONS)}")
         return name
 
     @property

@@ -120,7 +120,7 @@ class Store:
     def _put(self, before: Website, settings: Mapping[str, Any]) -> Website:
         unknown = sorted(settings.keys() - {"domain", *DEFAULTS})
         if unknown:
-            msg = f"unknown settings {unknown}; allowed: {', '.join(sorted(DEFAULTS))}"
+            msg = f"unknown settings {unknown}. Allowed: {', '.join(sorted(DEFAULTS))}"
             raise ValueError(msg)
         after = {**before, **settings}
         for name in settings:

@@ -57,6 +57,7 @@ MANIFEST = "_manifest.json"
 SUCCESS = "_SUCCESS"
 
 _PARTITION = re.compile(r"dt=([0-9]{4}-[0-9]{2}-[0-9]{2})")
+_REMEDY = "Restore it, or take the snapshot again."
 
 log = logging.getLogger(__name__)
 
@@ -105,12 +106,11 @@ class Partition:
         with storage_errors(f"read {self.manifest}"):
             content = read_bytes(self.manifest)
         if content is None:
-            raise StorageError(f"{self.manifest} is missing. Restore it, or take the snapshot again.")
+            raise StorageError(f"{self.manifest} is missing. {_REMEDY}")
         manifest = decode(content, str(self.manifest))
         if manifest.snapshot_date != self.day:
             raise StorageError(
-                f"{self.manifest} is damaged (it is the manifest of {manifest.snapshot_date}). Restore it, or take the "
-                "snapshot again."
+                f"{self.manifest} is damaged (it is the manifest of {manifest.snapshot_date}). {_REMEDY}"
             )
         return Snapshot(self, manifest, digest(content))
 
@@ -176,7 +176,7 @@ def snapshot_series(base: StoragePath | str, name: str = DEFAULT_NAME) -> Snapsh
         ``_``.
     """
     if not isinstance(name, str) or not SNAPSHOT_NAME.fullmatch(name):
-        raise invalid("snapshot_name", name, "1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
+        raise invalid("snapshot_name", name, "1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit")
     return SnapshotSeries(StoragePath.of(base) if isinstance(base, str) else base, name)
 
 
@@ -224,11 +224,11 @@ class Snapshot:
         with storage_errors(f"read {path}"):
             content = read_bytes(path)
         if content is None:
-            raise StorageError(f"{path} is missing. Restore it, or take the snapshot again.")
+            raise StorageError(f"{path} is missing. {_REMEDY}")
         try:
             return [json.loads(line) for line in content.splitlines()]
         except (ValueError, RecursionError) as error:
-            raise StorageError(f"{path} is damaged ({error}). Restore it, or take the snapshot again.") from error
+            raise StorageError(f"{path} is damaged ({error}). {_REMEDY}") from error
 
     def problems(self, *, verify: bool = True) -> list[str]:
         """Return the problems of the data files; empty if the snapshot is whole.
@@ -264,10 +264,10 @@ def _checked(rows: Iterable[Row], path: StoragePath) -> Iterator[Row]:
             number += 1
             check_limit(path, "rows", number, MAX_ROWS)
             if not _is_row(row):
-                raise StorageError(f"{path} is damaged: row {number:,} has no id, record or record_hash")
+                raise StorageError(f"{path} is damaged: row {number:,} has no id, record or record_hash. {_REMEDY}")
             yield row
     except (ValueError, RecursionError) as error:
-        raise StorageError(f"{path} is damaged after {counted(number, 'row')}: {error}") from error
+        raise StorageError(f"{path} is damaged after {counted(number, 'row')}: {error}. {_REMEDY}") from error
 
 
 def _is_row(row: object) -> bool:

@@ -209,8 +209,8 @@ class _Lines(Iterator[str]):
             raise StopIteration
         self._in_row += len(line) + _LINE
         self._in_file += len(line) + _LINE
-        _check("a row has {:,} characters or more; allowed: {:,}", self._in_row, MAX_ROW_BYTES)
-        _check("its text has {:,} characters or more; allowed: {:,}", self._in_file, MAX_EXPANDED_BYTES)
+        _check("a row has {:,} characters or more. Allowed: {:,}", self._in_row, MAX_ROW_BYTES)
+        _check("its text has {:,} characters or more. Allowed: {:,}", self._in_file, MAX_EXPANDED_BYTES)
         return line
 
 
@@ -227,12 +227,12 @@ def _rows_in_a_block(metadata: Any) -> int:
 
     :raises ValueError: if the file is too large, or was not written by this package.
     """
-    _check("it has {:,} rows; allowed: {:,}", metadata.num_rows, MAX_ROWS)
+    _check("it has {:,} rows. Allowed: {:,}", metadata.num_rows, MAX_ROWS)
     if any(column.max_repetition_level for column in map(metadata.schema.column, range(metadata.num_columns))):
         raise ValueError("a column contains lists")
     largest = 1
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        _check("a row group has {:,} bytes; allowed: {:,}", group.total_byte_size, MAX_GROUP_BYTES)
+        _check("a row group has {:,} bytes. Allowed: {:,}", group.total_byte_size, MAX_GROUP_BYTES)
         for chunk in map(group.column, range(group.num_columns)):
             if not _ENCODINGS.issuperset(chunk.encodings):
                 raise ValueError(f"a column has the encodings {', '.join(chunk.encodings)}")

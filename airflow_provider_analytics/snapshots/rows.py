@@ -139,7 +139,7 @@ def _id(value: object) -> str:
     text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
     # Two texts that UTF-8 cannot encode could become equal in the file.
     if not text or not (text.isascii() or _utf8(text) == text):
-        raise StorageError(f"A website record has no usable id: id={short_repr(value)}; allowed: a number or text.")
+        raise StorageError(f"A website record has no usable id: id={short_repr(value)}. Allowed: a number or text.")
     return text
 
 

@@ -128,7 +128,7 @@ def parse_day(text: str) -> date:
     try:
         return date.fromisoformat(text.strip())
     except ValueError:
-        raise ValueError(f"{text!r} is not a date; allowed: YYYY-MM-DD") from None
+        raise ValueError(f"{text!r} is not a date. Allowed: YYYY-MM-DD") from None
 
 
 def _run_day(found: date, named_by: str, timezone: TimeZone) -> RunDay:

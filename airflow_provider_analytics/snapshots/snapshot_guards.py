@@ -52,7 +52,7 @@ def check_source(source: ListSource, filters: dict[str, Any], last_good: Manifes
         raise guard_error(
             "other_source",
             f"The snapshot of {last_good.snapshot_date} is of another list: {'; '.join(differing)}. Check "
-            "the connection; give each list its own snapshot_name.",
+            "the connection, and give each list its own snapshot_name.",
         )
 
 

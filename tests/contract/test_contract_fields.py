@@ -131,7 +131,7 @@ NO_LINES: list[Any] = [
 REFUSED: dict[str, tuple[str, list[Any]]] = {
     "domain": ("domain=", ["", " ", "http://a.example", "a.example/x", "a b.example", "a.example\n", None, 7, "a..b"]),
     "privacy": (r"privacy=.*public \(0\), private \(1\), password \(2\)", [3, -1, True, "", "secret", 1.0, [1]]),
-    **{name: (f"{name}=.*allowed: True or False", NO_FLAG) for name in ("email", "exclude_bots", "favorite")},
+    **{name: (f"{name}=.*Allowed: True or False", NO_FLAG) for name in ("email", "exclude_bots", "favorite")},
     **{name: (name, NO_LINES) for name in ("exclude_params", "exclude_ips")},
 }
 
@@ -176,7 +176,7 @@ def test_password_is_rejected_without_privacy_2(
     if way == "update":
         send = partial(client.update_website, website["id"])
     with pytest.raises(
-        ValueError, match=r"privacy=.* is not allowed; allowed: 'password', because a password is given"
+        ValueError, match=r"privacy=.* is not allowed. Allowed: 'password', because a password is given"
     ):
         send(privacy=privacy, password="p")
     assert sandbox.requests == []

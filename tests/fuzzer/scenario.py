@@ -401,7 +401,7 @@ class Scenario:
                         raise ViolationError(
                             VERIFIED_SUCCESS,
                             f"task {number + 1} succeeded, but {name} of {was['domain']} is {now[name]!r}, "
-                            f"requested was {goal.fields[name]!r}, and before it was {was[name]!r}",
+                            f"but {goal.fields[name]!r} was requested, and before it was {was[name]!r}",
                         )
 
     def _has_unclear_cause(self, goals: Mapping[int, Goal], others: Mapping[int, Goal], outcome: Outcome) -> bool:

@@ -165,9 +165,9 @@ def test_failing_instance_is_named_and_the_others_continue(instances: Instances,
 @pytest.mark.parametrize(
     ("listed", "params", "reason"),
     [
-        ("client_a, client_b", {}, "The Variable analytics_instances is 'client_a, client_b'; allowed: a JSON array"),
-        ("", {}, "The Variable analytics_instances is ''; allowed: a JSON array"),
-        ('["client_a", 7]', {}, "The Variable analytics_instances is '[\"client_a\", 7]'; allowed: a JSON array"),
+        ("client_a, client_b", {}, "The Variable analytics_instances is 'client_a, client_b'. Allowed: a JSON array"),
+        ("", {}, "The Variable analytics_instances is ''. Allowed: a JSON array"),
+        ('["client_a", 7]', {}, "The Variable analytics_instances is '[\"client_a\", 7]'. Allowed: a JSON array"),
         ('["client_a", "CLIENT_A"]', {}, "The ids of connections client_a are not allowed. Use each once"),
         ('["client_a", "../client_b"]', {}, "The ids of connections ../client_b are not allowed"),
         ('["client_a\\n"]', {}, "The ids of connections client_a\n are not allowed"),

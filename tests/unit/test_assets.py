@@ -39,7 +39,7 @@ def test_second_outlet_is_the_partitioned_asset_that_users_cannot_pass() -> None
     second = snapshot_asset(favorite=False, search="a b&c", partitioned=True)
     assert operator.outlets == [operator.asset, second]
     assert "&partitioned=true" in second.uri
-    with pytest.raises(ValueError, match=r"asset='analytics://.*partitioned=true' is not allowed; allowed: "):
+    with pytest.raises(ValueError, match=r"asset='analytics://.*partitioned=true' is not allowed. Allowed: "):
         SnapshotWebsitesOperator(task_id="a_task", base_path="/data", asset=snapshot_asset(partitioned=True))
 
 
@@ -72,7 +72,7 @@ def test_airflow_knows_the_addresses() -> None:
 
 @pytest.mark.parametrize("uri", ["analytics://stats/", "analytics://stats/a/b", "analytics:///websites"])
 def test_uri_without_a_dataset_is_rejected(uri: str) -> None:
-    with pytest.raises(ValueError, match=r"allowed: analytics://<connection id>/<snapshot_name>"):
+    with pytest.raises(ValueError, match=r"Allowed: analytics://<connection id>/<snapshot_name>"):
         sanitize_uri(urlsplit(uri))
 
 

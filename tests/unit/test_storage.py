@@ -120,7 +120,7 @@ CASES = {
                           "sources": [{}], "rows": {"exclude_ips": [group]}}).encode())
         """,
         "Table.parse(SharedFile(file, 'state_path').text, file.path)",
-        r"exclude_ips has 1,002 patterns; allowed: at most 1,000",
+        r"exclude_ips has 1,002 patterns. Allowed: at most 1,000",
     ),
 }
 

@@ -158,7 +158,7 @@ class Outcome:
         summary = self._summary_of_a_stop()
         log.warning("%s", summary)
         if isinstance(self.interrupted, StoppedError):
-            raise StoppedError(f"{summary}.", "The next try does the rest.") from None
+            raise StoppedError(f"{summary}.", "The next try completes the work.") from None
         if isinstance(self.interrupted, (AuthenticationError, StorageError)):
             self.interrupted.so_far = f"{summary}."
         # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.

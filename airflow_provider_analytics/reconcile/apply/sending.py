@@ -550,7 +550,7 @@ class Sender:
             return False
         if not found:
             if own_id:
-                target.set(State.FAILED, f"Created with the id {own_id}, but it is missing in the list.")
+                target.set(State.FAILED, f"Created with the id {own_id}, but it is missing from the list.")
             return True
         if target.unconfirmed is None:
             return self._settle_read(target, read)

@@ -262,7 +262,7 @@ def read_list(
         found.append(EntryList(lines={"": tuple(comments)}))
     entry_list = merge_lists(found)
     if len(entry_list.names) > MAX_NAMES:
-        raise ValueError(f"{argument} has {len(entry_list.names):,} host names; allowed: at most {MAX_NAMES}")
+        raise ValueError(f"{argument} has {len(entry_list.names):,} host names. Allowed: at most {MAX_NAMES}")
     return entry_list
 
 
@@ -344,7 +344,7 @@ def resolve(
             unresolved.append(f"{problem}; {answer}, is older than {KEEP_UNRESOLVED_DAYS} days")
             continue
         found[name] = before
-        kept = f"Its last answer of {before.at:%Y-%m-%d} stays until {until:%Y-%m-%d}"
+        kept = f"Its last answer of {before.at:%Y-%m-%d} is used until {until:%Y-%m-%d}"
         warnings.append(f"{problem}. {kept}: {', '.join(before.addresses)}")
     if unresolved:
         raise AnalyticsError(
@@ -366,12 +366,12 @@ def _parse_line(line: object) -> _Line:
 
 def _parse_keys(keys: Mapping[Any, Any]) -> _Line:
     """Return a line that is a dict, such as ``{"entry": "192.0.2.1", "owner": "it@example.com"}``."""
-    allowed = f"allowed: {', '.join(_KEYS)}"
+    allowed = f"Allowed: {', '.join(_KEYS)}"
     unknown = sorted(map(str, keys.keys() - set(_KEYS)))
     if unknown:
-        raise ValueError(f"cannot be read: {unknown[0]} is not known; {allowed}")
+        raise ValueError(f"cannot be read: {unknown[0]} is not known. {allowed}")
     if "entry" not in keys and "comment" not in keys:
-        raise ValueError(f"cannot be read: entry is missing; {allowed}")
+        raise ValueError(f"cannot be read: entry is missing. {allowed}")
     texts = {}
     for name in ("owner", "reason", "comment"):
         text = keys.get(name) or ""
@@ -404,7 +404,7 @@ def _parse_comment(comment: str) -> EntrySource:
         elif part.strip():
             reasons.append(part.strip())
     if len(days) > 1:
-        raise ValueError(f"has several expiration dates; allowed: one {_DAY_ALLOWED}")
+        raise ValueError(f"has several expiration dates. Allowed: one {_DAY_ALLOWED}")
     return EntrySource(", ".join(owners), next(iter(days), None), ", ".join(reasons))
 
 
@@ -412,7 +412,7 @@ def _parse_day(text: str) -> date:
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
     except ValueError:
-        raise ValueError(f"has the expiration date {text!r}, which cannot be read; allowed: {_DAY_ALLOWED}") from None
+        raise ValueError(f"has the expiration date {text!r}, which cannot be read. Allowed: {_DAY_ALLOWED}") from None
 
 
 def _host_name(text: str) -> str | None:
@@ -431,7 +431,7 @@ def _addresses(result: object) -> Entries:
     if not isinstance(result, (list, tuple)) or not result:
         raise ValueError(f"does not resolve: {result or 'no address'}")
     if len(set(result)) > MAX_ANSWERS:
-        raise ValueError(f"resolves to {len(set(result)):,} addresses; allowed: at most {MAX_ANSWERS}")
+        raise ValueError(f"resolves to {len(set(result)):,} addresses. Allowed: at most {MAX_ANSWERS}")
     parse = Addresses().parser("reject")
     addresses: list[str] = []
     for address in sorted(set(result)):

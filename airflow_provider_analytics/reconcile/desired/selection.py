@@ -45,7 +45,7 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selec
         selectors.append(str(selector).strip())
     number = sum(map(is_pattern, selectors))
     if number > MAX_PATTERNS:
-        raise ValueError(f"{field} has {number:,} patterns; allowed: at most {MAX_PATTERNS:,}")
+        raise ValueError(f"{field} has {number:,} patterns. Allowed: at most {MAX_PATTERNS:,}")
     return tuple(selectors)
 
 
@@ -79,7 +79,7 @@ def select(records: Iterable[Record], selectors: Iterable[str]) -> tuple[set[str
                     found |= same_domain
         if nameless and not selector.isdigit() and (not found or is_pattern(selector)):
             raise ValueError(
-                f"website {nameless} has no domain, so it is unknown whether {selector!r} means it; allowed: ids"
+                f"website {nameless} has no domain, so it is unknown whether {selector!r} means it. Allowed: ids"
             )
         chosen |= found
         if not found:

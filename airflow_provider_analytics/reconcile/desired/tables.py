@@ -4,7 +4,7 @@
 A managed list controls its own entries, even those that a person typed first; a line with a comment belongs to people.
 The service cannot store this, so each list has a small file, its table. A run writes it before it sends the first
 change. Nothing depends on the changes that follow: after a killed task, a lost response, or a late request, the next
-run does the rest.
+run completes the work.
 
 An entry is removed from a website if the table has it for that website, the list no longer has it, and no other list in
 the same folder has it. An entry that left the list remains in the table for :data:`KEPT_DAYS`, so that it is removed
@@ -172,15 +172,15 @@ class Table:
         try:
             version = msgspec.json.decode(text, type=_StoredVersion).version
             if version != VERSION:
-                problem = f"The table has version {version!r}; supported: {VERSION}. File: {path}."
-                remedy = "Upgrade airflow-provider-analytics, or delete it: the list owns its entries again."
+                problem = f"The list table has version {version!r}, but this package supports {VERSION}. File: {path}."
+                remedy = "Upgrade airflow-provider-analytics, or delete the file: the list owns its entries again."
                 raise GuardError(problem, f"{_NOTHING_SENT} {remedy}")
             stored = msgspec.json.decode(text, type=_StoredTable)
             rows = _rows_of(stored)
             _check_patterns(rows)
         except (ValueError, IndexError, RecursionError) as error:
             raise GuardError(
-                f"This is not the table of a list: {path} ({error!r}).",
+                f"This is not a list table: {path} ({error!r}).",
                 f"{_NOTHING_SENT} Restore its last good version, or delete it. Without a table, the list owns its "
                 "entries again, and entries that were removed before remain on the websites.",
             ) from error
@@ -194,7 +194,9 @@ class Table:
         mine, its = asdict(identity), asdict(self.identity)
         differing = [f"{name} is {its[name]!r}, here it is {mine[name]!r}" for name in mine if its[name] != mine[name]]
         if differing:
-            problem = f"The table belongs to another service, account or list: {'; '.join(differing)}. File: {path}."
+            problem = (
+                f"The list table belongs to another service, account or list: {'; '.join(differing)}. File: {path}."
+            )
             raise GuardError(problem, f"{_NOTHING_SENT} Give each service a state folder, or move the file away.")
         return self
 
@@ -343,7 +345,7 @@ def _check_patterns(rows: Rows) -> None:
             _exact, patterns = _exceptions_of(scope)
             count += 1 + len(patterns)
         if count > MAX_PATTERNS:
-            raise ValueError(f"{name} has {counted(count, 'pattern')}; allowed: at most {MAX_PATTERNS:,}")
+            raise ValueError(f"{name} has {counted(count, 'pattern')}. Allowed: at most {MAX_PATTERNS:,}")
 
 
 def _groups_of(scopes: Scopes, numbers: dict[EntrySource, int]) -> tuple[_StoredGroup, ...]:

@@ -26,7 +26,7 @@ def check_key(domain: str) -> None:
     """Raise :class:`ValueError` if a website of this domain is not allowed in a file."""
     check_domain(domain)
     if is_pattern(domain):
-        raise ValueError(f"domain={domain!r} is a pattern in a file; allowed: a domain name without * and ?")
+        raise ValueError(f"domain={domain!r} is a pattern in a file. Allowed: a domain name without * and ?")
 
 
 def is_pattern(domain: str) -> bool:

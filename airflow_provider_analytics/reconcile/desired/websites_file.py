@@ -101,7 +101,7 @@ def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
         )
     if not found:
         raise ValueError(
-            f"{readable(folder)}: there is no *.yaml or *.yml file in this folder; allowed: a folder with at least one"
+            f"{readable(folder)}: there is no *.yaml or *.yml file in this folder. Allowed: a folder with at least one"
         )
     return found
 
@@ -158,7 +158,7 @@ def _by_domain(records: Iterable[Any], values: Values) -> dict[str, Any]:
     for number, record in enumerate(records):
         domain = record.get("domain") if isinstance(record, Mapping) else None
         if not isinstance(domain, str):
-            values.problem(("websites", number), "has no domain; allowed: a dict with domain and settings")
+            values.problem(("websites", number), "has no domain. Allowed: a dict with domain and settings")
             continue
         if domain in found:
             values.problem(("websites", number), f"{domain} is a duplicate")
@@ -245,8 +245,8 @@ def _invalid_value(error: Any, path: Path, values: Values) -> str:
     allowed = error.schema.get("errorMessage") or ", ".join(choices)
     near = values.nearest(str(error.instance), choices)
     if near and is_shown:
-        allowed += f"; did you mean {near}?"
-    return f"{name}{value} is not allowed; allowed: {allowed}"
+        allowed += f". Did you mean {near}?"
+    return f"{name}{value} is not allowed. Allowed: {allowed}"
 
 
 def _unknown_key(key: str, known: Iterable[str], path: Path, values: Values) -> str:
@@ -258,13 +258,13 @@ def _unknown_key(key: str, known: Iterable[str], path: Path, values: Values) -> 
     if is_in_a_list and ":" in key:  # an IPv6 address that ends with a colon
         return f"{key}: is a key for YAML, because a colon ends it; write the entry in quotes"
     if key == "password":
-        return f"password: passwords are not allowed in the file; use {PASSWORD_FROM}"
+        return f"password: passwords are not allowed in the file. Use {PASSWORD_FROM}"
     if key == "<<":
         return f"<< is not supported: put the shared settings into {_GROUPS}, and give the websites these groups"
     near = values.nearest(key, known)
     if near:
-        return f"{key} is not known; did you mean {near}?"
-    return f"{key} is not known; allowed: {', '.join(known)}"
+        return f"{key} is not known. Did you mean {near}?"
+    return f"{key} is not known. Allowed: {', '.join(known)}"
 
 
 def _take_out(data: Any, path: Path) -> None:
@@ -303,14 +303,14 @@ class _YamlFile:
             return
         if parsed.by_domain and parsed.modes != self._modes:
             other = parsed.websites[0].place.source
-            values.problem((), f"modes differ from those of {other}; allowed: the same in all files")
+            values.problem((), f"modes differ from those of {other}. Allowed: the same in all files")
         parsed.modes = self._modes
         for domain, value in websites.items():
             self._add(domain, value or {}, ("websites", domain))
         number = len(parsed.protected_patterns)
         if number > MAX_PATTERNS:
             values.problem(
-                ("websites",), f"there are {number:,} patterns up to here; allowed: at most {MAX_PATTERNS:,}"
+                ("websites",), f"there are {number:,} patterns up to here. Allowed: at most {MAX_PATTERNS:,}"
             )
 
     def _add(self, domain: str, value: Mapping[str, Any], path: Path) -> None:
@@ -319,7 +319,7 @@ class _YamlFile:
             self._parsed.protected.append(domain)
         if is_pattern(domain):
             if value != {_PROTECT: True}:
-                self._values.problem(path, f"{domain} is a pattern; allowed: protect: true, and nothing else")
+                self._values.problem(path, f"{domain} is a pattern. Allowed: protect: true, and nothing else")
             return
         try:
             check_key(domain)
@@ -358,7 +358,7 @@ class _YamlFile:
                 problem = f"there is no group {name}"
                 near = self._values.nearest(name, self._groups)
                 if near:
-                    problem = f"{problem}; did you mean {near}?"
+                    problem = f"{problem}. Did you mean {near}?"
                 self._values.problem((*path, _GROUPS, number), problem)
 
     def _parts(self, name: str, layers: Sequence[Mapping[str, Any]], path: Path) -> list[EntryList]:

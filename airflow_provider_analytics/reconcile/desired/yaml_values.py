@@ -113,7 +113,7 @@ class Values:
         directive = _DIRECTIVE.search(text)
         if directive:
             line = text.count("\n", 0, directive.start(1)) + 1
-            problem = f"the directive {readable(directive[1])} is not allowed; remove the line"
+            problem = f"the directive {readable(directive[1])} is not allowed. Remove the line"
             raise ProblemsError([(Place(self.source, line, 1), problem)])
         try:
             self._text = text
@@ -151,7 +151,7 @@ class Values:
         self._counts[what] += number
         if is_over(self._counts):
             allowed = f"at most {MAX_VALUES:,} in all files"
-            raise ProblemsError([(self.place(path), f"there are too many {what} up to here; allowed: {allowed}")])
+            raise ProblemsError([(self.place(path), f"there are too many {what} up to here. Allowed: {allowed}")])
 
     def nearest(self, name: str, known: Iterable[str]) -> str | None:
         """Return the known name that is most similar to ``name``; None without one, or after many problems."""
@@ -191,7 +191,7 @@ class Values:
         place = self._places.setdefault(path, self._at(event.start_mark))
         self.count("values", 1, path)
         if isinstance(event, yaml.CollectionStartEvent) and len(path) >= _MAX_DEPTH:
-            raise ProblemsError([(place, f"nested too deeply; allowed: at most {_MAX_DEPTH} levels")])
+            raise ProblemsError([(place, f"nested too deeply. Allowed: at most {_MAX_DEPTH} levels")])
         number = self._counts["values"]
         value: Any
         if isinstance(event, yaml.AliasEvent):
@@ -221,7 +221,7 @@ class Values:
             if not isinstance(event, yaml.ScalarEvent):
                 self._value(event, (*path, key))
             if not isinstance(event, yaml.ScalarEvent) or self._tag(event) not in (_TEXT, _MERGE):
-                self.problems.append((at, f"the key {key!r} is not text; write it in quotes"))
+                self.problems.append((at, f"the key {key!r} is not text. Write it in quotes"))
             path_of_value = (*path, key)
             if key in data:
                 self.problems.append((at, f"{key} is a duplicate of line {self.place(path_of_value).line}"))
@@ -236,7 +236,7 @@ class Values:
         tag: str = self._tag(event)
         if tag == _TEXT:
             return event.value
-        problem = f"a number or a date of {len(event.value):,} characters is not allowed; write it in quotes"
+        problem = f"a number or a date of {len(event.value):,} characters is not allowed. Write it in quotes"
         if len(event.value) <= _MAX_SCALAR:
             try:
                 return self._yaml.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))

@@ -113,7 +113,7 @@ def websites_of_the_last_run_are_missing(given: GuardInput) -> list[str]:
     missing = sorted(set(given.last) - set(given.listed))
     if not are_websites_lost(len(missing), len(given.last), len(given.listed), given.limit):
         return []
-    problem = "websites of the last run are missing in the list, by id and domain"
+    problem = "websites of the last run are missing from the list, by id and domain"
     return _lines(given, len(missing), len(given.last), problem, [website_name(*key[::-1]) for key in missing])
 
 

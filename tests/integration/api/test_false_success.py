@@ -113,7 +113,7 @@ def test_read_fails_on_an_empty_response_or_another_website(operation: str) -> N
     for status in (200, 201, 204):
         assert "empty" in str(rejected(operation, http(status, b"")))
     error = rejected("show", http(200, {"data": {"id": 8}}))
-    assert "The response is about website 8, requested was website 7." in str(error)
+    assert "The response is about website 8, but website 7 was requested." in str(error)
 
 
 @pytest.mark.parametrize("status", [200, 201, 204])

@@ -107,7 +107,9 @@ def test_row_without_a_domain_matters_only_if_the_domain_is_not_found(
     analytics_sandbox.fault("list", body=list_body({"sort": "asc"}, rows), target="sort=asc", times=None)
     analytics_sandbox.fault("list", body=list_body({}, rows), times=None)
     assert client.find_website("found.example") == rows[0]
-    with pytest.raises(UnexpectedResponseError, match=r"Website 1 shows no domain, so it might be 'lost\.example'"):
+    with pytest.raises(
+        UnexpectedResponseError, match=r"Website 1 is returned without a domain. It might be 'lost\.example'"
+    ):
         client.find_website("lost.example")
 
 
@@ -245,7 +247,9 @@ def test_error_after_a_create_says_that_the_website_exists_and_is_not_retried(
     analytics_sandbox.configure(list_hides=["privacy"])  # the new website can also be read singly
     analytics_sandbox.fault(operation, status=status, times=None, skip=skip)
     create = create_task("a.example")
-    with pytest.raises(AirflowFailException, match=r"(?s)^Created website a\.example, but: .*Not retried"):
+    with pytest.raises(
+        AirflowFailException, match=r"(?s)^Website a\.example was created, but not completed: .*Not retried"
+    ):
         create.execute({})
     assert domains(analytics_sandbox) == ["a.example"]
 

@@ -19,7 +19,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Capture = pytest.CaptureFixture[str]
 BAD = "websites:\n  b.example: {privcy: 1}\n"
-SAID = "privcy is not known; did you mean privacy?"
+SAID = "privcy is not known. Did you mean privacy?"
 
 
 @pytest.mark.parametrize("output", ["text", "github", "gitlab"])
@@ -39,10 +39,10 @@ def test_validate_prints_every_problem_with_file_and_line(output: str, tmp_path:
     printed, summary = capsys.readouterr()
     assert summary == f"{folder}: 7 problems\n"
     problems = [
-        ("a.yaml", 1, 1, "cannot be read: invalid start byte; allowed: a text file in UTF-8"),
-        ("b.yaml", 1, 1, "cannot be read: Is a directory; allowed: a text file in UTF-8"),
-        ("c.yaml", 1, 1, "cannot be read: it is a link that leads outside its folder; allowed: a text file in UTF-8"),
-        ("d.yaml", 1, 1, "cannot be read: Too many levels of symbolic links; allowed: a text file in UTF-8"),
+        ("a.yaml", 1, 1, "cannot be read: invalid start byte. Allowed: a text file in UTF-8"),
+        ("b.yaml", 1, 1, "cannot be read: Is a directory. Allowed: a text file in UTF-8"),
+        ("c.yaml", 1, 1, "cannot be read: it is a link that leads outside its folder. Allowed: a text file in UTF-8"),
+        ("d.yaml", 1, 1, "cannot be read: Too many levels of symbolic links. Allowed: a text file in UTF-8"),
         ("e\\udcff.yaml", 2, 15, SAID),
         ("g.yaml", 1, 12, f"A.example is a duplicate of {folder}/f.yaml:2"),
         ("h.yaml", 2, 1, "invalid YAML: "),
@@ -93,7 +93,7 @@ def test_validate_rejects_a_path_without_a_file(tmp_path: Path, capsys: Capture)
     assert main(["validate", str(tmp_path)]) == 1
     assert [line.partition(": ")[2] for line in capsys.readouterr().err.splitlines()] == [
         "there is no such file or folder",
-        "there is no *.yaml or *.yml file in this folder; allowed: a folder with at least one",
+        "there is no *.yaml or *.yml file in this folder. Allowed: a folder with at least one",
     ]
 
 
@@ -105,7 +105,7 @@ def test_validate_accepts_deeply_nested_lists_and_does_not_import_airflow(tmp_pa
         f"main(['validate', {str(file)!r}]); print([name for name in ('airflow', 'requests') if name in sys.modules])"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.splitlines()
-    assert printed == [f"{file}:1:101: nested too deeply; allowed: at most 100 levels", "[]"]
+    assert printed == [f"{file}:1:101: nested too deeply. Allowed: at most 100 levels", "[]"]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -188,7 +188,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     "The list might be incomplete": lambda scenario: scenario.fault(
         "any", ListWebsitesOperator, {}, options={"total_offset": 3}
     ),
-    "may or may not have been created": lambda scenario: scenario.fault(
+    "might have been created": lambda scenario: scenario.fault(
         "create", CreateWebsiteOperator, {"domain": "new.example"}, drop=True
     ),
     "The service rejected": no_nullable,
@@ -202,12 +202,14 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     "Cannot write the snapshot to": no_folder,
     "returns a secret in an id or in a domain": named_like_the_key,
     "exclude_ips is empty": lambda scenario: scenario.sync([]),
-    "of the last run are missing in the list": websites_gone,
+    "of the last run are missing from the list": websites_gone,
     "To be removed, because it left the list earlier": typed_again,
     "The storage cannot write": full_disk,
     "entries left the list": managed_list_cut,
-    "The table belongs to another": lambda scenario: scenario.table(lambda text: text.replace("http://", "https://")),
-    "This is not the table of a list": lambda scenario: scenario.table(lambda text: text[: len(text) // 2]),
+    "The list table belongs to another": lambda scenario: scenario.table(
+        lambda text: text.replace("http://", "https://")
+    ),
+    "This is not a list table": lambda scenario: scenario.table(lambda text: text[: len(text) // 2]),
     "A later run of the list": lambda scenario: scenario.table(
         lambda text: (
             re.sub('"began": "....', '"began": "9999', text)
@@ -221,7 +223,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
 WORDS: dict[str, tuple[str, Callable[[Scenario], Any]]] = {
     "There is no connection": ("isn't defined", lambda _: main(["probe", "--conn-id", "nobody_made_this"])),
     "1 website failed": ("websites failed", lambda scenario: scenario.rejected(1)),
-    "by the check 'total'": ("The list might be incomplete", CASES["The list might be incomplete"]),
+    "check 'total'": ("The list might be incomplete", CASES["The list might be incomplete"]),
     "Not in the audit trail": ("The storage cannot write", full_disk),
     "The storage cannot read": ("The storage cannot write", without_credentials),
     "cannot be written": ("The storage cannot write", file_in_the_way),

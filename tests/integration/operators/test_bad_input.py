@@ -32,7 +32,7 @@ LISTS: Rows = [
     ({"per_page": True}, ["per_page=True"]),
     ({"sort": "up"}, ["sort='up'", "desc, asc"]),
     ({"sort_by": "name"}, ["sort_by='name'", "id, domain"]),
-    ({"search_by": "id"}, ["search_by='id'", "allowed: domain"]),
+    ({"search_by": "id"}, ["search_by='id'", "Allowed: domain"]),
     ({"favorite": "perhaps"}, ["favorite='perhaps'", "True or False"]),
     ({"max_records": "None"}, ["max_records='None'"]),
     ({"max_records": 0}, ["max_records=0"]),
@@ -43,9 +43,9 @@ CREATES: Rows = [
     ({"domain": "a example"}, ["domain='a example'", "spaces"]),
     ({"domain": "a.example\n"}, ["domain='a.example"]),
     ({**NEW, "privacy": 3}, ["privacy=3", "public (0)"]),
-    ({**NEW, "privacy": "privat"}, ["privacy='privat'", "private (1)", "did you mean private?"]),
+    ({**NEW, "privacy": "privat"}, ["privacy='privat'", "private (1)", "Did you mean private?"]),
     ({**NEW, "password_from": "variable:page_password"}, ["privacy=None", "a password is given"]),
-    ({**NEW, **ANOTHER_SECRET}, ["allowed: connection:page_password"]),
+    ({**NEW, **ANOTHER_SECRET}, ["Allowed: connection:page_password"]),
     ({**NEW, "exclude_ips": ["10.0.0.1\n10.0.0.2"]}, ["exclude_ips", "entry 1", "line break"]),
     ({**NEW, "exclude_params": "['utm']"}, ["exclude_params", "use the filter tojson in the template"]),
 ]
@@ -54,8 +54,8 @@ UPDATES: Rows = [
     ({"email_reports": True}, ["website_id and domain are missing"]),
     ({**NEW, "email_reports": 3}, ["email_reports=3", "True or False"]),
     ({**ONE, "privacy": "open"}, ["privacy='open'", "password (2)"]),
-    ({**ONE, "exclude_ips": [" "]}, ["exclude_ips=[' '] has no entries; to clear the list, give []"]),
-    ({**ONE, "exclude_ips": ""}, ["no entries; to clear the list, give []"]),
+    ({**ONE, "exclude_ips": [" "]}, ["exclude_ips=[' '] has no entries. To clear the list, give []"]),
+    ({**ONE, "exclude_ips": ""}, ["no entries. To clear the list, give []"]),
     ({**ONE, "exclude_ips": "192.0.2.1 # until=2020-01-31"}, ["only expired entries"]),
     ({**ONE, "exclude_ips": "192.0.2.1 # until=soon"}, ["exclude_ips", "has the expiration date 'soon'"]),
     ({**ONE, "exclude_ips": "None"}, ["exclude_ips='None'", "use the filter tojson"]),
@@ -88,18 +88,18 @@ ROWS: dict[Any, Rows] = {
     # Without state_path, a list only grows; without base_path, an export contains the current websites.
     SyncExcludedIpsOperator: [
         ({"exclude_ips": ["192.0.2.1"], "state_path": " "}, ["state_path=' ' is not allowed"]),
-        ({"exclude_ips": "/etc/passwd"}, ["allowed: entries; a file is given by exclude_ips_path"]),
+        ({"exclude_ips": "/etc/passwd"}, ["Allowed: entries; a file is given by exclude_ips_path"]),
     ],
     SyncExcludedParamsOperator: [
-        ({"exclude_params": path}, ["allowed: entries; a file is given by exclude_params_path"])
+        ({"exclude_params": path}, ["Allowed: entries; a file is given by exclude_params_path"])
         for path in ("/proc/self/environ", "file:///etc/passwd", "./list", "../list.txt", "~/list", "list.txt", " /x ")
     ],
     ApplyWebsitesOperator: [
         (
             {"config": {"websites": {}}, "state_path": ""},
-            ["state_path='' is not allowed; allowed: a URL or an absolute"],
+            ["state_path='' is not allowed. Allowed: a URL or an absolute"],
         ),
-        ({"config": {"websites": {"a.example": ANOTHER_SECRET}}}, ["allowed: connection:page_password"]),
+        ({"config": {"websites": {"a.example": ANOTHER_SECRET}}}, ["Allowed: connection:page_password"]),
     ],
     ExportWebsitesOperator: [({"output_path": "/x.yaml", "base_path": ""}, ["base_path='' is not allowed"])],
 }

@@ -116,17 +116,17 @@ def test_sync_uses_selectors_exceptions_and_further_entries(night: Night) -> Non
         ({"websites": ["1.exmaple"]}, r"websites: '1\.exmaple' \(similar: 1\.example\)"),
         ({"websites": []}, "websites: an empty list"),
         ({"websites": {"search": "zzz"}}, "No website matches websites: {'search': 'zzz'}"),
-        ({"websites": {"favourite": True}}, "did you mean favorite"),
+        ({"websites": {"favourite": True}}, "Did you mean favorite"),
         ({"except_websites": ["b.example"]}, "except_websites: 'b.example'"),
         ({"per_website": {"b.example": ["1.1.1.1"]}}, "per_website: 'b.example'"),
         ({"per_website": {"1.example": ["x"]}, "exclude_ips": "y"}, "line 1: 'y'.*entry 1: 'x'"),
         ({"per_website": '{"a.*": ["2.2.2.2"], "a.*": []}'}, r"per_website:1: a\.\* is a duplicate"),
-        ({"per_website": "a.example"}, r"per_website='a\.example' is not allowed; allowed: a dict"),
-        ({"mode": "merged"}, "did you mean merge"),
-        ({"max_loss_fraction": 30}, "allowed: 0 to 1"),
+        ({"per_website": "a.example"}, r"per_website='a\.example' is not allowed. Allowed: a dict"),
+        ({"mode": "merged"}, "Did you mean merge"),
+        ({"max_loss_fraction": 30}, "Allowed: 0 to 1"),
         (
             {"unmanage_websites": ["1.example"]},
-            "unmanage_websites is not allowed with mode='merge'; allowed: mode='managed'",
+            "unmanage_websites is not allowed with mode='merge'. Allowed: mode='managed'",
         ),
     ],
 )
@@ -198,7 +198,7 @@ def test_list_can_be_a_file_and_further_entries_can_be_json(night: Night) -> Non
     with pytest.raises(REFUSED, match="there is no such file on this worker"):
         night.sync(exclude_ips=None, exclude_ips_path=f"{night.folder}/none.txt")
     for both in ({"exclude_ips": None}, {"exclude_ips_path": str(file)}):
-        with pytest.raises(REFUSED, match=r"are (missing|not allowed together); allowed: one"):
+        with pytest.raises(REFUSED, match=r"are (missing|not allowed together). Allowed: one"):
             night.sync(**both)
     assert night.sync("1.1.1.1", per_website='{"1.*": ["2.2.2.2"]}')["entries_added"] == 2
     with pytest.raises(ValueError, match="a template cannot be a key"):

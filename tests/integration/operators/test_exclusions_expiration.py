@@ -140,11 +140,11 @@ NO_ADDRESS = "is not an IP address"
     ("line", "told"),
     [
         *((line, NO_ADDRESS) for line in ("*.example.com", "2130706433", "0x7f.1", "1.2.3", "vpn.example.com:443")),
-        ("1.1.1.1 # until=2026-13-01", "has the expiration date '2026-13-01', which cannot be read; allowed: until="),
+        ("1.1.1.1 # until=2026-13-01", "has the expiration date '2026-13-01', which cannot be read. Allowed: until="),
         ("1.1.1.1 # until=20270131", "has the expiration date '20270131', which cannot be read"),
         ("1.1.1.1 # until=2027-01-31 office", "has the expiration date '2027-01-31 office', which cannot be read"),
         ("1.1.1.1 # until=", "has the expiration date '', which cannot be read"),
-        ("1.1.1.1 # until=2027-01-31, until=2027-02-28", "has several expiration dates; allowed: one until=YYYY-MM-DD"),
+        ("1.1.1.1 # until=2027-01-31, until=2027-02-28", "has several expiration dates. Allowed: one until=YYYY-MM-DD"),
     ],
 )
 def test_unreadable_line_is_named(night: Night, sync: Sync, line: str, told: str) -> None:
@@ -172,9 +172,9 @@ def test_comment_without_an_expiration_date_is_only_a_reason(night: Night, sync:
     ("lines", "arguments", "told"),
     [
         (VPN, {"resolve_names": False}, "a host name needs resolve_names=True and mode='managed'"),
-        (VPN, {"mode": "merge"}, "resolve_names is not allowed with mode='merge'; allowed: mode='managed'"),
+        (VPN, {"mode": "merge"}, "resolve_names is not allowed with mode='merge'. Allowed: mode='managed'"),
         ("8.8.8.8 # until=2027-01-31", {"mode": "replace", "resolve_names": False}, "until needs the mode managed"),
-        ("\n".join(f"h{n}.example" for n in range(101)), {}, "exclude_ips has 101 host names; allowed: at most 100"),
+        ("\n".join(f"h{n}.example" for n in range(101)), {}, "exclude_ips has 101 host names. Allowed: at most 100"),
         ("8.8.8.8 # until=2026-11-22", {}, "all its entries have expired: 8.8.8.8."),
     ],
 )

@@ -109,7 +109,7 @@ def test_terminated_sync_stops_and_leaves_a_correct_audit_trail(
     if airflow == 3:
         # The first website is changed alone, so its result is still unknown.
         named = "" if number > 1 else r"\. Not as expected: .*: Changed, and not read back before the work ended"
-        assert re.match(rf"{told}{named}\.\s+The next try does the rest\.", process.end["message"])
+        assert re.match(rf"{told}{named}\.\s+The next try completes the work\.", process.end["message"])
     converges(night)
 
 

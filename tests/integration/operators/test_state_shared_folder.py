@@ -84,7 +84,7 @@ def test_emptied_table_of_any_list_blocks_each_list(
     nights.sync("vpn", SHARED)
     (file,) = nights.folder.rglob(f"{emptied}.json")
     file.write_bytes(b"")
-    with pytest.raises(AirflowFailException, match=f"This is not the table of a list: .*{emptied}.json"):
+    with pytest.raises(AirflowFailException, match=f"This is not a list table: .*{emptied}.json"):
         nights.sync("office", OTHER)
     assert nights.everywhere() == {SHARED, OTHER}
     assert main(["explain", SHARED, "--state-path", str(nights.folder)]) != 0
@@ -111,7 +111,7 @@ def test_empty_list_needs_accept_and_the_removal_of_half_the_entries_does_not(ni
     ("wrong", "message"),
     [
         ({"account": "other"}, "account is 'other', here it is '1'"),
-        ({"rows": 7}, "not the table of a list"),
+        ({"rows": 7}, "not a list table"),
         ({"version": 3}, "Upgrade airflow-provider-analytics"),
     ],
 )
@@ -143,7 +143,7 @@ def test_storage_without_conditional_writes_logs_the_consequence(
     nights: Nights, caplog: pytest.LogCaptureFixture
 ) -> None:
     nights.sync("office", *OFFICES, state_path=f"memory://{uuid.uuid4().hex}")
-    assert "If two tasks write the list 'office' at the same time, entries that left it can remain" in caplog.text
+    assert "If two tasks write the list 'office' at the same time, removed entries can remain" in caplog.text
     caplog.clear()
     nights.sync("office", *OFFICES)
     assert "conditional" not in caplog.text

@@ -50,15 +50,15 @@ def test_list_returns_every_website(sandbox: SandboxServer) -> None:
     assert {*found(favorite=False, search_by="domain")} == {*ids} - {*favorites}
     assert domains[0] in found("domain", search=domains[0])
     assert found(search="no such domain") == []
-    with pytest.raises(AirflowFailException, match="more than max_records=11 websites"):
+    with pytest.raises(AirflowFailException, match="more websites than max_records=11 allows"):
         found(max_records="11")
-    with pytest.raises(AirflowFailException, match="more than max_records=1 websites"):
+    with pytest.raises(AirflowFailException, match="more websites than max_records=1 allows"):
         found(max_records="1")
 
 
 def test_list_above_the_limit_is_not_read_further(sandbox: SandboxServer) -> None:
     sandbox.seed(1000)
-    with pytest.raises(AirflowFailException, match="more than max_records=95 websites"):
+    with pytest.raises(AirflowFailException, match="more websites than max_records=95 allows"):
         run(ListWebsitesOperator, max_records=95, per_page=10)
     assert 10 <= len(sent(sandbox, "list")) < 30
 

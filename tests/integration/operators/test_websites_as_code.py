@@ -135,7 +135,7 @@ def test_missing_password_stops_the_run_before_any_change(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\xff\xfew\x00", r"^websites\.yaml:1: cannot be read: .*; allowed: a"),
+        (b"\xff\xfew\x00", r"^websites\.yaml:1: cannot be read: .*. Allowed: a"),
         (Path.mkdir, r"no \*\.yaml or \*\.yml file in this folder"),
         (lambda file: None, "there is no such file"),
         (b"websites:\n  twice.example:\n", r"websites\.yaml:2: several websites.*ids 2, 1"),
@@ -153,8 +153,8 @@ def test_bad_files_fail_without_a_retry(night: Night, content: Any, message: str
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"state_path": True}, "state_path=True is not allowed; allowed: a URL"),
-        ({"config_path": "websites.yaml"}, "config_path='websites.yaml' is not allowed; allowed: a URL such as"),
+        ({"state_path": True}, "state_path=True is not allowed. Allowed: a URL"),
+        ({"config_path": "websites.yaml"}, "config_path='websites.yaml' is not allowed. Allowed: a URL such as"),
         ({"config_path": None, "config": "websites.yaml"}, "config='websites.yaml' .* the path of a file belongs in"),
     ],
 )
@@ -175,9 +175,9 @@ def test_drift_fails_skips_or_is_reported(night: Night, caplog: pytest.LogCaptur
     assert "Skipped: Different from" in caplog.text
     assert night.drift(on_drift="log")["updates"] == 1
     for neither in ({"config": None}, {"config": [], "config_path": str(night.file)}):
-        with pytest.raises(REFUSED, match="allowed: one of the two"):
+        with pytest.raises(REFUSED, match="Allowed: one of the two"):
             night.drift(**neither)
-    with pytest.raises(REFUSED, match=r"on_drift='reprot' is not allowed; allowed: fail, skip, log"):
+    with pytest.raises(REFUSED, match=r"on_drift='reprot' is not allowed. Allowed: fail, skip, log"):
         night.drift(on_drift="reprot")
     assert night.operations["update"] == 0
 

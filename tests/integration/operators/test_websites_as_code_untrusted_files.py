@@ -24,7 +24,7 @@ from airflow_provider_analytics.storage import MAX_TEXT_BYTES, StoragePath, read
 
 #: Less than the real limit, so that the tests are quick.
 LIMIT = 20_000
-TOO_MANY = rf"there are too many \w+ up to here; allowed: at most {LIMIT:,} in all files"
+TOO_MANY = rf"there are too many \w+ up to here. Allowed: at most {LIMIT:,} in all files"
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_files_of_a_folder_share_the_same_budget() -> None:
 
 @pytest.mark.parametrize("value", ["9" * 20_000, f"0x{'f' * 20_000}", f"1{':59' * 20_000}", f"1{':59' * 20_000}.0"])
 def test_number_of_many_digits_is_a_problem_with_its_line(value: str) -> None:
-    with pytest.raises(ValueError, match=r"websites\.yaml:3: .* is not allowed; allowed: true, false"):
+    with pytest.raises(ValueError, match=r"websites\.yaml:3: .* is not allowed. Allowed: true, false"):
         parse(f"websites:\n  a.example:\n    email: {value}\n")
 
 
@@ -183,10 +183,10 @@ def folder(tmp_path: Path) -> Path:
     [
         (lambda file: file.symlink_to("../secret"), "a link that leads outside its folder"),
         (lambda file: file.symlink_to("/dev/zero"), "a link that leads outside its folder"),
-        (os.mkfifo, "a device or a pipe; allowed: a text file"),
+        (os.mkfifo, "a device or a pipe. Allowed: a text file"),
         (
             lambda file: file.write_text("#" * (MAX_TEXT_BYTES + 1)),
-            f"too large: all files of a folder together may have {MAX_TEXT_BYTES:,} bytes",
+            f"too large: all files of a folder together can have {MAX_TEXT_BYTES:,} bytes",
         ),
     ],
     ids=["another file", "a device behind a link", "FIFO", "large"],

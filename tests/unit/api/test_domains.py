@@ -88,7 +88,7 @@ def test_domain_with_a_full_width_separator_is_rejected(domain: str) -> None:
 
 @pytest.mark.parametrize("domain", ["123", "7", "１２"])
 def test_number_is_rejected_as_domain(domain: str) -> None:
-    with pytest.raises(ValueError, match="a number selects a website by its id"):
+    with pytest.raises(ValueError, match="A number selects a website by its id"):
         check_domain(domain)
 
 
@@ -104,9 +104,9 @@ def test_domain_with_an_unusual_character_is_accepted(domain: str) -> None:
     ("domain", "meant"),
     [
         ("*.example.com", "write example.com"),
-        ("shop*.example.com", "a pattern is not a website"),
-        (f"{'a' * 64}.example.com", "at most 63 characters between two dots"),
-        (f"{'ü' * 60}.example.com", "at most 63 characters between two dots"),
+        ("shop*.example.com", "A pattern is not a website"),
+        (f"{'a' * 64}.example.com", "A part between two dots has at most 63 characters"),
+        (f"{'ü' * 60}.example.com", "A part between two dots has at most 63 characters"),
         ("-a.example.com", "write a.example.com"),
         ("a.-b-.example.com", "write a.b.example.com"),
     ],

@@ -181,7 +181,7 @@ BAD_HOSTS: list[tuple[tuple[str | None, ...], list[str]]] = [
     (("https://stats.example.com?page=1", "https://stats.example.com/#top"), ["a query or a fragment"]),
     (
         tuple(f"https://stats.example.com{path}" for path in ("/api/v1", "/app/api/v1/", "/API/v1/websites")),
-        ["/api/v1", "remove it"],
+        ["/api/v1", "Remove it"],
     ),
     (
         (
@@ -197,12 +197,12 @@ BAD_EXTRAS: list[tuple[str, list[Any], list[str]]] = [
     ("Timeout", [5], ["'Timeout'", "'timeout'"]),
     ("verify_ssl", [False], ["'verify_ssl'", "'verify'"]),
     ("xyz", [1], ["'xyz'", *EXTRAS]),
-    ("api_key", ["x"], ["'api_key'", "the key belongs in the field API key"]),
-    ("timeout", [0, -1, 601, "soon", "nan", 10**400, [30]], ["allowed: a number of seconds above 0, up to 600"]),
-    ("max_retries", [-1, 11, 1.5, "inf"], ["allowed: a whole number, 0 to 10"]),
-    ("requests_per_minute", [1, 1e20], ["allowed: a whole number, 2 to 100000"]),
-    ("parallel_requests", [0, 17], ["allowed: a whole number, 1 to 16"]),
-    ("verify", ["/no/such/file", "yes", 3, []], ["allowed: true, false"]),
+    ("api_key", ["x"], ["'api_key'", "Enter the key in the field API key"]),
+    ("timeout", [0, -1, 601, "soon", "nan", 10**400, [30]], ["Allowed: a number of seconds above 0, up to 600"]),
+    ("max_retries", [-1, 11, 1.5, "inf"], ["Allowed: a whole number, 0 to 10"]),
+    ("requests_per_minute", [1, 1e20], ["Allowed: a whole number, 2 to 100000"]),
+    ("parallel_requests", [0, 17], ["Allowed: a whole number, 1 to 16"]),
+    ("verify", ["/no/such/file", "yes", 3, []], ["Allowed: true, false"]),
     ("client_cert", ["/no/such.pem", f"{__file__},/no/key", 3], ["is not allowed"]),
     ("list_key", ["data..items", 3], ["separated by dots"]),
     ("page_parameter", ["a b", 3], ["parameter name"]),
@@ -272,7 +272,7 @@ def test_all_problems_are_reported_at_once() -> None:
 def test_key_in_the_login_gets_a_hint_and_is_not_printed() -> None:
     problems = problems_of(password="", login=KEY)
     assert problems == (
-        "The login is not used; enter the API key in the field API key (password).",
+        "The login is not used. Enter the API key in the field API key (password).",
         "The API key is missing. Enter it in the field API key of the connection.",
     )
 

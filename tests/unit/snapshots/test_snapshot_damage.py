@@ -283,7 +283,7 @@ def test_base_path_must_be_text(tmp_path: Path) -> None:
     for base in (str(tmp_path), f"file://{tmp_path}"):
         assert Shelf(base).count() == 3
     assert read_snapshot(str(tmp_path), "2026-11-20", "another") is None
-    with pytest.raises(ValueError, match="allowed: YYYY-MM-DD"):
+    with pytest.raises(ValueError, match="Allowed: YYYY-MM-DD"):
         read_snapshot(str(tmp_path), "yesterday")
-    with pytest.raises(ValueError, match=r"day=.* is not allowed; allowed: a date"):
+    with pytest.raises(ValueError, match=r"day=.* is not allowed. Allowed: a date"):
         read_snapshot(str(tmp_path), NOON)  # a point in time has different days in different time zones

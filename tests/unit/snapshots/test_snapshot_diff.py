@@ -103,7 +103,7 @@ def test_published_snapshots_are_compared(shelf: Shelf) -> None:
     stored = taken.partition.about / "_since-2026-11-20.jsonl"
     assert result["changes_path"] == str(stored)
     assert [json.loads(line) for line in shelf.fs.cat_file(stored.path).splitlines()] == result["changes"]
-    with pytest.raises(ValueError, match="allowed: a day before"):
+    with pytest.raises(ValueError, match="Allowed: a day before"):
         diff_snapshots(shelf.series, previous=second + NIGHT)
     with pytest.raises(MissingSnapshotError, match="No snapshot of 2026-11-27"):
         diff_snapshots(shelf.series, current=first + 7 * NIGHT)

@@ -55,7 +55,7 @@ def test_day_has_the_length_of_its_time_zone() -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "20.11.2026", "08:00", "P1D"])
 def test_text_that_is_not_a_date_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="allowed: YYYY-MM-DD"):
+    with pytest.raises(ValueError, match="Allowed: YYYY-MM-DD"):
         choose_day("UTC", on(15), partition_date=text)
 
 

@@ -585,7 +585,7 @@ def test_apply_stops_after_one_create_if_the_list_remains_empty(night: Night, di
 
     distortion.forward = empty_list
     config = {"websites": {f"{number}.example": {"privacy": "private"} for number in range(1, 61)}}
-    with pytest.raises(BulkError, match=r"Created with the id 61, but it is missing in the list"):
+    with pytest.raises(BulkError, match=r"Created with the id 61, but it is missing from the list"):
         night.apply(config=config)
     assert night.operations["create"] == 1
 

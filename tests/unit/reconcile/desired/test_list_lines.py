@@ -111,7 +111,7 @@ def test_name_that_does_not_resolve_keeps_its_addresses_for_seven_days(days: int
     else:
         found, [warning] = resolve({"vpn.example.com": "timeout"}, last, at)
         assert found == last
-        assert "2026-11-16 stays until 2026-11-23: 192.0.2.1" in warning
+        assert "2026-11-16 is used until 2026-11-23: 192.0.2.1" in warning
 
 
 def test_later_list_has_the_owner_and_the_reason_of_an_entry_in_two_lists() -> None:

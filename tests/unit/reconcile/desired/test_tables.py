@@ -213,16 +213,16 @@ TABLE = json.loads(after(ips(everywhere="1.1.1.1")).table.render())
 )
 def test_invalid_table_is_rejected(wrong: Any) -> None:
     text = wrong if isinstance(wrong, str) else json.dumps({**TABLE, **wrong})
-    with pytest.raises(GuardError, match=r"(?s)not the table of a list: s3://state/x\.json.*Restore .* or delete it"):
+    with pytest.raises(GuardError, match=r"(?s)not a list table: s3://state/x\.json.*Restore .* or delete it"):
         Table.parse(text, "s3://state/x.json")
 
 
 @pytest.mark.parametrize(
     ("version", "remedy"),
-    [(3, "Upgrade airflow-provider-analytics"), (1, "delete it: the list owns its entries again")],
+    [(3, "Upgrade airflow-provider-analytics"), (1, "delete the file: the list owns its entries again")],
 )
 def test_table_of_another_version_is_rejected(version: int, remedy: str) -> None:
-    with pytest.raises(GuardError, match=f"(?s)has version {version}; supported: 2. File: x.*{remedy}"):
+    with pytest.raises(GuardError, match=f"(?s)has version {version}, but this package supports 2. File: x.*{remedy}"):
         Table.parse(json.dumps({**TABLE, "version": version}), "x")
 
 

@@ -98,17 +98,17 @@ websites:
 colour: red
 """
     assert problems(parse, text) == [
-        "websites.yaml:2: privcy is not known; did you mean privacy?",
-        "websites.yaml:3: password: passwords are not allowed in the file; use password_from",
-        "websites.yaml:6: email='perhaps' is not allowed; allowed: true, false",
+        "websites.yaml:2: privcy is not known. Did you mean privacy?",
+        "websites.yaml:3: password: passwords are not allowed in the file. Use password_from",
+        "websites.yaml:6: email='perhaps' is not allowed. Allowed: true, false",
         "websites.yaml:7: also_exclude_ips: '300.1.1.1' is not an IP address",
-        "websites.yaml:10: there is no group shosp; did you mean shops?",
+        "websites.yaml:10: there is no group shosp. Did you mean shops?",
         "websites.yaml:11: WWW.example.com. is a duplicate of websites.yaml:9",
         "websites.yaml:12: exclude_params is empty",
-        "websites.yaml:13: domain='https://x.example' is not allowed; allowed: a domain name such as www.example.com, "
+        "websites.yaml:13: domain='https://x.example' is not allowed. Allowed: a domain name such as www.example.com, "
         "without scheme, port, path or spaces",
-        "websites.yaml:14: the key '12.5' is not text; write it in quotes",
-        "websites.yaml:15: colour is not known; allowed: networks, modes, defaults, groups, websites",
+        "websites.yaml:14: the key '12.5' is not text. Write it in quotes",
+        "websites.yaml:15: colour is not known. Allowed: networks, modes, defaults, groups, websites",
     ]
 
 
@@ -123,14 +123,14 @@ def website(settings: str) -> str:
         ("websites:\n  a.example: {\n", ":3: invalid YAML"),
         ("websites: &a\n  x.example: *a\n", r":2: invalid YAML: found undefined alias \*a"),
         ("websites: !!python/object/apply:os.system ['true']\n", ":1"),
-        ("defaults: {}\n", "allowed: settings by name, and websites"),
-        ("- a.example\n", r"\(value not shown\) is not allowed; allowed: settings by name"),
+        ("defaults: {}\n", "Allowed: settings by name, and websites"),
+        ("- a.example\n", r"\(value not shown\) is not allowed. Allowed: settings by name"),
         ("websites: {a.example: {}, a.example: {}}", ":1: a.example is a duplicate of line 1"),
         ("websites:\n  '*.example': {protect: true, privacy: private}\n", ":2: .*is a pattern"),
         ("websites:\n  '*.example': {protect: false}\n", ":2: protect=False is not allowed"),
         (
             "websites:\n" + "".join(f"  '*{number}.example': {{protect: true}}\n" for number in range(1001)),
-            "there are 1,001 patterns up to here; allowed: at most 1,000",
+            "there are 1,001 patterns up to here. Allowed: at most 1,000",
         ),
         (website("email: !x y"), ":2: invalid YAML"),
         (website("email: 2026-13-45"), ":2: .*cannot be read"),
@@ -139,7 +139,7 @@ def website(settings: str) -> str:
             website("exclude_ips: [{entry: 1.1.1.1, until: 2027-01-31}]"),
             '"until": "2027-01-31"} has an expiration date',
         ),
-        (website("exclude_ips: [1:2:3:4:5:6:7:8]"), r"exclude_ips=\d+ is not allowed; allowed: text, in quotes if"),
+        (website("exclude_ips: [1:2:3:4:5:6:7:8]"), r"exclude_ips=\d+ is not allowed. Allowed: text, in quotes if"),
         (website("exclude_ips: [10.0.0.0/24]"), "is a network"),
         *((website(f"exclude_ips: {item}"), r"write \[\] to clear the list") for item in ("['']", "''", "['# c']")),
     ],
@@ -301,11 +301,11 @@ def test_same_websites_from_any_source_have_the_same_plan(value: Any) -> None:
     [
         ([{"privacy": 1}], r"config websites\.0: has no domain"),
         ([{"domain": "a.example"}, {"domain": "a.example"}], r"config websites\.1: a\.example is a duplicate"),
-        ([{"domain": "a.example", "privcy": 1}], r"config websites\.a\.example\.privcy: .*did you mean privacy"),
-        ([{"domain": "a.example", "privacy": 7}], r"a\.example\.privacy: privacy=7 is not allowed; allowed: public"),
-        ([{"domain": "a.example", "email": "yes"}], r"\.email: email='yes' is not allowed; allowed: true, false"),
+        ([{"domain": "a.example", "privcy": 1}], r"config websites\.a\.example\.privcy: .*Did you mean privacy"),
+        ([{"domain": "a.example", "privacy": 7}], r"a\.example\.privacy: privacy=7 is not allowed. Allowed: public"),
+        ([{"domain": "a.example", "email": "yes"}], r"\.email: email='yes' is not allowed. Allowed: true, false"),
         ({"websites": {7: {}}}, "config websites: the key 7 is not text"),
-        (7, "config: config=7 is not allowed; allowed: settings by name"),
+        (7, "config: config=7 is not allowed. Allowed: settings by name"),
         ("{", "config:2: invalid YAML"),
     ],
 )

@@ -114,8 +114,8 @@ def answer(option: str = "Approve", **params: Any) -> dict[str, Any]:
         pytest.param(
             answer(), r'no digest of a plan.*"params_input": \{"approved_digest": "\.\.\."\}', id="no digest was sent"
         ),
-        pytest.param({"digest": DIGEST}, "allowed: the digest of a plan, or the output", id="no answer"),
-        pytest.param(DIGEST[1:], "allowed: the digest of a plan, or the output", id="no digest"),
+        pytest.param({"digest": DIGEST}, "Allowed: the digest of a plan, or the output", id="no answer"),
+        pytest.param(DIGEST[1:], "Allowed: the digest of a plan, or the output", id="no digest"),
         *(
             pytest.param(item, "The plan was not approved", id=f"only marked as success: {item!r}")
             for item in (None, "None", "")
