@@ -106,7 +106,7 @@ FORMATS = pytest.mark.parametrize(("boolean_format", "texts"), [("true/false", (
 @proves("favorite-values", "favorite-update", "email-values", "exclude_bots-values")
 @FORMATS
 @pytest.mark.parametrize("value", [False, True])
-def test_only_favorite_is_a_boolean_in_the_format_of_the_connection(
+def test_boolean_format_of_the_connection_applies_to_favorite_only(
     client_with: Clients, sandbox: SandboxServer, boolean_format: str, texts: Any, value: bool
 ) -> None:
     client = client_with(boolean_format=boolean_format)

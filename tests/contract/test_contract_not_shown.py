@@ -70,7 +70,7 @@ def test_every_plausible_list_structure_is_read(
 
 @proves("status-codes")
 @pytest.mark.parametrize(("status", "succeeds"), [(200, True), (201, True), (202, False), (203, False), (206, False)])
-def test_statuses_that_mean_success(
+def test_client_accepts_only_statuses_that_mean_success(
     client: AnalyticsClient, sandbox: SandboxServer, status: int, succeeds: bool
 ) -> None:
     sandbox.fault(status=status, body={"id": 1})
@@ -83,7 +83,9 @@ def test_statuses_that_mean_success(
 
 @proves("page-parameter")
 @pytest.mark.parametrize("name", ["page", "p", "page[number]"])
-def test_page_parameter_is_a_setting(client_with: Clients, sandbox: SandboxServer, name: str) -> None:
+def test_page_parameter_of_the_connection_is_sent_with_each_later_page(
+    client_with: Clients, sandbox: SandboxServer, name: str
+) -> None:
     sandbox.seed(250)
     sandbox.configure(page_parameter=name)
     assert len(client_with(page_parameter=name).list_websites()) == 250
@@ -156,7 +158,7 @@ def test_client_waits_for_a_rate_limit(client: AnalyticsClient, sandbox: Sandbox
 
 
 @proves("compatibility", "events")
-def test_client_requests_the_version_and_has_no_code_for_events(
+def test_client_sends_its_version_and_uses_no_events_of_the_service(
     client: AnalyticsClient, sandbox: SandboxServer
 ) -> None:
     client.get_account()

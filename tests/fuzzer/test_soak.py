@@ -78,7 +78,7 @@ def test_guarantees_of_the_fuzzer_are_headings_of_the_document() -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-def test_scenario_that_failed_once_succeeds(scenario: dict[str, Any], analytics_sandbox: FakeService) -> None:
+def test_recorded_scenario_has_no_violation_any_more(scenario: dict[str, Any], analytics_sandbox: FakeService) -> None:
     with soak.without_waits():
         assert (
             soak.play(analytics_sandbox, (scenario["dialect"], scenario["websites"], scenario["steps"]), Counter())

@@ -44,7 +44,7 @@ def dags(folder: Path) -> Iterator[tuple[Any, ...]]:
         yield dag.dag_id, type(dag.timetable).__name__, sorted(dag.params), tasks
 
 
-def test_http_dags_have_the_tasks_of_the_samples() -> None:
+def test_http_dags_contain_the_tasks_of_the_samples() -> None:
     pytest.importorskip("airflow.providers.http")
     ours, theirs = ({dag[0]: dag for dag in dags(folder)} for folder in (CHECKOUT / "dags", BENCHMARKS / "http_dags"))
     assert theirs == {name: ours[name] for name in theirs}

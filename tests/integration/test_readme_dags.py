@@ -73,7 +73,7 @@ def without_the_address(sandbox: SandboxServer) -> int:
     return sum(OFFICE not in (website["exclude_ips"] or "") for website in sandbox.websites())
 
 
-def test_table_of_nights_is_complete() -> None:
+def test_readme_table_of_nights_is_complete() -> None:
     assert NIGHTS == [
         (
             "The response to a create is lost",

@@ -43,7 +43,7 @@ def test_docs_site_loads_no_third_party_resources(pages: dict[str, str]) -> None
     assert [found for text in pages.values() for found in loads.findall(text)] == []
 
 
-def test_every_link_to_the_repository_has_its_file() -> None:
+def test_every_link_to_the_repository_leads_to_an_existing_file() -> None:
     """This includes the links of README.md, which the package page displays, so none is relative."""
     address = re.compile(rf"{re.escape(REPOSITORY)}/(?:blob|tree|raw)/main/([^)#\s\"]+)")
     texts = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + [

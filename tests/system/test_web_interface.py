@@ -158,7 +158,7 @@ def test_sample_dags_run_at_the_first_click(interface: Interface) -> None:
     assert states == dict.fromkeys(clicked, "success")
 
 
-def test_blocked_snapshot_shows_the_reason_and_the_remedy_without_scrolling(
+def test_log_of_a_blocked_snapshot_contains_the_reason_and_the_remedy_without_scrolling(
     interface: Interface, screen: Screen
 ) -> None:
     api = interface.api

@@ -66,7 +66,7 @@ def test_template_needs_an_asset_when_the_dag_is_parsed(name: str, template: str
     assert SnapshotWebsitesOperator(**arguments, asset=asset).asset is asset
 
 
-def test_airflow_knows_the_addresses() -> None:
+def test_airflow_checks_asset_uris_of_the_scheme_analytics() -> None:
     assert asset_handler("analytics") is sanitize_uri
 
 

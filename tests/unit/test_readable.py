@@ -102,7 +102,7 @@ def test_invisible_characters_and_line_breaks_are_escaped(text: str, escaped: st
     assert is_plain(text) is (text == escaped)
 
 
-def test_bytes_that_are_no_text_are_replaced() -> None:
+def test_bytes_that_are_not_text_are_replaced() -> None:
     assert readable(b"\xef\xbb\xbfa\xffb") == "a\ufffdb"
 
 

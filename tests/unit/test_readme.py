@@ -85,7 +85,7 @@ def test_readme_links_to_this_repository_are_absolute_and_have_a_file() -> None:
 
 
 @pytest.mark.parametrize("document", [name for name in RUN_BY if name.startswith("docs/")])
-def test_document_link_has_its_file_and_heading(document: str) -> None:
+def test_document_link_leads_to_an_existing_file_and_heading(document: str) -> None:
     for target in re.findall(r"\]\(([^)\s]*)\)", (ROOT / document).read_text(encoding="utf-8")):
         if target.startswith("https://"):
             continue

@@ -74,7 +74,7 @@ PLACES_OF_A_LIST_PARAMETER: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("name", ListFilters.__annotations__)
 @pytest.mark.parametrize("place", PLACES_OF_A_LIST_PARAMETER)
-def test_list_parameter_is_known_to(place: str, name: str) -> None:
+def test_list_parameter_is_in_each_place_that_needs_it(place: str, name: str) -> None:
     known = name in PLACES_OF_A_LIST_PARAMETER[place]()  # type: ignore[operator]
     assert known, f"{place} says nothing of {name}"
 
@@ -103,7 +103,7 @@ PLACES_OF_AN_OPERATION: dict[str, Callable[[Operation], bool]] = {
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 @pytest.mark.parametrize("place", PLACES_OF_AN_OPERATION)
-def test_operation_is_known_to(place: str, operation: Operation) -> None:
+def test_operation_is_in_each_place_that_needs_it(place: str, operation: Operation) -> None:
     assert PLACES_OF_AN_OPERATION[place](operation), f"{place} does not know the operation {operation.name}"
 
 
@@ -137,7 +137,7 @@ PLACES_OF_A_FORMAT: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("place", PLACES_OF_A_FORMAT)
-def test_file_format_is_known_to(place: str, name: str) -> None:
+def test_file_format_is_in_each_place_that_needs_it(place: str, name: str) -> None:
     assert re.search(rf"\b{name}\b", PLACES_OF_A_FORMAT[place]()), f"{place} says nothing of {name}"
 
 
@@ -168,7 +168,7 @@ PLACES_OF_AN_EXTRA: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS))
-def test_extra_is_known_to_and_pinned(extra: str) -> None:
+def test_extra_of_the_package_is_documented_and_pinned(extra: str) -> None:
     for place, text in PLACES_OF_AN_EXTRA.items():
         assert f"`{extra}`" in text(), f"{place} says nothing of the extra {extra}"
     for pins in sorted((CHECKOUT / "constraints").glob("airflow-*.txt")):
@@ -195,7 +195,7 @@ PLACES_OF_A_GUARD: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("name", GUARDS)
 @pytest.mark.parametrize("place", PLACES_OF_A_GUARD)
-def test_guard_is_known_to(place: str, name: str) -> None:
+def test_guard_is_in_each_place_that_needs_it(place: str, name: str) -> None:
     assert re.search(rf"[`\"]{name}[`\"]", PLACES_OF_A_GUARD[place](name)), f"{place} says nothing of {name}"
 
 

@@ -291,7 +291,7 @@ def test_update_fails_if_the_service_omits_the_list_that_it_did_not_store(
         client.update_website(website["id"], exclude_ips=["192.0.2.1"])
 
 
-def test_update_is_unverified_if_the_list_that_would_show_the_field_cannot_be_read(
+def test_update_is_unverified_if_the_list_that_would_contain_the_field_cannot_be_read(
     client: AnalyticsClient, analytics_sandbox: FakeService
 ) -> None:
     website = analytics_sandbox.add_website("shop.example", privacy=1)

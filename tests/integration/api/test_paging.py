@@ -153,7 +153,9 @@ def test_total_cached_for_two_seconds_does_not_exhaust_the_readings(size: int, m
 
 
 @pytest.mark.parametrize("name", ["items", "data.items", "result.websites"])
-def test_list_key_is_a_setting(client_with: ClientWith, analytics_sandbox: FakeService, name: str) -> None:
+def test_list_key_of_the_connection_selects_the_list(
+    client_with: ClientWith, analytics_sandbox: FakeService, name: str
+) -> None:
     analytics_sandbox.seed(120)
     analytics_sandbox.configure(list_key=name)
     assert len(client_with(list_key=name).list_websites()) == 120

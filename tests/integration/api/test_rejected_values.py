@@ -63,12 +63,12 @@ def test_rejected_value_is_reported_completely_and_not_retried(framework: str, s
 
 
 @pytest.mark.parametrize("operation", ["list", "show", "account"])
-def test_read_with_status_400_may_be_retried(operation: str) -> None:
+def test_task_can_retry_a_read_with_status_400(operation: str) -> None:
     error = error_of(http(400, {"message": "no"}), lambda client: do(client, operation), AnalyticsApiError)
     assert error.before_retry == ""
 
 
-def test_write_with_status_400_and_a_web_page_may_be_retried() -> None:
+def test_task_can_retry_a_write_with_status_400_and_a_web_page() -> None:
     page = http(400, b"<html><title>400 Bad Request</title>", kind="text/html")
     assert error_of(page, lambda client: do(client, "update"), AnalyticsApiError).before_retry == ""
 

@@ -122,7 +122,7 @@ def test_id_or_domain_with_any_form_of_a_secret_is_an_error(form: str, secret: s
     assert leaked(everything_about(error), values[secret]) == []
 
 
-def test_ids_and_domains_may_contain_a_short_header_that_is_not_a_secret() -> None:
+def test_ids_and_domains_can_contain_a_short_header_that_is_not_a_secret() -> None:
     # Otherwise, the only website of a tenant could not be read.
     record = {"id": 7, "domain": "www.acme-corp.example"}
     with served(http(200, record), headers={"X-Tenant": "acme-corp", "Host": "www.acme-corp.example"}) as (client, _):

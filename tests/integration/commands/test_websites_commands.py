@@ -142,14 +142,16 @@ def test_exit_status_of_plan_says_whether_there_are_changes(
 
 
 @pytest.mark.parametrize("command", commands.COMMANDS)
-def test_help_of_each_command_has_the_table_of_exit_statuses(command: str, capsys: Capture) -> None:
+def test_help_of_each_command_lists_the_exit_statuses(command: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])
     table = "Exit status: 0 no changes, or valid; 1 failed, or invalid; 2 changes, or findings."
     assert table in " ".join(capsys.readouterr().out.split())
 
 
-def test_tripped_guard_is_a_failure(analytics_sandbox: SandboxServer, tmp_path: Path, capsys: Capture) -> None:
+def test_plan_command_fails_if_a_guard_blocks_the_plan(
+    analytics_sandbox: SandboxServer, tmp_path: Path, capsys: Capture
+) -> None:
     analytics_sandbox.seed(20)
     file = tmp_path / "a.yaml"
     file.write_text("websites: {}")

@@ -83,7 +83,7 @@ def list_by_package(execute: Execute, service: SandboxServer) -> list[str]:
     ],
     ids=["that moves", "that is cut", "page instead of an answer", "limit of requests", "empty"],
 )
-def test_list_with_http_operators_and_with_this_package(
+def test_incomplete_list_is_noticed_only_by_this_package(
     service: SandboxServer,
     execute: Execute,
     websites: int,

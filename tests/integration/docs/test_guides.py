@@ -61,7 +61,7 @@ def inbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
         yield inbox
 
 
-def test_guide_to_the_production_dag(
+def test_production_dag_of_the_guide_takes_and_prunes_snapshots(
     run_dag: RunDag, analytics_sandbox: SandboxServer, blocks: Blocks, module_of: Any, tmp_path: Path
 ) -> None:
     analytics_sandbox.seed(3)
@@ -72,7 +72,7 @@ def test_guide_to_the_production_dag(
 
 
 @needs_exceptions_in_callbacks
-def test_guide_to_a_failure_mail(
+def test_failure_mail_of_the_guide_is_sent_without_the_key(
     run_dag: RunDag, connect: Callable[..., None], blocks: Blocks, module_of: Any, inbox: Inbox
 ) -> None:
     connect(password="revoked")
@@ -146,7 +146,7 @@ def test_example_promotes_websites_to_production_only_if_staging_matches(
             ]
 
 
-def test_guide_to_an_export_of_the_existing_websites(
+def test_export_of_the_guide_has_an_empty_plan(
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
     blocks: Blocks,

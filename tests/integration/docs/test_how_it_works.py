@@ -46,7 +46,7 @@ def documented(blocks: list[str]) -> tuple[list[str], set[str]]:
     return requests, {general(line) for line in lines if line not in requests}
 
 
-def test_how_it_works_has_the_requests_and_files_of_a_sync_and_a_snapshot(
+def test_how_it_works_lists_the_requests_and_files_of_a_sync_and_a_snapshot(
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
     execute: Callable[..., Any],

@@ -251,7 +251,7 @@ def test_every_check_of_a_list_has_advice() -> None:
     ],
     ids=[*CASES, *WORDS],
 )
-def test_error_and_troubleshooting_entry_have_the_same_text(
+def test_troubleshooting_entry_quotes_the_error(
     words: str,
     heading: str,
     provoke: Callable[[Scenario], Any],

@@ -97,7 +97,7 @@ def test_processes_with_the_same_try_lose_no_audit_line(night: Night) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
-def test_full_disk_is_named_and_the_log_has_the_missing_audit_lines(
+def test_full_disk_is_named_and_the_log_contains_the_missing_audit_lines(
     night: Night, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     night.add(30)
@@ -147,7 +147,7 @@ def test_full_disk_leaves_whole_lines_in_the_audit_trail(
 
 
 @pytest.mark.usefixtures("time_zone")
-def test_audit_folder_has_the_day_of_utc(night: Night) -> None:
+def test_audit_folder_is_named_after_the_day_in_utc(night: Night) -> None:
     night.add(1)
     before = datetime.now(UTC).date()
     night.managed(NEW)

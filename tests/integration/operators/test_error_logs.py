@@ -45,7 +45,7 @@ def assert_short(error: BaseException, reason: str) -> None:
         (SnapshotWebsitesOperator, SNAPSHOT, {"disk": "full"}, "No space left on device"),
     ],
 )
-def test_first_screen_of_the_log_has_the_reason(
+def test_first_screen_of_the_log_contains_the_reason(
     sandbox: SandboxServer,
     execute: Execute,
     tmp_path: Path,
@@ -96,7 +96,7 @@ def test_error_of_a_connection_that_cannot_be_used_names_no_service(
     assert "Service: " not in str(caught.value)
 
 
-def test_first_screen_of_the_log_has_the_reason_of_a_template() -> None:
+def test_first_screen_of_the_log_contains_the_reason_of_a_template() -> None:
     task = SyncExcludedIpsOperator(task_id="task", exclude_ips=["{{ 1 / 0 }}"])
     with pytest.raises(ZeroDivisionError) as caught:
         task.render_template_fields({})

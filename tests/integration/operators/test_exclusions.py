@@ -43,7 +43,7 @@ def test_merge_keeps_existing_entries_and_sends_only_differences(night: Night) -
     assert (again.keys(), again["applied"], again["changes"]) == (result.keys(), 0, [])
 
 
-def test_guard_trips_before_any_change_is_sent(night: Night) -> None:
+def test_guard_blocks_a_sync_before_any_change_is_sent(night: Night) -> None:
     night.add(10, exclude_ips="203.0.113.7\n203.0.113.8\n203.0.113.9")
     wiped = {"exclude_ips": "203.0.113.7 # the rest was lost", "mode": "replace"}
     with pytest.raises(AirflowFailException, match=r"^20 of 30 exclude_ips entries would be lost"):
@@ -306,7 +306,7 @@ def test_few_ids_are_read_singly_and_many_from_the_list(night: Night) -> None:
         selected(night, 3, **unmatched)
 
 
-def test_domains_are_looked_up(night: Night, domains: list[Any]) -> None:
+def test_sync_looks_up_a_few_selected_domains(night: Night, domains: list[Any]) -> None:
     night.sandbox.configure(allow_duplicates=True)
     night.add("twice.example twice.example")
     assert selected(night, domains[0].upper()) == (1, {"list": 2, "show": 1})

@@ -224,7 +224,7 @@ def run(operator: type, given: Mapping[str, Any], name: str, value: Any) -> Exce
     return None
 
 
-def test_list_for_some_websites_may_name_them_by_number(analytics_sandbox: SandboxServer) -> None:
+def test_per_website_can_select_a_website_by_its_id(analytics_sandbox: SandboxServer) -> None:
     website = analytics_sandbox.add_website("a.example")
     analytics_sandbox.add_website("b.example")
     task = SyncExcludedIpsOperator(

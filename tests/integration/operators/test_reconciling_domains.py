@@ -20,14 +20,14 @@ def excluded(night: Night) -> list[str]:
 
 
 @pytest.mark.parametrize("domain", NEAR)
-def test_selection_is_only_the_website_of_exactly_this_domain(domain: str, night: Night) -> None:
+def test_sync_selects_only_the_website_of_exactly_this_domain(domain: str, night: Night) -> None:
     night.add(" ".join([*NEAR, "other.example"]))
     assert night.sync(IP, websites=[domain, "other.example"], mode="merge")["verified"] is True
     assert excluded(night) == [domain, "other.example"]
 
 
 @pytest.mark.parametrize("domain", NEAR)
-def test_exception_is_only_the_website_of_exactly_this_domain(domain: str, night: Night) -> None:
+def test_sync_excepts_only_the_website_of_exactly_this_domain(domain: str, night: Night) -> None:
     night.add(" ".join(NEAR))
     night.sync(IP, except_websites=[domain])
     assert excluded(night) == [item for item in NEAR if item != domain]

@@ -99,7 +99,7 @@ def test_mapped_tasks_with_equal_entries_share_a_list(nights: Nights) -> None:
         assert nights.everywhere() == {A, B}
 
 
-def test_retry_of_a_mapped_task_may_have_other_entries(nights: Nights) -> None:
+def test_retry_of_a_mapped_task_can_have_different_entries(nights: Nights) -> None:
     def run(entries: list[str], arguments: dict[str, Any]) -> None:
         nights.sync("shared", *entries, **arguments)
 

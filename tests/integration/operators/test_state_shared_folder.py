@@ -91,7 +91,7 @@ def test_emptied_table_of_any_list_blocks_each_list(
     assert f"{emptied}.json" in capsys.readouterr().err
 
 
-def test_empty_list_needs_accept_and_the_removal_of_half_the_entries_does_not(nights: Nights) -> None:
+def test_empty_list_needs_an_override_but_the_removal_of_half_the_entries_does_not(nights: Nights) -> None:
     nights.sync("office", *OFFICES[:2])
     assert nights.sync("office", OFFICES[0])["guard_message"] is None
     with pytest.raises(
@@ -279,7 +279,7 @@ def test_note_without_a_hash_counts_as_a_line_of_a_person(nights: Nights, note: 
     assert nights.lists() == {CORP: {note, SHARED}, **{item: {SHARED} for item in SHOP}}
 
 
-def test_guard_error_repeats_the_accepted_guards(nights: Nights) -> None:
+def test_guard_error_repeats_the_overridden_guards(nights: Nights) -> None:
     """Following the messages one by one would alternate forever."""
     offices = [f"203.0.113.{number}" for number in range(12)]
     nights.sync("office", *offices)
@@ -317,7 +317,7 @@ def test_later_run_of_another_task_or_of_the_future_is_an_error_and_not_a_skip(n
     assert nights.everywhere() == {SHARED}
 
 
-def test_entries_of_a_killed_run_are_removed_by_the_next_one_without_accept(nights: Nights) -> None:
+def test_entries_of_a_killed_run_are_removed_by_the_next_one_without_an_override(nights: Nights) -> None:
     entries = [f"192.0.2.{number}" for number in range(1, 41)]
     nights.sync("office", *entries)
     before = {website["id"]: website["exclude_ips"] for website in nights.sandbox.websites()}

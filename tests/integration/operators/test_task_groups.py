@@ -58,7 +58,7 @@ def test_exclusion_list_is_named_after_the_group_unless_it_has_another_name() ->
 
 
 @needs_approvals
-def test_exclusion_list_uses_the_given_operator() -> None:
+def test_exclusion_list_group_uses_the_given_operator() -> None:
     with DAG("dag", schedule=None) as dag:
         exclusion_list("campaigns", operator=SyncExcludedParamsOperator, exclude_params=["ref"])
     tasks: dict[str, Any] = dict(dag.task_dict)
@@ -68,7 +68,7 @@ def test_exclusion_list_uses_the_given_operator() -> None:
 
 @needs_answers_in_dag_test
 @pytest.mark.parametrize("parts", [["1.example"], ["1.example", "2.example", "3.example"]], ids=len)
-def test_group_works_in_a_mapped_group_behind_a_branch(
+def test_task_group_works_in_a_mapped_group_behind_a_branch(
     run_dag: RunDag, night: Night, answer: Callable[[str], list[str | None]], parts: list[str]
 ) -> None:
     shown = answer("Approve")

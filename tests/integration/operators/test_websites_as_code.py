@@ -142,7 +142,7 @@ def test_missing_password_stops_the_run_before_any_change(
     ],
     ids=["UTF-16", "a folder", "no file", "duplicates"],
 )
-def test_bad_files_fail_without_a_retry(night: Night, content: Any, message: str) -> None:
+def test_bad_websites_files_fail_without_a_retry(night: Night, content: Any, message: str) -> None:
     night.add("twice.example Twice.example.")
     night.file.write_bytes(content) if isinstance(content, bytes) else content(night.file)
     with pytest.raises(AirflowFailException, match=message):
@@ -165,7 +165,7 @@ def test_unreadable_path_is_named(night: Night, arguments: dict[str, Any], messa
     assert night.operations.keys() <= {"account"}
 
 
-def test_drift_fails_skips_or_is_reported(night: Night, caplog: pytest.LogCaptureFixture) -> None:
+def test_check_drift_fails_skips_or_logs_by_on_drift(night: Night, caplog: pytest.LogCaptureFixture) -> None:
     night.add(1)
     night.write(PRIVATE)
     with pytest.raises(REFUSED, match=r"privacy: `public` → `private` on 1 website: `1\.example"):

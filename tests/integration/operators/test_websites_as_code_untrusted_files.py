@@ -157,7 +157,7 @@ def test_directives_are_rejected_before_the_file_is_parsed(
     assert time.process_time() - started < 1
 
 
-def test_file_may_begin_with_its_yaml_version_and_contain_percent_signs() -> None:
+def test_file_can_start_with_its_yaml_version_and_contain_percent_signs() -> None:
     text = "%YAML 1.1\n---\nwebsites:\n  a.example:\n    exclude_params:\n      - '%a'\n"
     assert len(parse(text).websites) == 1
 

@@ -50,7 +50,7 @@ def read(call: Call, query: str) -> list[Any]:
     return body_of([website["id"] for website in body["data"]], body["links"], body["meta"])
 
 
-def test_list_with_a_simple_paginator(call: Call, analytics_sandbox: FakeService) -> None:
+def test_sandbox_returns_a_list_with_a_simple_paginator(call: Call, analytics_sandbox: FakeService) -> None:
     analytics_sandbox.configure(paginator="simple")
     path = f"{analytics_sandbox.url}{PREFIX}/websites"
     link = f"{path}?per_page=10&page="
@@ -59,7 +59,7 @@ def test_list_with_a_simple_paginator(call: Call, analytics_sandbox: FakeService
     assert read(call, "&page=2") == body_of([*range(25, 15, -1)], links, meta)
 
 
-def test_list_with_a_cursor_paginator(call: Call, analytics_sandbox: FakeService) -> None:
+def test_sandbox_returns_a_list_with_a_cursor_paginator(call: Call, analytics_sandbox: FakeService) -> None:
     analytics_sandbox.configure(paginator="cursor", page_parameter="cursor")
     path = f"{analytics_sandbox.url}{PREFIX}/websites"
     link = f"{path}?per_page=10&cursor="

@@ -84,11 +84,11 @@ PUBLIC = {name for name in vars(SandboxServer) if not name.startswith("_")}
         ("Fixture", PUBLIC - {"start", "stop"} | {"api_key"}),
     ],
 )
-def test_tables_name_every_option(title: str, names: set[str]) -> None:
+def test_sandbox_page_names_every_option(title: str, names: set[str]) -> None:
     assert first_cells(title) == names
 
 
-def test_guide_names_every_kind_of_drift_and_control_endpoint(analytics_sandbox: SandboxServer) -> None:
+def test_sandbox_page_names_every_kind_of_drift_and_control_endpoint(analytics_sandbox: SandboxServer) -> None:
     assert all(f"`{name}`" in section("Faults") for name in Drift.model_fields)
     paths = first_cells("Control endpoints")
     assert len(paths) == 5

@@ -117,7 +117,9 @@ def control(analytics_sandbox: SandboxServer) -> Call:
     return send
 
 
-def test_websites_faults_and_reset(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
+def test_control_endpoints_change_websites_and_faults_until_a_reset(
+    control: Call, call: Call, analytics_sandbox: SandboxServer
+) -> None:
     assert control("POST", "/seed", {"websites": 12, "seed": 3}).status_code == 204
     websites = control("GET", "/websites").json()
     assert (len(websites), websites) == (12, analytics_sandbox.websites())

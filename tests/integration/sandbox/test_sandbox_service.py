@@ -118,7 +118,7 @@ def shape(body: Any) -> str:
     return json.dumps({**body, "data": []})
 
 
-def test_list_with_a_length_aware_paginator(call: Call, list_url: str) -> None:
+def test_sandbox_returns_a_list_with_a_length_aware_paginator(call: Call, list_url: str) -> None:
     body = call("GET", "/websites?sort=asc&search=&per_page=10&page=2").json()
     link = f"{list_url}?sort=asc&per_page=10&page="
     links = {"first": f"{link}1", "last": f"{link}4", "prev": f"{link}1", "next": f"{link}3"}

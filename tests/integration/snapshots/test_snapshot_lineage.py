@@ -71,7 +71,7 @@ def check_by_the_schemas(event: dict[str, Any]) -> set[str]:
 
 @needs_openlineage
 @pytest.mark.slow
-def test_openlineage_events_have_the_list_and_the_dataset_of_a_run(
+def test_openlineage_events_name_the_list_and_the_dataset_of_a_run(
     analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:
     analytics_sandbox.seed(30)

@@ -137,7 +137,7 @@ def test_asset_event_is_emitted_in_addition_to_the_users_outlets(
     assert last_asset_event(snapshot_asset().uri) == returned
 
 
-def test_command_that_overrides_a_guard_has_the_other_values_of_the_run(
+def test_command_that_overrides_a_guard_repeats_the_other_values_of_the_run(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, task_log: Callable[[], str]
 ) -> None:
     """Without ``only``, the command could override the guard for all instances."""
@@ -152,7 +152,7 @@ def test_command_that_overrides_a_guard_has_the_other_values_of_the_run(
     assert json.loads(conf) == {"only": ["client_a"], "note": "it's late", "override_guards": ["fewer_websites"]}
 
 
-def test_guard_message_names_the_argument_that_accepts_its_finding(
+def test_guard_message_names_the_argument_that_overrides_the_guard(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, task_log: Callable[[], str]
 ) -> None:
     Shelf(str(tmp_path)).take(3, TODAY - NIGHT, source=ListSource(url=analytics_sandbox.url, account_id="1"))
@@ -165,7 +165,7 @@ def test_guard_message_names_the_argument_that_accepts_its_finding(
     assert f"If this is intended, {how}" in " ".join(re.findall(r"[^\s\u2502\\]+", task_log().replace("\\n", " ")))
 
 
-def test_guard_finding_is_accepted_by_name(run: Callable[..., TaskOutcome], analytics_sandbox: SandboxServer) -> None:
+def test_guard_is_overridden_by_its_name(run: Callable[..., TaskOutcome], analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.seed(17)
     run()
     analytics_sandbox.reset()

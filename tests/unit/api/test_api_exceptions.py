@@ -78,7 +78,7 @@ def test_every_exception_class_is_tested() -> None:
         (500, "The service failed", "Check the log of the service."),
     ],
 )
-def test_error_message_has_the_event_the_next_step_and_the_place(status: int, happened: str, remedy: str) -> None:
+def test_error_message_names_the_event_the_next_step_and_the_place(status: int, happened: str, remedy: str) -> None:
     kinds = {401: exceptions.AuthenticationError, 404: exceptions.NotFoundError}
     raised = kinds.get(status, AnalyticsApiError)(
         status, "PATCH", "/api/v1/websites/7", "said no", {}, ["Retry-After 42 s"]
@@ -110,12 +110,12 @@ def test_message_continues_on_the_next_line_before_airflow_cuts_it() -> None:
     assert str(error).split() == error.text.split()
 
 
-def test_message_without_connection_stays_on_one_line_if_it_fits() -> None:
+def test_message_without_a_connection_remains_on_one_line_if_it_fits() -> None:
     error = exceptions.NotFoundError(404, "GET", "/p", "")
     assert str(error) == "Not found (404 Not Found). Check the Base URL. Request: GET /p."
 
 
-def test_text_of_an_error_stays_on_one_line_for_the_log_of_retries() -> None:
+def test_text_of_an_error_remains_on_one_line_for_the_log_of_retries() -> None:
     error = AnalyticsApiError(403, "GET", "/api/v1/websites", "said no")
     assert "\n" in str(error)
     assert error.text == str(error).replace("\n", " ")

@@ -59,7 +59,7 @@ def answer(
         ("//[broken?page=2", Selection()),
     ],
 )
-def test_link_selects_a_page_by_the_parameter_that_is_no_filter(link: str, selected: Selection) -> None:
+def test_next_link_selects_a_page_by_the_parameter_that_is_not_a_filter(link: str, selected: Selection) -> None:
     assert dialect.selection(link, LIST) == selected
 
 
@@ -358,7 +358,7 @@ def test_messages_of_an_error_are_found(body: Any, message: str, errors: dict[st
     assert dialect.error_details(answer(body, status=422, method="POST")) == (message, errors)
 
 
-def test_fields_of_a_record_are_no_messages_of_another_error() -> None:
+def test_fields_of_a_record_are_not_messages_of_another_error() -> None:
     assert dialect.error_details(answer({"message": "No.", "domain": ["a"]}, status=500)) == ("No.", {})
 
 

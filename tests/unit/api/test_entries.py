@@ -52,7 +52,7 @@ def test_error_lists_at_most_ten_unusable_entries(number: int, ending: str) -> N
     assert ending in str(raised.value)
 
 
-def test_text_may_have_comments_and_repetitions_and_every_unusable_entry_is_named() -> None:
+def test_text_can_contain_comments_and_repetitions_and_every_unusable_entry_is_named() -> None:
     text = "# offices\r\n203.0.113.7\r\n\r\n203.0.113.8 # Lyon\n::ffff:203.0.113.7\n"
     assert parse(Addresses(), "exclude_ips", text) == ("203.0.113.7", "203.0.113.8")
     text = "203.0.113.7\nnonsense\n# fine\n300.1.1.1\n01.2.3.4\n"
@@ -158,7 +158,7 @@ def test_entries_of_the_service_are_compared_by_key(line: str, key: str) -> None
         ("=", "the name"),
     ],
 )
-def test_part_of_an_address_is_no_parameter_and_its_name_is_given(entry: str, name: str) -> None:
+def test_part_of_a_url_is_rejected_as_a_parameter_and_the_right_name_given(entry: str, name: str) -> None:
     with pytest.raises(ValueError, match=f"line 1: '{re.escape(entry)}' is a part of an address.*write '{name}'"):
         parse(Parameters(), "exclude_params", entry)
 

@@ -150,7 +150,7 @@ def test_unknown_value_of_the_service_is_kept_for_comparisons_and_never_sent() -
         ("email", ("a", "b"), 0),
     ],
 )
-def test_count_of_entries(name: str, lines: object, number: int) -> None:
+def test_entries_of_a_list_are_counted_in_any_form(name: str, lines: object, number: int) -> None:
     assert count_entries(name, lines) == number
 
 

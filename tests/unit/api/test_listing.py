@@ -50,7 +50,7 @@ def test_full_last_page_is_not_the_end_if_the_total_is_capped(capped: int) -> No
         ("one website is created, and an older one is deleted", False),
     ],
 )
-def test_second_head_shows_a_list_that_changed_after_its_last_page(change: str, is_complete: bool) -> None:
+def test_second_read_of_page_1_detects_a_list_that_changed_after_its_last_page(change: str, is_complete: bool) -> None:
     records = websites(250)
     newest = records[0]
     is_read = False

@@ -52,7 +52,7 @@ def test_commands_are_imported_only_when_used() -> None:
 
 
 @pytest.mark.slow  # starts Airflow's command line
-def test_airflow_has_the_commands_where_providers_can_add_them() -> None:
+def test_airflow_lists_the_commands_where_providers_can_add_them() -> None:
     from airflow.providers_manager import ProvidersManager
 
     if not hasattr(ProvidersManager, "cli_command_functions"):

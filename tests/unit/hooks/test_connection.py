@@ -148,7 +148,7 @@ EXTRA_VALUES: list[tuple[str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value", "expected"), EXTRA_VALUES)
-def test_extra_sets_the_client_setting(name: str, value: Any, expected: Any) -> None:
+def test_connection_extra_sets_the_client_setting_of_the_same_name(name: str, value: Any, expected: Any) -> None:
     read = getattr(settings_of(extra={name: value}), name)
     assert (type(read) is bool) == (type(expected) is bool)
     assert read == expected

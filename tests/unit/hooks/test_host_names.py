@@ -20,7 +20,7 @@ def released() -> Iterator[threading.Event]:
 
 
 @pytest.mark.parametrize("number", [1, 20])
-def test_names_without_a_response_are_reported_even_with_more_names_than_threads(
+def test_host_names_without_a_response_are_reported_even_with_more_names_than_threads(
     number: int, released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hang(name: str) -> list[str]:
@@ -32,7 +32,7 @@ def test_names_without_a_response_are_reported_even_with_more_names_than_threads
     assert host_names.look_up_all(names, timeout=0.05) == dict.fromkeys(names, "no response within 0.05 s")
 
 
-def test_name_gets_its_own_addresses_or_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_host_name_gets_its_own_addresses_or_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def look_up(name: str) -> list[str]:
         if name == "missing.example":
             raise OSError(-2, "Name or service not known")

@@ -29,7 +29,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, dict[str, str]
     return sent
 
 
-def test_waited_is_sent_as_a_duration_in_seconds(sent: list[tuple[str, Any, dict[str, str]]]) -> None:
+def test_metric_waited_is_sent_as_a_duration_in_seconds(sent: list[tuple[str, Any, dict[str, str]]]) -> None:
     with AnalyticsHook("stats") as hook:
         hook.client.stats.count("waited", 2.5)
         hook.client.stats.count("waited", 0.5)
@@ -42,7 +42,7 @@ def test_waited_is_sent_as_a_duration_in_seconds(sent: list[tuple[str, Any, dict
 
 
 @pytest.mark.parametrize("name", sorted(COUNTERS - set(TIMERS)))
-def test_every_other_counter_is_sent_as_a_number(name: str, sent: list[tuple[str, Any, dict[str, str]]]) -> None:
+def test_every_other_metric_is_sent_as_a_number(name: str, sent: list[tuple[str, Any, dict[str, str]]]) -> None:
     with AnalyticsHook("stats") as hook:
         hook.client.stats.count(name, 3)
         hook.client.stats.count(name, 0)

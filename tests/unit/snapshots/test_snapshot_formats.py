@@ -80,5 +80,5 @@ def test_snapshot_is_not_compared_if_the_previous_file_needs_a_missing_extra(
 
 
 @pytest.mark.usefixtures("time_zone")
-def test_time_of_a_row_is_utc() -> None:
+def test_observed_at_of_a_row_is_utc() -> None:
     assert utc_text(NOON) == "2026-11-20T12:00:00.000000+00:00"

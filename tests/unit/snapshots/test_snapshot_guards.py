@@ -32,7 +32,9 @@ from airflow_provider_analytics.snapshots.take import SnapshotOptions
         (1000, 699, 0.3, True),
     ],
 )
-def test_large_loss_is_rejected(shelf: Shelf, before: int, after: int, fraction: float, trips: bool) -> None:
+def test_snapshot_with_a_large_loss_is_rejected(
+    shelf: Shelf, before: int, after: int, fraction: float, trips: bool
+) -> None:
     first = shelf.take(before)
     for when in (HOUR, NIGHT) if trips else ():  # a rerun is compared with the snapshot that it would replace
         with pytest.raises(GuardError, match=f"The list has {after} websites.*{before:,}") as rejected:
@@ -146,7 +148,7 @@ def test_fields_of_one_day_are_compared_with_another_day_too(shelf: Shelf) -> No
     shelf.take(invalid_values(52), morning + 2 * HOUR)
 
 
-def test_guard_is_accepted_only_by_its_own_name(shelf: Shelf) -> None:
+def test_snapshot_guard_is_overridden_only_by_its_own_name(shelf: Shelf) -> None:
     shelf.take(100)
     records, other = websites(10, privacy="a secret"), source("https://other.example.com")
     names = ("other_source", "fewer_websites", "missing_fields")
@@ -207,7 +209,7 @@ def test_field_that_the_service_never_had_does_not_count_as_missing(shelf: Shelf
 
 @pytest.mark.parametrize("number", [1, 253])
 @pytest.mark.parametrize("name", ["favorite", "exclude_params", "privacy"])
-def test_last_value_of_a_field_may_be_cleared_if_the_service_omits_empty_values(
+def test_last_value_of_a_field_can_be_cleared_if_the_service_omits_empty_values(
     shelf: Shelf, name: str, number: int
 ) -> None:
     """Go's omitempty, jbuilder's ignore_nil! and others omit a field from the records in which it is empty."""
@@ -219,7 +221,7 @@ def test_last_value_of_a_field_may_be_cleared_if_the_service_omits_empty_values(
     shelf.take(empty, 3 * NIGHT)
 
 
-def test_field_that_every_website_had_may_not_vanish_if_other_fields_are_omitted(shelf: Shelf) -> None:
+def test_snapshot_fails_if_a_field_of_every_website_vanishes_although_others_are_omitted(shelf: Shelf) -> None:
     empty = without("favorite", 20)
     shelf.take([*empty[:-1], *websites(20)[-1:]])
     renamed = [{name: value for name, value in record.items() if name != "privacy"} for record in websites(20)]

@@ -106,7 +106,7 @@ def test_manifest_of_a_newer_version_stops_the_next_run(shelf: Shelf) -> None:
     assert (second.manifest.is_first, second.manifest.previous) == (False, None)
 
 
-def test_manifest_of_the_same_version_may_have_more_fields(shelf: Shelf) -> None:
+def test_manifest_of_the_same_version_can_contain_more_fields(shelf: Shelf) -> None:
     first = shelf.take(3)
     shelf.fs.pipe_file(first.partition.manifest.path, json.dumps(stored(first) | {"novelty": 1}).encode())
     assert shelf.read().manifest == first.manifest  # type: ignore[union-attr]

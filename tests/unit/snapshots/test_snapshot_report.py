@@ -36,7 +36,7 @@ class Loads(HTMLParser):
         self.found += [f"{tag} {name}={value}" for name, value in attrs if name in names]
 
 
-def test_report_has_the_websites_and_their_changes(shelf: Shelf) -> None:
+def test_report_lists_the_websites_and_their_changes(shelf: Shelf) -> None:
     records = websites(12)
     assert "There is no snapshot of an earlier day" in page(shelf.take(records, html_report=True))
     settings = {"email": 1, "favorite": True, "exclude_bots": 0}

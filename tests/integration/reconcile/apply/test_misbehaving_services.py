@@ -108,7 +108,7 @@ def damaged(night: Night, websites: list[Website]) -> list[Website]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", SERVICES)
-def test_write_fails_if_the_service_does_something_else(
+def test_write_fails_if_the_service_stores_another_result(
     night: Night, websites: list[Website], name: str, way: str
 ) -> None:
     night.sandbox.configure(**SERVICES[name])
@@ -158,7 +158,9 @@ def test_both_websites_are_restored_if_the_problem_repeats(
     assert ("did not store exclude_ips" in str(caught.value)) is is_not_stored
 
 
-def test_audit_trail_has_the_reason_and_the_end_of_each_restored_website(night: Night, websites: list[Website]) -> None:
+def test_audit_trail_contains_the_reason_and_the_end_of_each_restored_website(
+    night: Night, websites: list[Website]
+) -> None:
     night.sandbox.configure(updates="reset others")
     with pytest.raises(NotAppliedError):
         night.sync(NEW, state_path=str(night.folder))

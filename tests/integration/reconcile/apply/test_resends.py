@@ -36,7 +36,7 @@ def lose_updates_of(distortion: Distortion, website_id: int) -> None:
     distortion.forward = lose
 
 
-def test_hook_sends_values_again_once(night: Night, distortion: Distortion) -> None:
+def test_hook_sends_a_value_that_is_not_stored_twice(night: Night, distortion: Distortion) -> None:
     night.add(1)
     lose_updates_of(distortion, 1)
     with AnalyticsHook() as hook, pytest.raises(NotAppliedError):
@@ -45,7 +45,7 @@ def test_hook_sends_values_again_once(night: Night, distortion: Distortion) -> N
 
 
 @pytest.mark.parametrize("websites", [1, 2, 30])
-def test_plan_sends_values_again_twice(night: Night, distortion: Distortion, websites: int) -> None:
+def test_plan_sends_a_value_that_is_not_stored_three_times(night: Night, distortion: Distortion, websites: int) -> None:
     night.add(websites)
     lose_updates_of(distortion, 1)
     with pytest.raises(AnalyticsError):

@@ -144,7 +144,7 @@ def after_the_update(distortion: Distortion, night: Night, **settings: Any) -> N
         pytest.param("192.0.2.1 # Ann", "192.0.2.1 # Bob", id="a person edits a comment"),
     ],
 )
-def test_website_may_be_edited_between_its_update_and_the_read(
+def test_edit_between_an_update_and_its_read_is_reported_without_a_failure(
     night: Night, distortion: Distortion, caplog: pytest.LogCaptureFixture, had: str, has: str
 ) -> None:
     night.add(3, exclude_ips=had)

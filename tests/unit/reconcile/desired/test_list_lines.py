@@ -102,7 +102,7 @@ def test_source_says_expired_only_if_the_entry_left_after_its_expiration_date(le
 
 
 @pytest.mark.parametrize("days", [KEEP_UNRESOLVED_DAYS, KEEP_UNRESOLVED_DAYS + 1])
-def test_name_that_does_not_resolve_keeps_its_addresses_for_seven_days(days: int) -> None:
+def test_host_name_that_does_not_resolve_keeps_its_addresses_for_seven_days(days: int) -> None:
     at = datetime(2026, 11, 23, 12, tzinfo=UTC)
     last = {"vpn.example.com": Resolution((ADDRESS,), at - timedelta(days=days))}
     if days > KEEP_UNRESOLVED_DAYS:
@@ -114,7 +114,7 @@ def test_name_that_does_not_resolve_keeps_its_addresses_for_seven_days(days: int
         assert "2026-11-16 is used until 2026-11-23: 192.0.2.1" in warning
 
 
-def test_later_list_has_the_owner_and_the_reason_of_an_entry_in_two_lists() -> None:
+def test_later_list_decides_the_owner_and_the_reason_of_an_entry_in_two_lists() -> None:
     combined = merge_lists([listed(f"{ADDRESS} # office, owner=a"), listed(f"{ADDRESS} # VPN, owner=b")])
     assert (combined.sources[ADDRESS].owner, combined.sources[ADDRESS].reason) == ("b", "VPN")
 

@@ -313,7 +313,7 @@ def test_problems_of_values_name_their_line(value: Any, message: str) -> None:
     assert re.search(message, "\n".join(problems(parse_websites, value)))
 
 
-def test_rows_of_databases_and_data_frames_may_contain_their_number_types() -> None:
+def test_rows_of_databases_and_data_frames_can_contain_their_number_types() -> None:
     numbers = {"privacy": Decimal(1), "email": 1.0, "favorite": float("nan"), "exclude_bots": None}
     (website,) = parse_websites([{"domain": "a.example", **numbers}]).websites
     assert website.settings == {"privacy": "private", "email": True}
@@ -414,7 +414,7 @@ def test_unquoted_address_that_ends_with_a_colon_is_one_problem(entry: str, more
 
 
 @pytest.mark.parametrize("written", ["[2001:db8::]", "2001:db8::", "{entry: 2001:db8::}"])
-def test_unquoted_text_with_a_colon_has_the_advice_to_quote_it(written: str) -> None:
+def test_error_for_an_unquoted_text_with_a_colon_advises_to_quote_it(written: str) -> None:
     (problem,) = problems(parse, f"websites:\n  a.example:\n    exclude_ips: {written}\n")
     assert "Write a text in quotes" in problem
 
@@ -436,7 +436,7 @@ def test_invalid_yaml_is_explained(text: str, line: int, problem: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["*x", "{email: true}", "[*x]"])
-def test_merge_key_has_the_advice_to_use_a_group(value: str) -> None:
+def test_error_for_a_merge_key_advises_to_use_a_group(value: str) -> None:
     text = f"websites:\n  x.example: &x {{email: true}}\n  a.example:\n    <<: {value}\n"
     (problem,) = problems(parse, text)
     assert problem == (

@@ -52,7 +52,7 @@ ALL: list[dict[str, Any]] = [ONE, TWO, DOOMED]
         pytest.param((), [{**ONE, "exclude_ips": "1.1.1.1"}, DONE, MARKED], id="all was done"),
     ],
 )
-def test_remainder_of_an_approved_plan_may_be_applied(planned: tuple[Change, ...], records: list[Any]) -> None:
+def test_remainder_of_an_approved_plan_can_be_applied(planned: tuple[Change, ...], records: list[Any]) -> None:
     raise_unless_remainder(Plan(planned), APPROVED, records)
 
 

@@ -88,7 +88,7 @@ def test_edited_plan_is_rejected() -> None:
         (10, 0, 0.0, True),
     ],
 )
-def test_guard_trips_on_a_large_loss(there: int, removed: int, fraction: float, safe: bool) -> None:
+def test_guard_blocks_a_plan_with_a_large_loss(there: int, removed: int, fraction: float, safe: bool) -> None:
     before = addresses(there)
     entries = [update(1, before, before[removed:])], [{"id": 1, "exclude_ips": "\n".join(before)}]
     for changes, records in (entries, (gone(removed), [{"id": number} for number in range(there)])):
@@ -156,7 +156,7 @@ def test_pages_that_become_public_are_compared_with_private_pages(closed: dict[s
     assert checked([opening(number) for number in range(90, 93)], records, 0.3).guard_message is None
 
 
-def test_public_page_of_a_new_website_is_listed_first_and_trips_no_guard() -> None:
+def test_public_page_of_a_new_website_is_listed_first_and_not_blocked() -> None:
     new = [Change("create", f"{n}.example", None, (FieldChange("privacy", None, "public"),)) for n in range(50)]
     plan = checked(new, [], 0.3)
     assert (plan.guard_message, len(plan.made_public)) == (None, 50)

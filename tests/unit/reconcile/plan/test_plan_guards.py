@@ -43,7 +43,7 @@ def test_entries_removed_before_the_end_of_their_expiration_date_count_as_lost(d
 
 
 @pytest.mark.parametrize(("lost", "trips"), [(3, False), (4, True)])
-def test_list_may_lose_exactly_30_percent(lost: int, trips: bool) -> None:
+def test_list_can_lose_exactly_30_percent(lost: int, trips: bool) -> None:
     lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES[lost:])
     assert bool(managed_lists_lose_entries(GuardInput(0.3, (), ["exclude_ips"], lists))) is trips
 
@@ -51,7 +51,7 @@ def test_list_may_lose_exactly_30_percent(lost: int, trips: bool) -> None:
 @pytest.mark.parametrize(
     ("override", "remaining", "trips"), [("empty_list", 0, False), ("empty_list", 1, True), ("", 0, True)]
 )
-def test_accepted_empty_list_may_lose_all_entries_and_not_most(override: str, remaining: int, trips: bool) -> None:
+def test_overridden_empty_list_can_lose_all_entries_but_not_most(override: str, remaining: int, trips: bool) -> None:
     lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES[:remaining])
     assert bool(managed_lists_lose_entries(GuardInput(0.3, {override}, ["exclude_ips"], lists))) is trips
 
@@ -79,7 +79,7 @@ def records_with(number: int, **fields: Any) -> list[dict[str, Any]]:
         (10, 0, set()),
     ],
 )
-def test_plan_may_delete_30_percent_and_never_all(websites: int, deleted: int, found: set[str]) -> None:
+def test_plan_can_delete_30_percent_but_never_all(websites: int, deleted: int, found: set[str]) -> None:
     changes = [Change("delete", f"{item}.example", str(item), ()) for item in range(deleted)]
     assert findings(changes, records_with(websites)) == found
 
@@ -88,14 +88,14 @@ def test_plan_may_delete_30_percent_and_never_all(websites: int, deleted: int, f
     ("private", "opened", "found"),
     [(10, 3, set()), (10, 4, {"made_public"}), (9, 9, set()), (20, 6, set()), (20, 7, {"made_public"})],
 )
-def test_plan_may_make_30_percent_of_the_private_pages_public(private: int, opened: int, found: set[str]) -> None:
+def test_plan_can_make_30_percent_of_the_private_pages_public(private: int, opened: int, found: set[str]) -> None:
     records = [*records_with(private, privacy=1), *records_with(50, privacy=0)]
     changes = [update(item, FieldChange("privacy", "private", "public")) for item in range(opened)]
     assert findings(changes, records) == found
 
 
 @pytest.mark.parametrize(("lost", "found"), [(3, set()), (4, {"entries_lost"})])
-def test_lists_may_lose_30_percent_of_the_entries_of_all_websites(lost: int, found: set[str]) -> None:
+def test_lists_can_lose_30_percent_of_the_entries_of_all_websites(lost: int, found: set[str]) -> None:
     records = records_with(5, exclude_ips="192.0.2.1\n192.0.2.2")
     before = ("192.0.2.1", "192.0.2.2")
     element = [update(number, FieldChange("exclude_ips", before, before[:1])) for number in range(min(lost, 3))]
