@@ -296,37 +296,26 @@ class Application:
     def _next_alone(self, number: int) -> Target | None:
         """Return the website to change alone; None if each pair is proven.
 
-        The website with the longest list comes first, because a service might cut long lists. Then comes a website with
-        the pairs of a website that is not as expected (the longest list again, if the service might have cut its list),
-        or with most pairs that are not proven. Among equals, the order is random, so that two tasks that start at the
-        same time do not change the same websites.
+        A website with a pair of one that is not as expected comes first, then one with a pair that is not proven. Of
+        these, the website with the longest list is changed, because a service might cut long lists. Among equals, the
+        order is random, so that two tasks that start at the same time do not change the same websites.
 
         :param number: number of websites that were changed alone before.
         """
         open_pairs = set().union(*self._suspected.values())
         for action, limit in LIMITS.items():
-            left = [target for target in self._targets if target.state is State.NOT_TRIED]
-            candidates = [target for target in left if target.planned.action == action]
-            if not candidates:
-                continue
-            RANDOM.shuffle(candidates)
-            if number == 0:
-                return max(candidates, key=self._longest_list)
-            most = max(len(self._pairs[target] & open_pairs) for target in candidates)
-            if most:
-                deciding = [target for target in candidates if len(self._pairs[target] & open_pairs) == most]
-                if self._is_a_sent_list_wrong:
-                    return max(deciding, key=self._longest_list)
-                return deciding[0]
-            newest = max(candidates, key=lambda target: len(self._pairs[target] - self._proven))
-            if number < limit and self._pairs[newest] - self._proven:
-                return newest
+            candidates = [
+                target
+                for target in self._targets
+                if target.state is State.NOT_TRIED and target.planned.action == action
+            ]
+            chosen = [target for target in candidates if self._pairs[target] & open_pairs]
+            if not chosen and number < limit:
+                chosen = [target for target in candidates if self._pairs[target] - self._proven]
+            if chosen:
+                RANDOM.shuffle(chosen)
+                return max(chosen, key=self._longest_list)
         return None
-
-    @property
-    def _is_a_sent_list_wrong(self) -> bool:
-        """Whether a website that was changed alone does not have the list that was sent."""
-        return any(_is_sent(target, target.wrong & LINE_FIELDS.keys()) for target in self._suspected)
 
     def _longest_list(self, target: Target) -> int:
         """Return the number of characters of the longest list of a website after its change."""
