@@ -35,6 +35,7 @@ from airflow_provider_analytics.api.fields import (  # noqa: E402
     FIELDS,
     PASSWORD_FROM,
     PASSWORD_REFERENCE,
+    SETTABLE_FIELDS,
     WEBSITE_FIELDS,
     Field,
     Flag,
@@ -48,7 +49,6 @@ from airflow_provider_analytics.api.stats import METRICS_PREFIX, TIMERS, Stats  
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info  # noqa: E402
 from airflow_provider_analytics.reconcile.desired import websites_file  # noqa: E402
 from airflow_provider_analytics.reconcile.desired.desired_state import MODES  # noqa: E402
-from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS  # noqa: E402
 from airflow_provider_analytics.snapshots import manifest  # noqa: E402
 from airflow_provider_analytics.snapshots.rows import COLUMNS, MEANINGS  # noqa: E402
 

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, invalid, is_missing_text, nearest, one_of
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import Addresses, EntryType, Parameters, each_line, stripped
-from airflow_provider_analytics.readable import is_plain
+from airflow_provider_analytics.readable import is_plain, readable
 
 #: Setting of files and operators with the location of a password, and its allowed form.
 PASSWORD_FROM = "password_from"  # noqa: S105 - the name of a setting
@@ -358,6 +358,8 @@ UPDATE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_update)
 LINE_FIELDS = {field.name: field.entries for field in WEBSITE_FIELDS if isinstance(field, Lines)}
 #: Fields that a record can contain: all except secrets.
 RECORD_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.column)
+#: Fields that can be set and that a record can contain, such as ``privacy`` and ``exclude_ips``, but not ``password``.
+SETTABLE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_update and field.column)
 
 
 class CreateSettings(TypedDict, total=False):
@@ -542,3 +544,20 @@ def _given(allowed: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any
                 hint = f"Did you mean {near}?"
             raise ValueError(f"{name} is not a field of this request. {hint}")
     return {name: values[name] for name in allowed if values.get(name) is not None}
+
+
+def website_of(record: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the domain (empty if missing) and the id of a record, such as ``("www.example.com", "7")``."""
+    return str(record.get("domain") or ""), str(record["id"])
+
+
+def by_id(records: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return records by website id, such as ``{"7": {"id": 7, "domain": "www.example.com"}}``."""
+    return {str(record["id"]): record for record in records}
+
+
+def website_name(domain: str, website_id: str | None) -> str:
+    """Return the readable name of a website for logs and errors, such as ``www.example.com (id 7)``."""
+    if not website_id:
+        return readable(domain)
+    return f"{readable(domain)} (id {website_id})" if domain else f"id {website_id}"

@@ -175,7 +175,7 @@ class _SettingsOperator(AnalyticsBaseOperator):
     def _settings(self, hook: AnalyticsHook, names: Iterable[str]) -> dict[str, Any]:
         """Return the given settings, with the password from ``password_from``."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS, check_password_from
-        from airflow_provider_analytics.operators.passwords import passwords_of
+        from airflow_provider_analytics.operators.reconciling import passwords_of
 
         settings = {name: getattr(self, ARGUMENTS.get(name, name)) for name in names}
         for name in LINE_FIELDS:

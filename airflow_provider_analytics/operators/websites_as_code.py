@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
+    from airflow_provider_analytics.reconcile.desired.desired_state import WebsitesAsCode
     from airflow_provider_analytics.reconcile.engine import Job
     from airflow_provider_analytics.storage import StoragePath
 
@@ -502,7 +502,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
             )
 
     def _read_current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
-        from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS
+        from airflow_provider_analytics.api.fields import SETTABLE_FIELDS
         from airflow_provider_analytics.reconcile.service_websites import complete_records
 
         records, unread = complete_records(

@@ -3,8 +3,8 @@
 
 ``desired`` reads the requested state from files, arguments, and list tables. ``plan`` computes the changes, and has
 their guards and their approval. ``apply`` sends the changes, and verifies them. Each imports only the folders before
-it. ``engine.py`` connects the steps, ``state.py`` and ``audit.py`` write to the state folder, ``service_websites.py``
-reads the websites of the service, and ``records.py`` names them.
+it. ``engine.py`` connects the steps, ``state.py`` writes to the state folder, and ``service_websites.py``
+reads the websites of the service.
 
 Imports ``api``, ``guards``, and ``storage``, and never Airflow.
 """

@@ -14,17 +14,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.fields import website_name, website_of
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import BulkError, GuardError
 from airflow_provider_analytics.guards import website_keys
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.apply.application import Application, Outcome
 from airflow_provider_analytics.reconcile.apply.sending import Sender
-from airflow_provider_analytics.reconcile.audit import AuditTrail
-from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
+from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.tables import ListTables
-from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
 from airflow_provider_analytics.reconcile.plan.approval import raise_unless_remainder
 from airflow_provider_analytics.reconcile.plan.changes import Plan, plan_changes
 from airflow_provider_analytics.reconcile.plan.plan_guards import (
@@ -34,9 +33,9 @@ from airflow_provider_analytics.reconcile.plan.plan_guards import (
     list_warnings,
     managed_lists_lose_entries,
 )
-from airflow_provider_analytics.reconcile.records import website_name, website_of
 from airflow_provider_analytics.reconcile.service_websites import Websites, complete_records
 from airflow_provider_analytics.reconcile.state import (
+    AuditTrail,
     ListFile,
     read_last_websites,
     read_plan,

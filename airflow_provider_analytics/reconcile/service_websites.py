@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import spellings
+from airflow_provider_analytics.api.fields import by_id, website_name, website_of
 from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import NotFoundError
 from airflow_provider_analytics.readable import counted
-from airflow_provider_analytics.reconcile.records import by_id, website_name, website_of
 from airflow_provider_analytics.reconcile.workers import Breaker, each, reason_of
 
 #: Why a website was skipped.

@@ -15,7 +15,15 @@ from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, normalise, raw_lines
+from airflow_provider_analytics.api.fields import (
+    FIELDS,
+    LINE_FIELDS,
+    PASSWORD_FROM,
+    by_id,
+    normalise,
+    raw_lines,
+    website_of,
+)
 from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record, has_value
 from airflow_provider_analytics.exceptions import (
     OTHER_METHODS,
@@ -30,7 +38,6 @@ from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import counted, first_of
 from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Target, describe
 from airflow_provider_analytics.reconcile.plan.changes import Change, Plan
-from airflow_provider_analytics.reconcile.records import by_id, website_of
 from airflow_provider_analytics.reconcile.workers import Breaker, run_uninterrupted
 
 #: Maximum number of websites that are changed alone, and how many of them come before the first create, and before the

@@ -16,7 +16,7 @@ from typing import Any
 from airflow_provider_analytics.api import client as api_client
 from airflow_provider_analytics.api.client import AnalyticsClient, may_mean_taken, other_domain
 from airflow_provider_analytics.api.domains import domain_key, same_domain
-from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, normalise
+from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, SETTABLE_FIELDS, normalise, website_of
 from airflow_provider_analytics.api.transport import may_have_been_applied
 from airflow_provider_analytics.api.verification import (
     COMPARED,
@@ -37,13 +37,11 @@ from airflow_provider_analytics.exceptions import (
     StorageError,
 )
 from airflow_provider_analytics.readable import readable
-from airflow_provider_analytics.reconcile.audit import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
 from airflow_provider_analytics.reconcile.plan.approval import raise_unless_approved
 from airflow_provider_analytics.reconcile.plan.changes import Change, Plan, change_of, deletion
-from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS, website_of
 from airflow_provider_analytics.reconcile.service_websites import ReadResult, Websites
-from airflow_provider_analytics.reconcile.state import ListFile
+from airflow_provider_analytics.reconcile.state import AuditTrail, ListFile
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER, Breaker, each, reason_of
 
 log = logging.getLogger(__name__)

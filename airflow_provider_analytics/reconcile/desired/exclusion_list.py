@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import is_pattern
+from airflow_provider_analytics.api.fields import by_id
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, merge_lists
@@ -20,7 +21,6 @@ from airflow_provider_analytics.reconcile.desired.selection import (
     similar_domain,
 )
 from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Rows, scope_of
-from airflow_provider_analytics.reconcile.records import by_id
 from airflow_provider_analytics.reconcile.service_websites import Websites, read_websites
 
 

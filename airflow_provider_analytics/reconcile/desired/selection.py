@@ -14,10 +14,10 @@ from airflow_provider_analytics.api.domains import (
     spellings,
 )
 from airflow_provider_analytics.api.entries import without_comment
+from airflow_provider_analytics.api.fields import website_of
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of, readable
-from airflow_provider_analytics.reconcile.records import website_of
 
 _MAX_NAMED = 20
 #: Domains, patterns such as ``*.example.com``, or ids.

@@ -25,12 +25,11 @@ import msgspec
 
 from airflow_provider_analytics.api.domains import MAX_PATTERNS, domain_key, is_pattern, matches
 from airflow_provider_analytics.api.entries import Entries
-from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
+from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise, website_of
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import counted, readable
 from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource, Moment, Resolution, Stored
-from airflow_provider_analytics.reconcile.records import website_of
 
 VERSION = 2
 _NOTHING_SENT = "No changes were sent."

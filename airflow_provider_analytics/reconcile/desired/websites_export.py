@@ -10,14 +10,20 @@ from typing import Any
 import yaml
 
 from airflow_provider_analytics.api.checks import short_repr
-from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import AS_IS, EntryType, entry_of, line_key
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, normalise, raw_lines
+from airflow_provider_analytics.api.fields import (
+    FIELDS,
+    LINE_FIELDS,
+    PASSWORD_FROM,
+    SETTABLE_FIELDS,
+    normalise,
+    raw_lines,
+    website_of,
+)
 from airflow_provider_analytics.api.verification import Record, has_value
 from airflow_provider_analytics.exceptions import DomainError
 from airflow_provider_analytics.readable import MASK, is_plain, readable
-from airflow_provider_analytics.reconcile.desired.websites_config import check_key
-from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS, website_of
 
 
 def export_websites(records: Iterable[Record], *, origin: str, restore: bool = False) -> tuple[str, list[str]]:
@@ -49,7 +55,7 @@ def export_websites(records: Iterable[Record], *, origin: str, restore: bool = F
             )
         ids[key] = website_id
         try:
-            check_key(domain)
+            check_domain(domain)
         except ValueError as error:
             omitted.append(f"id {website_id}: omitted, and never deleted by a plan, {error}")
             continue

@@ -19,13 +19,15 @@ from typing import Any
 import jsonschema
 
 from airflow_provider_analytics.api.checks import invalid
-from airflow_provider_analytics.api.domains import MAX_PATTERNS, domain_key
+from airflow_provider_analytics.api.domains import MAX_PATTERNS, check_domain, domain_key, is_pattern
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, check_password_has_effect
 from airflow_provider_analytics.readable import first_of, readable
-from airflow_provider_analytics.reconcile.desired.desired_state import DesiredWebsite
+from airflow_provider_analytics.reconcile.desired.desired_state import (
+    DesiredWebsite,
+    WebsitesAsCode,
+)
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, merge_lists, read_list
-from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode, check_key, is_pattern
 from airflow_provider_analytics.reconcile.desired.yaml_values import Path, Problem, ProblemsError, Values, is_over
 
 _ALSO = "also_"
@@ -322,7 +324,7 @@ class _YamlFile:
                 self._values.problem(path, f"{domain} is a pattern. Allowed: protect: true, and nothing else")
             return
         try:
-            check_key(domain)
+            check_domain(domain)
         except ValueError as error:
             self._values.problem(path, str(error))
         layers = [self._defaults, *self._groups_of(value, path), self._layer(value, path)]

@@ -14,12 +14,11 @@ from dataclasses import replace
 
 from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.api.fields import LINE_FIELDS
+from airflow_provider_analytics.api.fields import LINE_FIELDS, website_of
 from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of
 from airflow_provider_analytics.reconcile.plan.changes import Change, Plan, WebsiteKey, short
-from airflow_provider_analytics.reconcile.records import website_of
 
 #: Approved action and an action that can be planned now. After a crash, an update can follow an approved create.
 _MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"), ("delete", "delete")}

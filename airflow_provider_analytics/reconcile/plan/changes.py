@@ -31,17 +31,19 @@ from airflow_provider_analytics.api.fields import (
     FIELDS,
     LINE_FIELDS,
     PASSWORD_FROM,
+    SETTABLE_FIELDS,
     Privacy,
     count_entries,
     normalise,
     raw_lines,
+    website_name,
+    website_of,
 )
 from airflow_provider_analytics.api.verification import Record, has_value
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of, readable
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
 from airflow_provider_analytics.reconcile.desired.yaml_values import Place, Problem, ProblemsError
-from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS, website_name, website_of
 
 Action = Literal["create", "update", "delete"]
 #: Id and domain key of a website; None and the domain key of one that is created.

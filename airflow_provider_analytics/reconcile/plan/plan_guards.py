@@ -15,16 +15,21 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import internal_addresses
-from airflow_provider_analytics.api.fields import LINE_FIELDS, Privacy, count_entries, normalise, raw_lines
+from airflow_provider_analytics.api.fields import (
+    LINE_FIELDS,
+    Privacy,
+    count_entries,
+    normalise,
+    raw_lines,
+    website_name,
+)
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.guards import are_websites_lost, loses_too_much
 from airflow_provider_analytics.readable import counted, first_of
-from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
+from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.tables import ListTables, entries_of
-from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
 from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan, short
-from airflow_provider_analytics.reconcile.records import website_name
 
 #: Maximum number of websites, and of entries per website, in the message of a guard.
 _MAX_WORST = 5

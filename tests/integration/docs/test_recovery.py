@@ -16,13 +16,13 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from dag_runs import RunDag
 from samples import sample_dag
 
+from airflow_provider_analytics.api.fields import SETTABLE_FIELDS
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import AmbiguousWriteError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator
-from airflow_provider_analytics.reconcile.records import SETTABLE_FIELDS
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.catalog import list_snapshots
 

@@ -123,7 +123,7 @@ def test_update_changes_only_the_given_settings(
     sandbox: SandboxServer, page_password: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_provider_analytics.operators.passwords.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_provider_analytics.operators.reconciling.mask_secret", masked.append)
     sandbox.add_website("www.example.com", exclude_ips="10.0.0.1", exclude_params="a")
     changes: list[dict[str, Any]] = [
         {"email_reports": True},

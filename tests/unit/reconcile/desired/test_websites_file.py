@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from shelf import websites
 
 from airflow_provider_analytics.exceptions import DomainError
-from airflow_provider_analytics.reconcile.desired.websites_config import WebsitesAsCode
+from airflow_provider_analytics.reconcile.desired.desired_state import WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.websites_export import export_websites
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites, parse_websites_files
 from airflow_provider_analytics.reconcile.plan.changes import Plan, plan_changes
