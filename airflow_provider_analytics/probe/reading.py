@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from threading import Event, Timer
+from threading import Timer
 from typing import Any, Self, Unpack
 
 from airflow_provider_analytics.api import dialect
@@ -86,9 +86,8 @@ class LimitedTransport(Transport):
     """A transport that sends reads only, and no more than allowed."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings, listener=self._count_request)
+        super().__init__(settings)
         self._allowed = 0
-        self._used_up = Event()
         #: The last response; None if it was not a success.
         self.last: Answer | None = None
         #: Names of the headers of all responses.
@@ -97,32 +96,23 @@ class LimitedTransport(Transport):
     def allow(self, allowed: int = MAX_REQUESTS) -> None:
         """Allow requests, up to this number of all requests."""
         self._allowed = min(allowed, MAX_REQUESTS)
-        self._used_up.clear()
-        self._check_number()
 
-    def _check_number(self) -> None:
-        if self.stats.requests >= self._allowed:
-            self._used_up.set()
-
-    def _count_request(self, counted: str, _: float) -> None:
-        if counted == "requests":
-            self._check_number()
-
-    def request(
+    def once(
         self,
         method: str,
         path: str,
         *,
         query: Mapping[str, str] | None = None,
         form: Mapping[str, str] | None = None,
-        unwanted: Event | None = None,
         is_alone: bool = False,
     ) -> Answer:
         """Send a read, unless the requests are used up."""
         if method != "GET":
             raise ValueError(f"The probe sends no {method}.")
         self.last = None
-        answer = super().request(method, path, query=query, unwanted=self._used_up, is_alone=is_alone)
+        if self.stats.requests >= self._allowed:
+            raise StoppedError("Not sent, because the probe has sent all its requests.")
+        answer = super().once(method, path, query=query, is_alone=is_alone)
         self.header_names.update(answer.headers)
         self.last = answer
         return answer
