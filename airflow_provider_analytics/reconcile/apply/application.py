@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_provider_analytics.api import client as api_client
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import (
@@ -263,7 +264,7 @@ class Application:
             self._sender.send_all(left)
         sent = [target for target in self._targets if target.may_be_applied]
         if sent and self._stopped is None:
-            self._sender.settle()
+            self._client.wait(api_client.SETTLE_SECONDS)
             self._sender.verify(sent, is_alone=is_single)
         for target in self._targets:
             self._note_changes_since_the_plan(target)

@@ -445,10 +445,6 @@ class Sender:
 
     # Reading back
 
-    def settle(self) -> None:
-        """Wait until the updates that other processes have computed have probably arrived."""
-        self.client.wait(api_client.SETTLE_SECONDS)
-
     def verify(self, targets: Sequence[Target], *, is_alone: bool = False) -> None:
         """Read changed websites until they are as sent, and send the changes again that are not in effect.
 
