@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from airflow_provider_analytics.api import dialect, fields
 from airflow_provider_analytics.api.dialect import Answer, Page, Record
-from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, may_become, same_domain, spellings
+from airflow_provider_analytics.api.domains import check_domain, domain_key, may_become, same_domain, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, ids_descend, read_again, requests_of_a_list
 from airflow_provider_analytics.api.redaction import RESERVED, names_in, without_reserved, without_secrets
@@ -313,9 +313,6 @@ class AnalyticsClient:
                         return None
                     if _has_domain(record, key):
                         found.add(str(record["id"]))
-                    elif is_near(domain, str(record.get("domain") or "")):
-                        near = readable(str(record["domain"]))
-                        log.warning("%s (id %s) is another website than %s.", near, record["id"], domain)
         except (IncompleteListError, AnalyticsApiError) as error:
             if isinstance(error, AnalyticsApiError) and error.status not in dialect.NO_SUCH_PAGE:
                 raise
@@ -812,10 +809,8 @@ def other_domain(domain: str, record: Mapping[str, Any], advice: str = "") -> Do
     """Return the error for a website that has another domain than the one sent."""
     shown = str(record["domain"])
     remedy = ""
-    if is_near(domain, shown):
-        remedy = "If the service writes it so, name the website by its id."
-    elif domain_key(shown) in may_become(domain):
-        remedy = f"If the service writes it so, write domain={shown!r}."
+    if domain_key(shown) in may_become(domain):
+        remedy = f"If the service writes it so, write domain={shown!r}, or name the website by its id."
     problem = f"Website id {record['id']} has the domain {readable(shown)!r}, not {domain!r}."
     return DomainError(
         problem,

@@ -16,7 +16,6 @@ from airflow_provider_analytics.readable import is_plain, readable
 
 _ALLOWED = "a domain name such as www.example.com, without scheme, port, path or spaces"
 _NOT_IN_A_DOMAIN = re.compile(r"[\s\x00-\x20\x7f/\\:@?#%&=,;\"'<>()\[\]{}|^`]")
-_AROUND_A_DOMAIN = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://|(:[0-9]*)?(/.*)?$", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
 #: Maximum length of a domain, and of a part of it between two dots in ASCII.
 _MAX_LENGTH, _MAX_LABEL = 254, 63
@@ -128,18 +127,6 @@ def may_become(domain: str) -> set[str]:
     return derived - {own}
 
 
-def is_near(domain: str, other: str) -> bool:
-    """Return whether two different domains differ only in scheme, port and path, as ``a.example/blog`` does.
-
-    They are two websites, but people can take them for one.
-
-    :param domain: a domain, or a pattern.
-    """
-    if is_pattern(domain):
-        return matches(domain, host_key(other)) and not matches(domain, other)
-    return host_key(domain) == host_key(other) and not same_domain(domain, other)
-
-
 def domain_key(domain: str) -> str:
     """Normalize a domain, so that equal domains compare equal: A-labels in lower case, without trailing dots.
 
@@ -152,11 +139,6 @@ def domain_key(domain: str) -> str:
     if domain.isascii():
         return domain
     return ".".join(map(_to_a_label, _mapped(domain).split("."))).rstrip(".")
-
-
-def host_key(domain: str) -> str:
-    """Return the key of a domain without scheme, port and path."""
-    return domain_key(_AROUND_A_DOMAIN.sub("", domain))
 
 
 def _mapped(domain: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.api.checks import invalid_together
-from airflow_provider_analytics.api.domains import check_domain, domain_key, is_near, is_pattern, matches, may_become
+from airflow_provider_analytics.api.domains import check_domain, domain_key, is_pattern, matches, may_become
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import (
     LINE_FIELDS,
@@ -306,13 +306,10 @@ class WebsitesAsCode:
                 continue
             # A service that drops "www." would create the same website in each run.
             for other in sorted(may_become(website.domain) & ids.keys() - self.by_domain.keys()):
-                advice = "Use its spelling; if these are two websites, list both"
-                if is_near(website.domain, other):
-                    advice = "A file cannot name such a domain: create the website with the hook, or rename it"
                 yield (
                     website.place,
                     f"{website.domain} does not exist, but {other} (id {ids[other][0]}) does: the service might write "
-                    f"the domain in this way. {advice}",
+                    "the domain in this way. Use its spelling; if these are two websites, list both",
                 )
             for website_id in ids.get("", ()):
                 yield website.place, f"the record of website {website_id} has no domain: it might be {website.domain}"
