@@ -259,7 +259,7 @@ class CreateWebsiteOperator(_SettingsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look up the domain, and create the website if it is missing."""
-        from airflow_provider_analytics.api.fields import CREATE_FIELDS, check_create, differing_fields
+        from airflow_provider_analytics.api.fields import CREATE_FIELDS, check_create
 
         with self.connected(context) as hook:
             settings = check_create(**self._settings(hook, CREATE_FIELDS))
@@ -271,53 +271,59 @@ class CreateWebsiteOperator(_SettingsOperator):
                 # A retry would find the website, and if_exists="skip" would leave it unchanged.
                 error.where = error.where or hook.where
                 first = f"check the website. It exists now, and a retry would apply if_exists={self.if_exists!r}"
-                raise permanent_failure(
-                    f"Website {self.domain} was created, but not completed: {error}", first
-                ) from None
-            website_id = written.record["id"]
-            differing: list[str] = []
+                raise permanent_failure(f"Created website {self.domain}, but: {error}", first) from None
             if not written.created:
-                differing = differing_fields(written.record, settings)
-            if written.created:
-                self.log.info("Created website %s with id %s.", self.domain, website_id)
-                if "privacy" not in settings:
-                    self.log.warning(
-                        "The statistics page of %s is public, because privacy was not given. To hide it, set "
-                        "privacy='private'.",
-                        self.domain,
-                    )
-                if _lacks_password(settings):
-                    self.log.warning(
-                        "The privacy of %s is 'password', and no password was given. Set password_from as well, and "
-                        "check its statistics page.",
-                        self.domain,
-                    )
-            elif self.if_exists == "fail":
-                raise permanent_failure(
-                    f"Website {self.domain} already exists, with id {website_id}. Set if_exists to 'skip' or 'update' "
-                    "to allow it.",
-                    "change if_exists or the domain",
-                )
-            elif self.if_exists == "update" and differing:
-                self.log.info(
-                    "Website %s exists, with id %s. Updating: %s.", self.domain, website_id, ", ".join(differing)
-                )
-                changes = {name: settings[name] for name in differing}
-                if "password" in changes:  # no service returns it, and it is allowed only together with the privacy
-                    changes["privacy"] = settings["privacy"]
-                updated = hook.client.update_website(website_id, expected_domain=self.domain, **changes)
-                return _result(hook, updated, updated=differing)
-            elif differing:
-                self.log.warning(
-                    "Website %s exists, with id %s, and was left unchanged. Settings that differ or are not returned: "
-                    "%s.",
-                    self.domain,
-                    website_id,
-                    ", ".join(differing),
-                )
-            else:
-                self.log.info("Website %s exists, with id %s. No setting differs.", self.domain, website_id)
-            return _result(hook, written, created=written.created, differing=differing)
+                return self._handle_existing(hook, written, settings)
+            self._log_created(written.record["id"], settings)
+            return _result(hook, written, created=True)
+
+    def _log_created(self, website_id: int | str, settings: Mapping[str, Any]) -> None:
+        self.log.info("Created website %s with id %s.", self.domain, website_id)
+        if "privacy" not in settings:
+            self.log.warning(
+                "The statistics page of %s is public, because privacy was not given. To hide it, set "
+                "privacy='private'.",
+                self.domain,
+            )
+        if _lacks_password(settings):
+            self.log.warning(
+                "The privacy of %s is 'password', and no password was given. Set password_from as well, and check its "
+                "statistics page.",
+                self.domain,
+            )
+
+    def _handle_existing(
+        self, hook: AnalyticsHook, written: WriteResult, settings: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Fail, update the website, or leave it unchanged, as ``if_exists`` says."""
+        from airflow_provider_analytics.api.fields import differing_fields
+
+        website_id = written.record["id"]
+        if self.if_exists == "fail":
+            raise permanent_failure(
+                f"Website {self.domain} already exists, with id {website_id}. Set if_exists to 'skip' or 'update' "
+                "to allow it.",
+                "change if_exists or the domain",
+            )
+        differing = differing_fields(written.record, settings)
+        named = ", ".join(differing)
+        if not differing:
+            self.log.info("Website %s exists, with id %s. No setting differs.", self.domain, website_id)
+        elif self.if_exists == "update":
+            self.log.info("Website %s exists, with id %s. Updating: %s.", self.domain, website_id, named)
+            changes = {name: settings[name] for name in differing}
+            if "password" in changes:  # no service returns it, and it is allowed only together with the privacy
+                changes["privacy"] = settings["privacy"]
+            updated = hook.client.update_website(website_id, expected_domain=self.domain, **changes)
+            return _result(hook, updated, updated=differing)
+        else:
+            self.log.warning(
+                "Website %s exists, with id %s, and was left unchanged. Settings that differ or are not returned: %s.",
+                self.domain,
+                website_id,
+                named,
+            )
+        return _result(hook, written, differing=differing)
 
 
 def _lacks_password(settings: Mapping[str, Any]) -> bool:
