@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from airflow_provider_analytics.api.checks import invalid, one_of, short_repr, text_list
+from airflow_provider_analytics.api.checks import invalid, short_repr, text_list
 from airflow_provider_analytics.readable import first_of, is_plain, readable
 
 Entries = tuple[str, ...]
@@ -25,6 +25,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: Ways to handle a network: the interface documents single addresses only. With the last one, other texts are allowed.
 AS_IS = "as_is"
 NETWORKS = ("reject", "expand", AS_IS)
+#: How a list of a single website handles a network: it is allowed, and other texts are not.
+ALLOW = "allow"
 #: Maximum number of addresses that the networks of one list can expand to.
 EXPAND_LIMIT = 1024
 
@@ -97,39 +99,24 @@ class EntryType:
     #: A text that is the name of a file by mistake; None if entries can look like this, such as ``/admin``.
     file_name: ClassVar[re.Pattern[str] | None] = None
 
-    def parser(self, networks: str) -> Callable[[str], Entries]:
-        """Return a function that parses the entries of one list; its :class:`ValueError` describes the problem.
+    def parse(self, entry: str, networks: str = ALLOW, limit: int = EXPAND_LIMIT) -> Entries:
+        """Return the normalized entries of an entry of a user.
 
-        :param networks: for addresses: ``"reject"`` rejects networks, ``"expand"`` replaces them by their addresses
-            (at most :data:`EXPAND_LIMIT` in all), ``"as_is"`` keeps them. With ``"as_is"``, any other text is allowed,
-            too, such as a range or a pattern.
-        """
-        one_of("networks", networks, NETWORKS)
-
-        def parse(entry: str) -> Entries:
-            if networks == AS_IS:
-                return (_visible(entry),)
-            self.check_entry(entry)
-            return (entry,)
-
-        return parse
-
-    def check_entry(self, entry: str) -> None:
-        """Check an entry of a user.
-
+        :param networks: for addresses: :data:`ALLOW` keeps networks, ``"reject"`` rejects them, ``"expand"`` replaces
+            them by their addresses, and ``"as_is"`` keeps them. With ``"as_is"``, any other text is allowed, too, such
+            as a range or a pattern.
+        :param limit: maximum number of addresses of a network that is expanded.
         :raises ValueError: if it is invalid; the message is the problem.
         """
-        _visible(entry)
+        if not is_plain(entry):
+            raise ValueError("contains invisible characters")
+        if networks != AS_IS:
+            self._check_word(entry)
+        return (entry,)
+
+    def _check_word(self, entry: str) -> None:
         if _NOT_IN_A_WORD.search(entry):
             raise ValueError("contains white space, a separator or a quote; write one entry per line")
-
-    def entries_of(self, entry: str) -> Entries:
-        """Return the normalized entry; networks are allowed.
-
-        :raises ValueError: if it is invalid; the message is the problem.
-        """
-        self.check_entry(entry)
-        return (self.key(entry),)
 
     def is_in_another_form(self, lines: Sequence[str]) -> bool:
         """Return whether a list of the service is not written as interface.md documents it.
@@ -165,7 +152,7 @@ class EntryType:
         """
         entry = entry_of(line)
         if entry:
-            self.check_entry(entry)
+            self.parse(entry)
         elif not stripped(line):
             raise ValueError("is blank")
         return stripped(line)
@@ -177,9 +164,8 @@ class Parameters(EntryType):
     allowed = "one query parameter per line or entry"
     file_name = _FILE_NAME
 
-    def check_entry(self, entry: str) -> None:
-        """Check the name of a parameter."""
-        super().check_entry(entry)
+    def _check_word(self, entry: str) -> None:
+        super()._check_word(entry)
         if _PART_OF_A_QUERY.search(entry):
             name = _PART_OF_A_QUERY.split(entry.lstrip("?&"))
             raise ValueError(f"is a part of an address and matches no parameter; write {name[0] or 'the name'!r}")
@@ -191,37 +177,25 @@ class Addresses(EntryType):
     allowed = "one IP address per line or entry"
     file_name = _FILE_NAME
 
-    def parser(self, networks: str) -> Callable[[str], Entries]:
-        """Return a function that parses addresses and networks."""
-        one_of("networks", networks, NETWORKS)
-        left = EXPAND_LIMIT
-
-        def parse(entry: str) -> Entries:
-            nonlocal left
-            if networks == AS_IS and not _is_network(entry):
-                return (_visible(entry),)
-            network = _check_network(entry)
-            if network.num_addresses == 1:
-                return (str(network.network_address),)
-            if networks == AS_IS:
-                return (str(network),)
-            if networks == "reject":
-                raise ValueError(
-                    "is a network, but the service documents single addresses only (networks='expand' sends each of "
-                    "its addresses, networks='as_is' sends it unchanged)"
-                )
-            left -= network.num_addresses
-            if left < 0:
-                raise ValueError(
-                    f"has {network.num_addresses:,} addresses; all networks together can expand to {EXPAND_LIMIT:,}"
-                )
-            return tuple(map(str, network))
-
-        return parse
-
-    def check_entry(self, entry: str) -> None:
-        """Check an address or a network of a user."""
-        _check_network(entry)
+    def parse(self, entry: str, networks: str = ALLOW, limit: int = EXPAND_LIMIT) -> Entries:
+        """Return an address, a network, or the addresses of a network."""
+        if networks == AS_IS and not _is_network(entry):
+            return super().parse(entry, networks)
+        network = _check_network(entry)
+        if network.num_addresses == 1:
+            return (str(network.network_address),)
+        if networks == "reject":
+            raise ValueError(
+                "is a network, but the service documents single addresses only (networks='expand' sends each of "
+                "its addresses, networks='as_is' sends it unchanged)"
+            )
+        if networks != "expand":
+            return (str(network),)
+        if network.num_addresses > limit:
+            raise ValueError(
+                f"has {network.num_addresses:,} addresses; all networks together can expand to {EXPAND_LIMIT:,}"
+            )
+        return tuple(map(str, network))
 
     def is_in_another_form(self, lines: Sequence[str]) -> bool:
         """Return whether a list of the service is not written as documented; addresses after a comma are entries."""
@@ -320,16 +294,6 @@ def internal_addresses(entries: Iterable[str]) -> list[str]:
         if any(map(network.subnet_of, same_version)):  # type: ignore[arg-type]  # the versions are equal
             found.append(entry)
     return found
-
-
-def _visible(entry: str) -> str:
-    """Return an entry of any text unchanged.
-
-    :raises ValueError: if it has invisible characters.
-    """
-    if not is_plain(entry):
-        raise ValueError("contains invisible characters")
-    return entry
 
 
 def _network(entry: str, *, strict: bool = True) -> Network:

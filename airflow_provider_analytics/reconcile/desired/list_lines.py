@@ -9,15 +9,27 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
 
+from airflow_provider_analytics.api.checks import one_of
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.api.entries import AS_IS, Addresses, Entries, EntryType, each_line, entry_of, stripped
+from airflow_provider_analytics.api.entries import (
+    ALLOW,
+    AS_IS,
+    EXPAND_LIMIT,
+    NETWORKS,
+    Addresses,
+    Entries,
+    EntryType,
+    each_line,
+    entry_of,
+    stripped,
+)
 from airflow_provider_analytics.exceptions import AnalyticsError
 
 #: Maximum number of host names in one list, and of addresses of one name.
@@ -218,7 +230,7 @@ def read_list(
     :param argument: name of the argument, for messages.
     :param value: a list, its JSON text, or a text with one entry per line.
     :param entry_type: type of its entries.
-    :param networks: see :meth:`EntryType.parser`.
+    :param networks: see :meth:`EntryType.parse`; all networks together can expand to at most :data:`EXPAND_LIMIT`.
     :param managed: whether the mode is managed: entries can then have an expiration date, because only a managed list
         can remove the entries that it added, but no comment to send.
     :param host_names: whether host names are allowed.
@@ -227,9 +239,12 @@ def read_list(
     :raises ValueError: if it is neither a list nor a text.
     :raises UnusableEntriesError: if lines cannot be read; the message lists them with their numbers.
     """
-    parse = entry_type.entries_of if is_for_one else entry_type.parser(networks)
+    networks = ALLOW if is_for_one else one_of("networks", networks, NETWORKS)
+
+    left = EXPAND_LIMIT
 
     def read(value: object) -> _Line:
+        nonlocal left
         line = _parse_line(value)
         if line.source.until and not managed and not is_for_one:
             raise ValueError(
@@ -238,7 +253,9 @@ def read_list(
             )
         if line.comment and managed and not is_for_one:
             raise ValueError("has a comment, but in mode managed, lines with a comment belong to people; use reason")
-        entries, is_name = _entries(line.text, parse, host_names=host_names)
+        entries, is_name = _entries(line.text, entry_type, networks, left, host_names=host_names)
+        if len(entries) > 1:
+            left -= len(entries)
         return line._replace(entries=entries, is_name=is_name)
 
     allowed = f"{entry_type.allowed}, or one host name" if host_names else entry_type.allowed
@@ -299,7 +316,7 @@ def _lines_to_send(line: _Line, comments: Sequence[str], *, is_as_is: bool) -> d
     return lines
 
 
-def _entries(text: str, parse: Callable[[str], Entries], *, host_names: bool) -> tuple[Entries, bool]:
+def _entries(text: str, entry_type: EntryType, networks: str, limit: int, *, host_names: bool) -> tuple[Entries, bool]:
     """Return the entries of a line, or its host name, and whether it is a host name."""
     if not text:
         return (), False
@@ -307,7 +324,7 @@ def _entries(text: str, parse: Callable[[str], Entries], *, host_names: bool) ->
     if name is not None and host_names:
         return (name,), True
     try:
-        return parse(text), False
+        return entry_type.parse(text, networks, limit), False
     except ValueError:
         if name is None:
             raise
@@ -432,11 +449,10 @@ def _addresses(result: object) -> Entries:
         raise ValueError(f"does not resolve: {result or 'no address'}")
     if len(set(result)) > MAX_ANSWERS:
         raise ValueError(f"resolves to {len(set(result)):,} addresses. Allowed: at most {MAX_ANSWERS}")
-    parse = Addresses().parser("reject")
     addresses: list[str] = []
     for address in sorted(set(result)):
         try:
-            addresses += parse(address)
+            addresses += Addresses().parse(address, "reject")
         except ValueError as error:
             raise ValueError(f"resolves to {address!r}, which {error}") from None
     return tuple(dict.fromkeys(addresses))

@@ -154,7 +154,7 @@ def _entry(entry_type: EntryType, line: str) -> str:
     if not entry or _is_allowed(entry_type, entry):
         return entry
     text = entry_of(line)
-    entry_type.parser(AS_IS)(text)
+    entry_type.parse(text, AS_IS)
     return text
 
 
@@ -163,7 +163,7 @@ def _entry(entry_type: EntryType, line: str) -> str:
 def _is_allowed(entry_type: EntryType, entry: str) -> bool:
     """Return whether a file can contain an entry without ``networks: as_is``."""
     try:
-        entry_type.parser("reject")(entry)
+        entry_type.parse(entry, "reject")
     except ValueError:
         return False
     return True

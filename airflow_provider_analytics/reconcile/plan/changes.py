@@ -546,7 +546,7 @@ def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: E
 
     :param name: field of the website that contains the list.
     :param current: lines of the website's list.
-    :param desired: entries as :meth:`EntryType.parser` returns them.
+    :param desired: entries as :meth:`EntryType.parse` returns them.
     :param mode: ``"merge"`` adds missing entries; ``"replace"`` makes the list equal to ``desired``; ``"managed"`` adds
         missing entries and removes the entries in ``owned`` that are no longer desired, except for lines with a
         comment.

@@ -13,17 +13,14 @@ from airflow_provider_analytics.api.entries import (
     Entries,
     EntryType,
     Parameters,
-    each_line,
-    entry_of,
     internal_addresses,
 )
+from airflow_provider_analytics.reconcile.desired.list_lines import read_list
 
 
 def parse(entry_type: EntryType, argument: str, value: object, networks: str = "reject") -> Entries:
     """Return the entries of a list, or of a text with one entry per line, without duplicates."""
-    read = entry_type.parser(networks)
-    found = each_line(argument, value, lambda line: read(entry_of(line)) if entry_of(line) else (), entry_type.allowed)
-    return tuple(dict.fromkeys(entry for entries in found for entry in entries))
+    return read_list(argument, value, entry_type, networks=networks).entries
 
 
 @pytest.mark.parametrize(
