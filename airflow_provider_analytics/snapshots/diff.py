@@ -13,12 +13,13 @@ import logging
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from datetime import UTC, date, datetime
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from airflow_provider_analytics.api.checks import MAX_DEPTH, invalid, is_too_deep
@@ -35,7 +36,6 @@ from airflow_provider_analytics.storage import make_directory, new_token, put_fi
 #: ``{"change", "id", "domain", "fields": {name: {"before", "after"}}}``; an absent field is null.
 WebsiteChange = dict[str, Any]
 
-KINDS = ("removed", "changed", "added")
 #: Keys of the counts: the kinds, and how many of the changed websites changed their privacy.
 COUNTS = ("removed", "privacy_changed", "changed", "added")
 #: Maximum number of changes in a return value; the file contains all of them.
@@ -43,7 +43,7 @@ _MAX_CHANGES = 50
 #: Limits of a bounded change: entries of a list and characters of a text.
 _MAX_ENTRIES = 10
 _MAX_CHARACTERS = 200
-_MAX_LINE_CHARACTERS = 80
+_MAX_LINE_CHARACTERS = 160
 
 log = logging.getLogger(__name__)
 
@@ -242,14 +242,25 @@ def in_lines(result: Mapping[str, Any], limit: int) -> list[str]:
     return lines
 
 
-def list_difference(before: object, after: object) -> tuple[list[str], list[str]]:
-    """Return the entries removed from a list, and the entries added to it. Other values have no entries."""
-    old, new = _entries(before), _entries(after)
-    return [entry for entry in old if entry not in new], [entry for entry in new if entry not in old]
+def difference(values: Mapping[str, Any]) -> str:
+    """Return the values of a field before and after a change as one text; of a list, the added and removed entries."""
+    before, after = values["before"], values["after"]
+    # A list in a form that is not understood is text. Its entries are unknown, so both sides are shown.
+    if not isinstance(before, (list, NoneType)) or not isinstance(after, (list, NoneType)):
+        return f"{display(before)} \u2192 {display(after)}"
+    old, new = before or [], after or []
+    added = [f"+{entry}" for entry in new if entry not in old]
+    removed = [f"\u2212{entry}" for entry in old if entry not in new]
+    return ", ".join(added + removed)
 
 
-def _entries(value: object) -> Sequence[str]:
-    return value if isinstance(value, (list, tuple)) else ()
+def display(value: object) -> str:
+    """Return a value as readers expect it: "none", "yes" or "no" instead of Python's names."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
 
 
 def _newest_day(series: SnapshotSeries, before: date | None = None) -> date | None:
@@ -268,36 +279,13 @@ def _describe(change: WebsiteChange) -> str:
     parts = []
     for name, values in change["fields"].items():
         if change["change"] == "changed":
-            parts.append(f"{name} {_describe_change(values['before'], values['after'])}".rstrip())
+            parts.append(f"{name} {readable(difference(values), _MAX_LINE_CHARACTERS)}")
         elif change["change"] == "added" and name == "privacy":
-            parts.append(f"{name} {_display(values['after'])}")
+            parts.append(f"{name} {readable(display(values['after']))}")
     website = f"{change['change']} {readable(change['domain'] or '')} (id {readable(change['id'])})"
-    return f"{website}: {', '.join(parts)}" if parts else website
-
-
-def _describe_change(before: object, after: object) -> str:
-    """Return the change of a value as text, such as ``0 -> 1``, or ``- 192.0.2.1 + 192.0.2.2`` for a list."""
-    if not is_list_or_none(before) or not is_list_or_none(after):
-        return f"{_display(before)} -> {_display(after)}"
-    removed, added = list_difference(before, after)
-    parts = []
-    if removed:
-        parts.append(f"- {_display(removed)}")
-    if added:
-        parts.append(f"+ {_display(added)}")
-    return " ".join(parts)
-
-
-def is_list_or_none(value: object) -> bool:
-    """Return whether a value is a list; None is an empty list."""
-    return value is None or isinstance(value, (list, tuple))
-
-
-def _display(value: object) -> str:
-    if value is None:
-        return "not shown"
-    text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-    return readable(text, _MAX_LINE_CHARACTERS)
+    if parts:
+        website += f": {', '.join(parts)}"
+    return website
 
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,18 +16,15 @@ import jinja2
 
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, Field, Flag, Lines, Privacy, PrivacyFlag
 from airflow_provider_analytics.readable import counted, first_of, readable
-from airflow_provider_analytics.snapshots.diff import WebsiteChange, bounded, is_list_or_none, list_difference
+from airflow_provider_analytics.snapshots.diff import WebsiteChange, bounded, difference, display
 from airflow_provider_analytics.snapshots.manifest import Manifest
 from airflow_provider_analytics.snapshots.rows import Row
 
-#: Limits for the number of rows and changes, and for the total characters of their values. They keep the page below
-#: 1 MB for any list, so that it opens quickly on a phone.
+#: Limits for the number of rows, for the total characters of their values, and for the number of changes. They keep the
+#: page below 1 MB for any list, so that it opens quickly on a phone.
 MAX_ROWS = 2_000
 MAX_ROW_CHARACTERS = 250_000
 MAX_CHANGES = 200
-MAX_CHANGE_CHARACTERS = 100_000
-#: Characters of the HTML around the change of a field.
-_CHANGE_MARKUP = 200
 MAX_EXCLUSIONS = 15
 #: Maximum characters of a cell or an entry.
 MAX_CELL = 120
@@ -88,7 +85,7 @@ def render_report(
         lstrip_blocks=True,
     )
     environment.filters["counted"] = counted
-    environment.filters["difference"] = _difference
+    environment.filters["difference"] = difference
     environment.filters["cut"] = _truncate
     return environment.get_template("report.html.j2").render(
         manifest=manifest,
@@ -96,7 +93,7 @@ def render_report(
         points=chart_points(counts),
         width=CHART_WIDTH,
         height=CHART_HEIGHT,
-        changes=shown_changes(changes),
+        changes=list(map(bounded, islice(changes, MAX_CHANGES))),
         notices=notices(manifest),
         new_fields=new_fields(manifest),
         lists=LINE_FIELDS,
@@ -121,7 +118,7 @@ def notices(manifest: Manifest) -> list[str]:
     if fields.missing:
         found.append(f"The service no longer returns: {', '.join(fields.missing)}.")
     if manifest.filters:
-        filters = [f"{name} {_truncate(_display_value(value))}" for name, value in manifest.filters.items()]
+        filters = [f"{name} {_truncate(display(value))}" for name, value in manifest.filters.items()]
         found.append(f"Only: {', '.join(filters)}.")
     return found
 
@@ -129,20 +126,6 @@ def notices(manifest: Manifest) -> list[str]:
 def new_fields(manifest: Manifest) -> str:
     """Return the names of undocumented fields as text. They require no action."""
     return first_of(manifest.fields.new, MAX_EXCLUSIONS, show=_truncate)
-
-
-def shown_changes(changes: Iterable[WebsiteChange]) -> list[WebsiteChange]:
-    """Return the first changes, as many as fit. Removed websites and changes of privacy come first."""
-    selected: list[WebsiteChange] = []
-    left = MAX_CHANGE_CHARACTERS
-    for change in islice(changes, MAX_CHANGES):
-        short = bounded(change)
-        for values in short["fields"].values():
-            left -= len(_truncate(_difference(values))) + _CHANGE_MARKUP
-        if left < 0:
-            break
-        selected.append(short)
-    return selected
 
 
 def summarise(rows: Iterable[Row]) -> Summary:
@@ -179,7 +162,7 @@ def _table_cells(row: Row) -> dict[str, str]:
     for flag in _FLAGS:
         value = row[flag.name]
         if value is not None and bool(value) != bool(flag.default):
-            unusual.append(f"{flag.name}: {_display_value(bool(value))}")
+            unusual.append(f"{flag.name}: {display(bool(value))}")
     cells = {
         "id": _truncate(row["id"]),
         "domain": _truncate(row["domain"] or ""),
@@ -212,23 +195,3 @@ def _entries(text: str | None) -> set[str]:
 
 def _truncate(text: str) -> str:
     return readable(text, MAX_CELL)
-
-
-def _display_value(value: object) -> str:
-    """Return a value as readers expect it: "none", "yes" or "no" instead of Python's names."""
-    if value is None or isinstance(value, bool):
-        return {None: "none", True: "yes", False: "no"}[value]
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return str(value)
-
-
-def _difference(values: dict[str, object]) -> str:
-    """Return the values of a field before and after a change as one text."""
-    before, after = values["before"], values["after"]
-    # A list in a form that is not understood is text. Its entries are unknown, so both sides are shown.
-    is_list = isinstance(before, list) or isinstance(after, list)
-    if not is_list or not is_list_or_none(before) or not is_list_or_none(after):
-        return f"{_display_value(before)} \u2192 {_display_value(after)}"
-    removed, added = list_difference(before, after)
-    return ", ".join([f"+{entry}" for entry in added] + [f"\u2212{entry}" for entry in removed])

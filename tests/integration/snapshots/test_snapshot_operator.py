@@ -231,8 +231,8 @@ def test_change_that_fails_the_task_is_named(tmp_path: Path) -> None:
     assert [*lines[:4], *lines[11:]] == [
         "The website list changed: 1 removed, 18 changed (1 in privacy), 1 added, from 2026-11-20 to 2026-11-21.",
         "removed site-1.example.com (id 1)",
-        "changed site-2.example.com (id 2): privacy private -> public",
-        "changed site-19.example.com (id 19): exclude_ips - 192.0.2.1 + 192.0.2.7",
+        "changed site-2.example.com (id 2): privacy private → public",
+        "changed site-19.example.com (id 19): exclude_ips +192.0.2.7, \u2212192.0.2.1",
         "and 10 more",
         f"All changes: {tmp_path}/_websites/dt=2026-11-21/_since-2026-11-20.jsonl.",
         "Not retried: on_change='fail' is set.",
