@@ -4,10 +4,22 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
+from airflow_provider_analytics import __version__
+from airflow_provider_analytics.commands import ExitStatus
 from airflow_provider_analytics.commands.connections import add_connection, connected, without_logs
+from airflow_provider_analytics.readable import counted, readable
+
+if TYPE_CHECKING:
+    from airflow_provider_analytics.probe.checks import Probe, ProbeFinding
+
+_UNKNOWN = (
+    "Reads do not show how the service writes: whether an update stores values as sent, and keeps the other fields. "
+    "The sample DAG try_your_service tests it on a new website."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,10 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the answer to each question as it arrives, and the conclusion; return the exit status."""
-    from airflow_provider_analytics.probe import probe_report
     from airflow_provider_analytics.probe.checks import Probe
     from airflow_provider_analytics.probe.reading import LimitedReader
-    from airflow_provider_analytics.readable import readable
 
     # Captured here, because standard output is redirected while the connection is open.
     output = sys.stdout
@@ -38,6 +48,43 @@ def run(args: argparse.Namespace) -> int:
     with connected(args.conn_id) as hook, without_logs(), LimitedReader(hook.client.settings) as reader:
         probe = Probe(reader)
         write(answers, f"{reader.settings.base_url}\n")
-        probe.run(lambda finding: write(answers, probe_report.as_answer(finding)))
-    write(output, probe_report.as_json(probe) if args.json else probe_report.conclusion(probe))
-    return probe_report.status(probe)
+        probe.run(lambda finding: write(answers, as_answer(finding)))
+    write(output, _as_json(probe) if args.json else _conclusion(probe))
+    return status(probe)
+
+
+def status(probe: Probe) -> ExitStatus:
+    """Return the exit status."""
+    if probe.extras:
+        return ExitStatus.CHANGES
+    if "FAILS" in {finding.mark for finding in probe.findings}:
+        return ExitStatus.FAILED
+    return ExitStatus.NO_CHANGES
+
+
+def as_answer(found: ProbeFinding) -> str:
+    """Return the line of a finding: its mark, the question, and the answer."""
+    return f"{found.mark:5} {found.name:8}  {found.text}."
+
+
+def _as_json(probe: Probe) -> str:
+    """Return the report as JSON, without the host and without values of the service."""
+    report = {
+        "provider": __version__,
+        "status": status(probe),
+        "requests": probe.reader.transport.stats.requests,
+        "extras": probe.extras,
+        "findings": {finding.name: {"mark": finding.mark, "text": finding.text} for finding in probe.findings},
+    }
+    return json.dumps(report, indent=2)
+
+
+def _conclusion(probe: Probe) -> str:
+    """Return the end of the report: what a probe cannot know, and what to do next."""
+    remedy = "No extras to set."
+    if probe.extras:
+        remedy = f"Add to the extras of the connection:\n{json.dumps(probe.extras)}"
+    elif status(probe) == ExitStatus.FAILED:
+        remedy = "Not everything works with this service. Open an issue with the output of --json."
+    sent = counted(probe.reader.transport.stats.requests, "request")
+    return f"\n{_UNKNOWN}\n\nSent {sent}. {remedy}"

@@ -259,7 +259,6 @@ class AnalyticsHook(BaseHook):
 
         :return: whether it succeeded, and a message with the host, and the reason or a summary of the first page.
         """
-        from airflow_provider_analytics.probe.probe_report import as_line
         from airflow_provider_analytics.probe.reading import MAX_SECONDS_OF_A_TEST, LimitedReader
 
         try:
@@ -273,7 +272,7 @@ class AnalyticsHook(BaseHook):
             return False, f"The service did not respond within {MAX_SECONDS_OF_A_TEST:.0f} s: {settings.base_url}"
         except AnalyticsError as error:
             return False, str(error)
-        summary = readable(as_line(reader), None)
+        summary = readable(reader.summary(), None)
         return not reader.extras, f"{settings.base_url} accepts the API key: {summary}."
 
     @classmethod

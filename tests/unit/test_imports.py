@@ -32,10 +32,10 @@ MAY_IMPORT = {
     "api": {"SITE", "__version__"},
     "reconcile": {"api", "guards", "storage"},
     "snapshots": {"__version__", "api", "storage", "guards"},
-    "probe": {"__version__", "api"},
+    "probe": {"api"},
     "hooks": {"api", "get_provider_info", "probe", "storage"},
     "operators": {"SITE", "api", "assets", "hooks", "reconcile", "snapshots", "storage", "guards"},
-    "commands": {"api", "hooks", "operators", "probe", "reconcile", "snapshots", "storage", "guards"},
+    "commands": {"__version__", "api", "hooks", "operators", "probe", "reconcile", "snapshots", "storage", "guards"},
     "__main__": {"commands"},
     "sandbox": {"__version__", "api"},
 }

@@ -14,7 +14,6 @@ from wire_client import KEY, served
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import IncompleteListError
-from airflow_provider_analytics.probe import probe_report
 from airflow_provider_analytics.probe.checks import Probe
 from airflow_provider_analytics.probe.reading import LimitedReader
 from airflow_provider_analytics.readable import Redactor
@@ -50,7 +49,7 @@ def test_probe_reports_the_page_parameter_of_each_paginator(style: str) -> None:
         with LimitedReader(settings) as reader:
             probe = Probe(reader)
             probe.run()
-            assert f"pages by `{parameter}`" in probe_report.as_line(reader)
+            assert f"pages by `{parameter}`" in reader.summary()
     found = {finding.name: finding for finding in probe.findings}
     assert (found["list"].mark, probe.extras) == ("ok", {})
     assert f"pages by `{parameter}`" in found["list"].text

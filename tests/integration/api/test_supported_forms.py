@@ -18,8 +18,8 @@ from wire_client import client_of, error_of
 
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.commands.probe import status
 from airflow_provider_analytics.exceptions import AnalyticsApiError, UnexpectedResponseError
-from airflow_provider_analytics.probe import probe_report
 from airflow_provider_analytics.probe.checks import Probe
 from airflow_provider_analytics.probe.reading import LimitedReader
 
@@ -285,7 +285,7 @@ def test_every_operation_works_with_a_supported_form(form: Form) -> None:
         with LimitedReader(Settings(base_url=server.url, api_key=KEY, **extras)) as reader:
             probe = Probe(reader)
             probe.run()
-        assert probe_report.status(probe) == 0, probe.findings
+        assert status(probe) == 0, probe.findings
 
 
 def probe_status(server: Server, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -16,9 +16,9 @@ from operations import update
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.commands import ExitStatus, main
+from airflow_provider_analytics.commands.probe import as_answer, status
 from airflow_provider_analytics.exceptions import AnalyticsError
-from airflow_provider_analytics.probe import probe_report
 from airflow_provider_analytics.probe.checks import CHECKS, Probe
 from airflow_provider_analytics.probe.reading import MAX_REQUESTS, LimitedReader
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
@@ -39,7 +39,7 @@ def marks(probe: Probe) -> dict[str, str]:
 
 
 def texts(probe: Probe) -> str:
-    return "\n".join(map(probe_report.as_answer, probe.findings))
+    return "\n".join(map(as_answer, probe.findings))
 
 
 def settings_of(sandbox: FakeService) -> Settings:
@@ -121,7 +121,7 @@ def test_probe_reports_the_actual_behavior_of_the_service(
     populate(analytics_sandbox, 253, **options)
     probe = probed(settings_of(analytics_sandbox))
     assert (marks(probe), probe.extras) == (expected, extras)
-    assert probe_report.status(probe) == (2 if extras else 1 if "FAILS" in expected.values() else 0)
+    assert status(probe) == (2 if extras else 1 if "FAILS" in expected.values() else 0)
     assert {request.method for request in analytics_sandbox.requests} == {"GET"}
     assert len(analytics_sandbox.requests) == probe.reader.transport.stats.requests <= MAX_REQUESTS
     assert is_read(analytics_sandbox, probe) == (expected.get("list") != "FAILS")
@@ -185,7 +185,7 @@ def test_long_list_is_read_up_to_the_request_limit(analytics_sandbox: FakeServic
     # An extra without proof is not suggested.
     analytics_sandbox.configure(page_parameter="p", links="absent")
     probe = probed(settings_of(analytics_sandbox))
-    assert (probe.extras, probe_report.status(probe)) == ({}, probe_report.FAILED)
+    assert (probe.extras, status(probe)) == ({}, ExitStatus.FAILED)
     assert '{"page_parameter": "p"}, not read to its end; set it, and run the probe again' in texts(probe)
 
 
@@ -195,7 +195,7 @@ def test_probe_corrects_wrong_extras(analytics_sandbox: FakeService) -> None:
     for own in wrong:
         probe = probed(replace(settings_of(analytics_sandbox), **own))
         assert is_read(analytics_sandbox, probe)
-        assert probe_report.status(probe) == probe_report.SET_EXTRAS
+        assert status(probe) == ExitStatus.CHANGES
 
 
 @pytest.mark.parametrize("changes", [{3}, {3, 5}, {3, 9}], ids=str)
@@ -218,7 +218,7 @@ def test_list_fails_if_its_pages_fail(analytics_sandbox: FakeService) -> None:
     analytics_sandbox.fault("list", skip=2, status=500, times=None)
     probe = probed(replace(settings_of(analytics_sandbox), max_retries=0))
     assert marks(probe) == {"list": "FAILS", "search": "FAILS", "favorite": "FAILS"}
-    assert probe_report.status(probe) == probe_report.FAILED
+    assert status(probe) == ExitStatus.FAILED
 
 
 def test_hanging_service_is_abandoned_after_the_time_limit(analytics_sandbox: FakeService) -> None:
