@@ -8,15 +8,16 @@ import ipaddress
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.commands import ExitStatus
 from airflow_provider_analytics.commands.connections import add_connection, connected
 from airflow_provider_analytics.commands.plan import absolute
-
-if TYPE_CHECKING:
-    from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource
-    from airflow_provider_analytics.reconcile.desired.tables import Scopes, Table
+from airflow_provider_analytics.readable import first_of, readable
+from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource
+from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Scopes, Table, entries_of
+from airflow_provider_analytics.reconcile.state import read_all_tables
 
 COLUMNS = ("entry", "list", "for", "websites", "owner", "since", "until", "host name", "reason")
 
@@ -33,8 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print a table with one row per entry and list; return the exit status."""
     from airflow_provider_analytics.hooks.object_storage import storage_path
-    from airflow_provider_analytics.readable import readable
-    from airflow_provider_analytics.reconcile.state import read_all_tables
 
     state_path = str(absolute(args.state_path)).rstrip("/")
     tables = read_all_tables(storage_path(state_path, "state_path"))
@@ -74,9 +73,6 @@ def find_entries(
     :param entry: an entry of any list, a host name, or an address in a listed network; None for all entries.
     :param records: the websites; entries on them that no list has get a row, too.
     """
-    from airflow_provider_analytics.api.fields import LINE_FIELDS
-    from airflow_provider_analytics.reconcile.desired.tables import entries_of
-
     present: Counter[tuple[str, str]] = Counter()
     for record in records or ():
         for name in LINE_FIELDS:
@@ -102,8 +98,6 @@ def find_entries(
 
 def _row(*cells: str) -> list[str]:
     """Return a row as readable text, with empty cells at its end."""
-    from airflow_provider_analytics.readable import readable
-
     missing = len(COLUMNS) - len(cells)
     return [*map(readable, cells), *[""] * missing]
 
@@ -118,8 +112,6 @@ def _cells(source: EntrySource) -> list[str]:
 
 def _scope_text(scopes: Scopes, entry: str, source: EntrySource) -> str:
     """Return the websites for which a list has an entry, or had it."""
-    from airflow_provider_analytics.readable import first_of
-    from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE
 
     def show(scope: str) -> str:
         if scope.partition(" ")[0] == EVERYWHERE:
@@ -135,8 +127,6 @@ def _scope_text(scopes: Scopes, entry: str, source: EntrySource) -> str:
 
 def _matches(name: str, requested: str | None, entry: str, names: Collection[str] = ()) -> bool:
     """Return whether an entry of a list is the requested one, shares addresses with it, or has the host name."""
-    from airflow_provider_analytics.api.fields import LINE_FIELDS
-
     if requested is None or requested.lower() in names or LINE_FIELDS[name].key(requested) == entry:
         return True
     try:

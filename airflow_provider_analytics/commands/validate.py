@@ -12,17 +12,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from airflow_provider_analytics.commands import ExitStatus
 from airflow_provider_analytics.commands.output import write_commands
 from airflow_provider_analytics.readable import counted, readable
+from airflow_provider_analytics.reconcile.desired.websites_file import in_a_folder, parse_websites_files
+from airflow_provider_analytics.reconcile.desired.yaml_values import Problem, ProblemsError
+from airflow_provider_analytics.storage import StoragePath, read_texts
 
 #: Maximum number of problems that are printed; the summary counts the others.
 MAX_PRINTED = 100
-
-if TYPE_CHECKING:
-    from airflow_provider_analytics.reconcile.desired.yaml_values import Problem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,9 +40,6 @@ def run(args: argparse.Namespace) -> int:
     """Print the problems; return the exit status."""
     # The process ends right after the file is read, and a large file creates millions of objects.
     gc.disable()
-    from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites_files
-    from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError
-
     texts = _texts(args.path)
     problems_by_mode: list[Sequence[Problem]] = []
     # The mode of a list that names none depends on state_path, which a file does not contain.
@@ -74,9 +70,6 @@ def _texts(path: str) -> Mapping[str, str | ValueError]:
 
     :raises ValueError: if there is no file.
     """
-    from airflow_provider_analytics.reconcile.desired.websites_file import in_a_folder
-    from airflow_provider_analytics.storage import StoragePath, read_texts
-
     place = replace(StoragePath.of(os.path.abspath(path)), url=path)  # noqa: PTH100 - keeps links
     texts = read_texts(place, "path", in_a_folder)
     if not texts:
