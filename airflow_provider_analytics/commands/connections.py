@@ -17,23 +17,12 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 
 
-class SingleUse(argparse.Action):
-    """An option that is rejected if repeated; by default, argparse uses the last value."""
-
-    def __call__(self, parser, namespace, values, option_string=None):  # type: ignore[no-untyped-def] # noqa: D102
-        if getattr(namespace, self.dest, self.default) != self.default:
-            parser.error(f"argument {option_string}: given more than once. Allowed: once")
-        setattr(namespace, self.dest, values)
-
-
 def add_connection(parser: argparse.ArgumentParser, default: str = "analytics_default") -> None:
     """Add ``--conn-id``.
 
     :param default: the default as text, for the help.
     """
-    parser.add_argument(
-        "--conn-id", action=SingleUse, metavar="ID", help=f"Airflow connection of type analytics (default: {default})"
-    )
+    parser.add_argument("--conn-id", metavar="ID", help=f"Airflow connection of type analytics (default: {default})")
 
 
 @contextmanager
@@ -43,29 +32,26 @@ def connected(conn_id: str | None) -> Iterator[AnalyticsHook]:
     :param conn_id: id of the connection; None is ``analytics_default``.
     :raises AnalyticsConfigError: if the connection does not exist.
     """
-    # Airflow 2 logs to standard output, which must contain only the result of the command.
-    with redirect_stdout(sys.stderr):
-        yield from _connected(conn_id)
-
-
-def _connected(conn_id: str | None) -> Iterator[AnalyticsHook]:
     # Outside a task, Airflow 3 reads connections from its database only in a server process.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
-    from airflow.providers.common.compat.sdk import AirflowNotFoundException
+    # Airflow 2 logs to standard output, which must contain only the result of the command.
+    with redirect_stdout(sys.stderr):
+        from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
-    from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+        from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 
-    conn_id = conn_id or AnalyticsHook.default_conn_name
-    with AnalyticsHook(conn_id) as hook:
-        try:
-            yield hook
-        except AirflowNotFoundException:
-            how = f"Create it in Airflow, or set the environment variable AIRFLOW_CONN_{conn_id.upper()}"
-            raise AnalyticsConfigError([f"There is no connection {conn_id!r}. {how}"], "the option --conn-id") from None
-        except AnalyticsError as error:
-            if not error.where and not isinstance(error, AnalyticsConfigError):
-                error.where = hook.where
-            raise
+        conn_id = conn_id or AnalyticsHook.default_conn_name
+        with AnalyticsHook(conn_id) as hook:
+            try:
+                yield hook
+            except AirflowNotFoundException:
+                how = f"Create it in Airflow, or set the environment variable AIRFLOW_CONN_{conn_id.upper()}"
+                problem = f"There is no connection {conn_id!r}. {how}"
+                raise AnalyticsConfigError([problem], "the option --conn-id") from None
+            except AnalyticsError as error:
+                if not error.where and not isinstance(error, AnalyticsConfigError):
+                    error.where = hook.where
+                raise
 
 
 @contextmanager

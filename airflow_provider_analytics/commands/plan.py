@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from airflow_provider_analytics.commands import ExitStatus
-from airflow_provider_analytics.commands.connections import SingleUse, add_connection, connected
+from airflow_provider_analytics.commands.connections import add_connection, connected
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
 
 
@@ -18,9 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"{parser.epilog} A plan that a guard blocks counts as failed."
     parser.add_argument("path", metavar="PATH", help="YAML file, or folder of YAML files")
     add_connection(parser)
-    parser.add_argument(
-        "--markdown", action=SingleUse, metavar="FILE", help="file for the summary that the approver sees"
-    )
+    parser.add_argument("--markdown", metavar="FILE", help="file for the summary that the approver sees")
     parser.add_argument("--prune", action="store_true", help="also delete websites that are not in the files")
     parser.add_argument(
         "--max-loss-fraction",

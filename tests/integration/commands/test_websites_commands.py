@@ -160,12 +160,6 @@ def test_plan_command_fails_if_a_guard_blocks_the_plan(
     assert main(["plan", str(file), "--prune", "--override-guards", "empty_list"]) == 2
 
 
-def test_duplicate_connection_is_rejected(capsys: Capture) -> None:
-    with pytest.raises(SystemExit, match="1"):
-        main(["plan", "a.yaml", "--conn-id", "a", "--conn-id", "b"])
-    assert "--conn-id: given more than once" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("command", [["plan", "a.yaml"], ["probe"]], ids=lambda item: item[0])
 def test_missing_connection_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, command: list[str]
