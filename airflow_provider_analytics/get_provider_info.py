@@ -7,6 +7,12 @@ from typing import Any
 
 from airflow_provider_analytics import SITE, __version__
 
+
+def _extra(label: str, description: str, kind: str, **limits: Any) -> dict[str, Any]:
+    """Return a field of the form of a connection."""
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **limits}}
+
+
 #: Connection type and its form; also used by :mod:`airflow_provider_analytics.hooks.analytics`.
 CONNECTION_TYPE: dict[str, Any] = {
     "connection-type": "analytics",
@@ -24,72 +30,69 @@ CONNECTION_TYPE: dict[str, Any] = {
         },
     },
     "conn-fields": {
-        "timeout": {
-            "label": "Timeout (s)",
-            "description": "Seconds to wait for a connection, and for the next bytes. If empty: 30.",
-            "schema": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 600},
-        },
-        "max_retries": {
-            "label": "Retries",
-            "description": "Retries of a request that is safe to repeat. If empty: 3.",
-            "schema": {"type": ["integer", "null"], "minimum": 0, "maximum": 10},
-        },
-        "requests_per_minute": {
-            "label": "Requests per minute",
-            "description": "Maximum number of requests in any 60 s, at least 2. If empty: no limit.",
-            "schema": {"type": ["integer", "null"], "minimum": 2, "maximum": 100000},
-        },
-        "verify": {
-            "label": "Verify TLS",
-            "description": "true, false, or the path of a CA bundle on the worker. If empty: true.",
-            "schema": {"type": ["string", "null"]},
-        },
-        "client_cert": {
-            "label": "Client certificate",
-            "description": "Path of a certificate with its key, or both paths with a comma. If empty: none.",
-            "schema": {"type": ["string", "null"]},
-        },
-        "proxies": {
-            "label": "Proxies",
-            "description": 'Proxy URL by scheme: {"https": "http://proxy:3128"}. If empty: those of the environment.',
-            "schema": {"type": ["object", "null"]},
-        },
-        "headers": {
-            "label": "Headers",
-            "description": "Extra HTTP headers for a reverse proxy, as JSON. Anyone who can edit the connection can "
-            "read them. If empty: none.",
-            "schema": {"type": ["object", "null"]},
-        },
-        "parallel_requests": {
-            "label": "Parallel requests",
-            "description": "Requests at the same time, 1 to 16. If empty: 8.",
-            "schema": {"type": ["integer", "null"], "minimum": 1, "maximum": 16},
-        },
-        "page_parameter": {
-            "label": "Page parameter",
-            "description": "Pagination query parameter. If empty: taken from the service's links, or page.",
-            "schema": {"type": ["string", "null"]},
-        },
-        "list_key": {
-            "label": "List key",
-            "description": "Key of the list in a response, for example data.items. If empty: detected.",
-            "schema": {"type": ["string", "null"]},
-        },
-        "boolean_format": {
-            "label": "Boolean format",
-            "description": "Format of favorite in requests: true/false or 1/0. If empty: true/false.",
-            "schema": {"type": ["string", "null"], "enum": ["true/false", "1/0"]},
-        },
-        "update_method": {
-            "label": "Update method",
-            "description": "HTTP method of an update: PATCH, or PUT if a proxy blocks PATCH. If empty: PATCH.",
-            "schema": {"type": ["string", "null"], "enum": ["PATCH", "PUT"]},
-        },
-        "allow_insecure_http": {
-            "label": "Allow insecure http",
-            "description": "Allow http to another host. The key is sent in clear text.",
-            "schema": {"type": ["boolean", "null"], "default": False},
-        },
+        "timeout": _extra(
+            "Timeout (s)",
+            "Seconds to wait for a connection, and for the next bytes. If empty: 30.",
+            "number",
+            exclusiveMinimum=0,
+            maximum=600,
+        ),
+        "max_retries": _extra(
+            "Retries", "Retries of a request that is safe to repeat. If empty: 3.", "integer", minimum=0, maximum=10
+        ),
+        "requests_per_minute": _extra(
+            "Requests per minute",
+            "Maximum number of requests in any 60 s, at least 2. If empty: no limit.",
+            "integer",
+            minimum=2,
+            maximum=100000,
+        ),
+        "verify": _extra(
+            "Verify TLS", "true, false, or the path of a CA bundle on the worker. If empty: true.", "string"
+        ),
+        "client_cert": _extra(
+            "Client certificate",
+            "Path of a certificate with its key, or both paths with a comma. If empty: none.",
+            "string",
+        ),
+        "proxies": _extra(
+            "Proxies",
+            'Proxy URL by scheme: {"https": "http://proxy:3128"}. If empty: those of the environment.',
+            "object",
+        ),
+        "headers": _extra(
+            "Headers",
+            "Extra HTTP headers for a reverse proxy, as JSON. Anyone who can edit the connection can read them. "
+            "If empty: none.",
+            "object",
+        ),
+        "parallel_requests": _extra(
+            "Parallel requests", "Requests at the same time, 1 to 16. If empty: 8.", "integer", minimum=1, maximum=16
+        ),
+        "page_parameter": _extra(
+            "Page parameter", "Pagination query parameter. If empty: taken from the service's links, or page.", "string"
+        ),
+        "list_key": _extra(
+            "List key", "Key of the list in a response, for example data.items. If empty: detected.", "string"
+        ),
+        "boolean_format": _extra(
+            "Boolean format",
+            "Format of favorite in requests: true/false or 1/0. If empty: true/false.",
+            "string",
+            enum=["true/false", "1/0"],
+        ),
+        "update_method": _extra(
+            "Update method",
+            "HTTP method of an update: PATCH, or PUT if a proxy blocks PATCH. If empty: PATCH.",
+            "string",
+            enum=["PATCH", "PUT"],
+        ),
+        "allow_insecure_http": _extra(
+            "Allow insecure http",
+            "Allow http to another host. The key is sent in clear text.",
+            "boolean",
+            default=False,
+        ),
     },
 }
 
