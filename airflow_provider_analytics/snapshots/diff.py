@@ -23,7 +23,6 @@ from types import NoneType
 from typing import Any
 
 from airflow_provider_analytics.api.checks import MAX_DEPTH, invalid, is_too_deep
-from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same_setting
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import MissingSnapshotError, StorageError
@@ -98,22 +97,12 @@ def count_missing(before: Iterable[Row], after: Iterable[Row]) -> int:
 
     :raises StorageError: if a row is damaged.
     """
-
-    def keys(rows: Iterable[Row]) -> Iterator[tuple[bytes]]:
-        for row in rows:
-            domain = row["domain"] or ""
-            try:
-                yield (f"{domain_key(domain)},{row['id']}".encode(),)  # no domain contains a comma
-            except (AttributeError, UnicodeEncodeError) as error:
-                raise StorageError(f"The domain or the id of a website is damaged: {error}") from error
-
-    with closing(sqlite3.connect("")) as database:
-        database.execute("PRAGMA journal_mode = OFF")
-        database.execute("CREATE TABLE earlier (key BLOB PRIMARY KEY) WITHOUT ROWID")
-        database.executemany("INSERT OR IGNORE INTO earlier VALUES (?)", keys(before))
-        database.executemany("DELETE FROM earlier WHERE key = ?", keys(after))
-        [(number,)] = database.execute("SELECT count(*) FROM earlier")
-    return int(number)
+    missing = 0
+    for change in diff(before, after):
+        is_another = change["change"] == "changed" and "domain" in change["fields"]
+        if change["change"] == "removed" or is_another:
+            missing += 1
+    return missing
 
 
 def write_changes(changes: Iterable[WebsiteChange], path: Path) -> dict[str, int]:
