@@ -7,7 +7,7 @@ The fields are those of ``api/fields.py``. ``tests/contract`` compares both with
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
@@ -16,8 +16,6 @@ from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.sandbox import laravel
 
 _REQUIRED = "The {} field is required."
-_NOT_IN = "The selected {} is invalid."
-_BOOLEANS = {"1": True, "0": False, "true": True, "false": False}
 _LABEL = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
 _DOMAIN = rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*{_LABEL}\.?"
 
@@ -25,35 +23,22 @@ _DOMAIN = rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*{_LABEL}\.?"
 Parse = Callable[[str], Any]
 
 
-def one_of(*allowed: str) -> Parse:
-    """Return a parser of one of these words."""
+def one_of(allowed: Mapping[str, Any], message: str = "The selected {} is invalid.") -> Parse:
+    """Return a parser of one of these texts, given with their values."""
 
-    def parse(text: str) -> str:
+    def parse(text: str) -> Any:
         if text not in allowed:
-            raise ValueError(_NOT_IN)
-        return text
+            raise ValueError(message)
+        return allowed[text]
 
     return parse
 
 
-def integer(*allowed: int) -> Parse:
-    """Return a parser of one of these integers, without sign or leading zeros."""
-
-    def parse(text: str) -> int:
-        if not re.fullmatch("-?[0-9]+", text):
-            raise ValueError("The {} field must be an integer.", _NOT_IN)
-        if text not in map(str, allowed):
-            raise ValueError(_NOT_IN)
-        return int(text)
-
-    return parse
+def _integer(*allowed: int) -> Parse:
+    return one_of({str(number): number for number in allowed})
 
 
-def boolean(text: str) -> bool:
-    """Parse a boolean."""
-    if text not in _BOOLEANS:
-        raise ValueError("The {} field must be true or false.")
-    return _BOOLEANS[text]
+boolean = one_of({"1": True, "0": False, "true": True, "false": False}, "The {} field must be true or false.")
 
 
 def domain(text: str) -> str:
@@ -96,8 +81,8 @@ class FormField:
 #: Type of a field to the parser of its text; any other field is text.
 _PARSERS: dict[type[fields.Field], Parse] = {
     fields.Domain: domain,
-    fields.PrivacyFlag: integer(*fields.Privacy),
-    fields.Flag: integer(0, 1),
+    fields.PrivacyFlag: _integer(*fields.Privacy),
+    fields.Flag: _integer(0, 1),
     fields.Boolean: boolean,
 }
 
@@ -127,11 +112,11 @@ DEFAULTS = {field.name: field.default for field in _FORM_FIELDS if not field.req
 
 LIST_PARAMETERS = [
     FormField("search", str, default=""),
-    FormField("search_by", one_of("domain"), default="domain"),
+    FormField("search_by", one_of({"domain": "domain"}), default="domain"),
     FormField("favorite", boolean),
-    FormField("sort_by", one_of("id", "domain"), default="id"),
-    FormField("sort", one_of("desc", "asc"), default="desc"),
-    FormField("per_page", integer(10, 25, 50, 100), default=100),
+    FormField("sort_by", one_of({"id": "id", "domain": "domain"}), default="id"),
+    FormField("sort", one_of({"desc": "desc", "asc": "asc"}), default="desc"),
+    FormField("per_page", _integer(10, 25, 50, 100), default=100),
     FormField("page", page, default=1),
 ]
 

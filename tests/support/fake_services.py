@@ -514,7 +514,7 @@ class FakeEndpoints(Service):
         return wrapped
 
 
-def _boolean_by_rule(text: str) -> bool:
+def _boolean_by_rule(text: str) -> Any:
     return form_fields.boolean(text if text in ("0", "1") else "")
 
 

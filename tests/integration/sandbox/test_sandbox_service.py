@@ -145,8 +145,8 @@ def test_errors_of_several_fields_are_summarized(call: Call, sandbox: SandboxSer
             "domain": ["The domain field is required."],
         },
     }
-    message = call("PATCH", "/websites/1", data={"privacy": "secret"}).json()["message"]
-    assert message == "The privacy field must be an integer. (and 1 more error)"
+    message = call("PATCH", "/websites/1", data={"privacy": "9", "favorite": "x"}).json()["message"]
+    assert message == "The selected privacy is invalid. (and 1 more error)"
 
 
 # Options
