@@ -308,9 +308,7 @@ def read_snapshot(base: StoragePath | str, day: date | str, snapshot_name: str =
     :raises ValueError: if the day or the snapshot name is not allowed.
     :raises StorageError: if the manifest cannot be read, is damaged, or is from a newer version.
     """
-    if isinstance(day, datetime):  # a subclass of date
-        raise invalid("day", day, "a date without a time, which belongs to different days in different time zones")
-    return snapshot_series(base, snapshot_name).partition(parse_day(day) if isinstance(day, str) else day).read()
+    return snapshot_series(base, snapshot_name).partition(parse_day(day)).read()
 
 
 def newest_snapshot(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME) -> Snapshot | None:

@@ -167,7 +167,7 @@ def remove_snapshot(
     :raises StorageError: if the storage fails. Files that were removed before remain removed.
     """
     found = snapshot_series(base, snapshot_name)
-    partition = found.partition(parse_day(day) if isinstance(day, str) else day)
+    partition = found.partition(parse_day(day))
     if not partition.is_published:
         raise ValueError(f"No snapshot of {partition.day} is published in {found.data}")
     files = files_of_snapshot(partition, now or datetime.now(UTC))

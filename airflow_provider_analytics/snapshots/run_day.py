@@ -59,18 +59,16 @@ class RunDay:
         :param is_published: whether the day has a snapshot.
         """
         if is_published:
-            return (
-                f"{self.day} is over and has its snapshot, which the current list would falsify (the clock says "
-                f"{now:%Y-%m-%d %H:%M} UTC, and the day comes from the {self.named_by})."
-            )
-        if now - self.ends > LATE_TOLERANCE:
+            problem = f"{self.day} is over and has its snapshot, which the current list would falsify"
+        elif now - self.ends > LATE_TOLERANCE:
             hours = (now - self.ends).total_seconds() / 3600
-            ago = f"{hours:.0f} h" if hours < 72 else f"{hours / 24:.0f} days"
-            return (
-                f"{self.day} ended {ago} ago: the current list is not the list of that day (the clock says "
-                f"{now:%Y-%m-%d %H:%M} UTC, and the day comes from the {self.named_by})."
-            )
-        return None
+            ago = f"{hours:.0f} h"
+            if hours >= 72:
+                ago = f"{hours / 24:.0f} days"
+            problem = f"{self.day} ended {ago} ago: the current list is not the list of that day"
+        else:
+            return None
+        return f"{problem} (the clock says {now:%Y-%m-%d %H:%M} UTC, and the day comes from the {self.named_by})."
 
 
 def choose_day(
@@ -120,15 +118,19 @@ def choose_day(
     return _run_day(now, "clock", timezone)
 
 
-def parse_day(text: str) -> date:
-    """Parse a day such as ``2026-11-20``.
+def parse_day(day: date | str) -> date:
+    """Return a day that is given as a date, or as text such as ``2026-11-20``.
 
-    :raises ValueError: if the text is not a date.
+    :raises ValueError: if it is another text, or a point in time.
     """
+    if isinstance(day, datetime):  # a subclass of date
+        raise invalid("day", day, "a date without a time, which belongs to different days in different time zones")
+    if isinstance(day, date):
+        return day
     try:
-        return date.fromisoformat(text.strip())
+        return date.fromisoformat(day.strip())
     except ValueError:
-        raise ValueError(f"{text!r} is not a date. Allowed: YYYY-MM-DD") from None
+        raise ValueError(f"{day!r} is not a date. Allowed: YYYY-MM-DD") from None
 
 
 def _run_day(found: date, named_by: str, timezone: TimeZone) -> RunDay:
