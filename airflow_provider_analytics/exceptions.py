@@ -33,6 +33,7 @@ whole message.
 
 from __future__ import annotations
 
+import copyreg
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,8 +85,8 @@ class AnalyticsError(Exception):
         self.remedy = remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the function and the data that rebuild the error in another process."""
-        return _rebuilt, (type(self), self.__dict__)
+        """Return what rebuilds the error in another process, without a call of ``__init__``."""
+        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
@@ -134,12 +135,6 @@ def _lines(parts: Iterable[str], separator: str) -> list[str]:
         else:
             lines.append(part)
     return lines
-
-
-def _rebuilt(kind: type[AnalyticsError], state: dict[str, Any]) -> AnalyticsError:
-    error = kind.__new__(kind)
-    error.__dict__.update(state)
-    return error
 
 
 @dataclass(eq=False, repr=False)

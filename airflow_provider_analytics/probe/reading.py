@@ -6,7 +6,7 @@ A list counts only if :class:`Listing` proves it complete, as for a task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -98,22 +98,14 @@ class LimitedTransport(Transport):
         """Allow requests, up to this number of all requests."""
         self._allowed = min(allowed, MAX_REQUESTS)
 
-    def once(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        form: Mapping[str, str] | None = None,
-        is_alone: bool = False,
-    ) -> Answer:
+    def once(self, method: str, path: str, **options: Any) -> Answer:
         """Send a read, unless the requests are used up."""
         if method != "GET":
             raise ValueError(f"The probe sends no {method}.")
         self.last = None
         if self.stats.requests >= self._allowed:
             raise StoppedError("Not sent, because the probe has sent all its requests.")
-        answer = super().once(method, path, query=query, is_alone=is_alone)
+        answer = super().once(method, path, **options)
         self.header_names.update(answer.headers)
         self.last = answer
         return answer
