@@ -44,8 +44,8 @@ MAX_TEXT_BYTES = 4_000_000
 MAX_STATE_BYTES, MAX_STATE_VALUES = 16_000_000, 1_000_000
 #: A data file of a snapshot as it is stored, and its text without compression.
 MAX_DATA_BYTES, MAX_EXPANDED_BYTES = 2 * 1024**3, 8 * 1024**3
-#: A row of a data file that is text.
-MAX_ROW_BYTES = 16_000_000
+#: A row of a data file, a row group of a Parquet file, and its rows that are in memory at the same time.
+MAX_ROW_BYTES, MAX_GROUP_BYTES, MAX_BLOCK_BYTES = 16_000_000, 128_000_000, 64_000_000
 #: Rows of a data file, and characters of the records of a snapshot that are exported as a websites file.
 MAX_ROWS, MAX_EXPORTED = 1_000_000, 16_000_000
 

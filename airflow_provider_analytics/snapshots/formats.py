@@ -13,7 +13,7 @@ import json
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from importlib import import_module
@@ -26,7 +26,13 @@ import msgspec
 from airflow_provider_analytics.api.checks import one_of
 from airflow_provider_analytics.exceptions import MissingPackageError, StorageError
 from airflow_provider_analytics.snapshots.rows import COLUMNS, Columns, Row
-from airflow_provider_analytics.storage import MAX_EXPANDED_BYTES, MAX_ROW_BYTES
+from airflow_provider_analytics.storage import (
+    MAX_BLOCK_BYTES,
+    MAX_EXPANDED_BYTES,
+    MAX_GROUP_BYTES,
+    MAX_ROW_BYTES,
+    MAX_ROWS,
+)
 
 #: Compression to file suffix.
 COMPRESSIONS = {"gzip": ".gz"}
@@ -34,8 +40,8 @@ COMPRESSIONS = {"gzip": ".gz"}
 _UNIQUE = {"id", "domain", "record", "record_hash"}
 #: Minimum number of rows in a Parquet row group, which is kept in memory until it is written.
 _ROW_GROUP = 5_000
-#: Number of rows that are read from a Parquet file at once.
-_BLOCK = 100
+#: Encodings in Parquet files of this package. Others can store a long text in few bytes, again and again.
+_ENCODINGS = {"PLAIN", "RLE", "RLE_DICTIONARY", "PLAIN_DICTIONARY"}
 
 
 class Format(ABC):
@@ -164,9 +170,9 @@ class Parquet(Format):
         return count
 
     def read(self, file: IO[bytes]) -> Iterator[Row]:
-        """Yield the rows. Few are in memory at the same time, because their texts can be long."""
+        """Yield the rows, a block at a time. Its size is computed from the metadata, before any data is read."""
         stored = import_module("pyarrow.parquet").ParquetFile(file)
-        for batch in stored.iter_batches(batch_size=_BLOCK, columns=list(COLUMNS)):
+        for batch in stored.iter_batches(batch_size=_rows_in_a_block(stored.metadata), columns=list(COLUMNS)):
             for row in batch.to_pylist():
                 yield row | {
                     "snapshot_date": row["snapshot_date"].isoformat(),
@@ -203,11 +209,36 @@ class _Lines(Iterator[str]):
             raise StopIteration
         self._in_row += len(line) + _LINE
         self._in_file += len(line) + _LINE
-        if self._in_row > MAX_ROW_BYTES:
-            raise ValueError(f"a row has {self._in_row:,} characters or more. Allowed: {MAX_ROW_BYTES:,}")
-        if self._in_file > MAX_EXPANDED_BYTES:
-            raise ValueError(f"its text has {self._in_file:,} characters or more. Allowed: {MAX_EXPANDED_BYTES:,}")
+        _check("a row has {:,} characters or more. Allowed: {:,}", self._in_row, MAX_ROW_BYTES)
+        _check("its text has {:,} characters or more. Allowed: {:,}", self._in_file, MAX_EXPANDED_BYTES)
         return line
+
+
+def _check(problem: str, found: int, limit: int) -> None:
+    if found > limit:
+        raise ValueError(problem.format(found, limit))
+
+
+def _rows_in_a_block(metadata: Any) -> int:
+    """Return how many rows of a Parquet file are read at a time.
+
+    A text of a dictionary is stored once, and read as often as rows have it. So few rows are read of a column with a
+    large dictionary.
+
+    :raises ValueError: if the file is too large, or was not written by this package.
+    """
+    _check("it has {:,} rows. Allowed: {:,}", metadata.num_rows, MAX_ROWS)
+    if any(column.max_repetition_level for column in map(metadata.schema.column, range(metadata.num_columns))):
+        raise ValueError("a column contains lists")
+    largest = 1
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        _check("a row group has {:,} bytes. Allowed: {:,}", group.total_byte_size, MAX_GROUP_BYTES)
+        for chunk in map(group.column, range(group.num_columns)):
+            if not _ENCODINGS.issuperset(chunk.encodings):
+                raise ValueError(f"a column has the encodings {', '.join(chunk.encodings)}")
+            if chunk.has_dictionary_page:
+                largest = max(largest, chunk.total_uncompressed_size)
+    return max(1, min(_ROW_GROUP, MAX_BLOCK_BYTES // largest))
 
 
 def check_format(file_format: str, compression: str | None) -> None:
@@ -279,7 +310,7 @@ def _row_groups(blocks: Iterable[Columns]) -> Iterator[Columns]:
         for name, values in block.items():
             group[name] += values
         characters += sum(map(len, block["record"]))
-        if len(group["id"]) >= _ROW_GROUP or characters >= MAX_ROW_BYTES:
+        if len(group["id"]) >= _ROW_GROUP or characters >= MAX_GROUP_BYTES // 8:
             yield group
             group = defaultdict(list)
             characters = 0
@@ -294,13 +325,13 @@ def _parse_all(parse: Callable[[str], Any], texts: Sequence[str]) -> list[Any]:
 
 @contextmanager
 def _compressed(path: Path, compression: str | None) -> Iterator[IO[bytes]]:
-    with path.open("wb") as file:
-        if compression is None:
-            yield file
-            return
-        # No name and no time in the header, so that equal rows produce equal bytes.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-            yield cast("IO[bytes]", packed)
+    with ExitStack() as stack:
+        file: IO[bytes] = stack.enter_context(path.open("wb"))
+        if compression == "gzip":
+            # No name and no time in the header, so that equal rows produce equal bytes.
+            packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
+            file = cast("IO[bytes]", stack.enter_context(packed))
+        yield file
 
 
 def _to_csv(cell: Any) -> Any:

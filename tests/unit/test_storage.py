@@ -45,6 +45,10 @@ def rows(name):
     with open(file.path, "rb") as stored:
         for row in read_rows(stored, name):
             pass
+
+def parquet(texts, **options):
+    import pyarrow, pyarrow.parquet
+    pyarrow.parquet.write_table(pyarrow.table({"id": texts}), file.path, **options)
 """
 SPARSE = "write(b''); os.truncate(file.path, 40 << 30)"
 #: Hostile file to the code that writes it, the code that reads it, and the error.
@@ -64,6 +68,18 @@ CASES = {
         "rows('a.csv.gz')",
         "a row .*16,000,000",
     ),
+    "Parquet dictionary": (
+        "import pyarrow\nparquet(pyarrow.DictionaryArray.from_arrays([0] * 5000, ['x' * 700_000]), store_schema=False)",
+        "rows('a.parquet')",
+        "KeyError",
+    ),
+    "Parquet with shared beginnings": (
+        "parquet(['x' * 100_000] * 1000, use_dictionary=False, column_encoding={'id': 'DELTA_BYTE_ARRAY'})",
+        "rows('a.parquet')",
+        "DELTA_BYTE_ARRAY",
+    ),
+    "Parquet page": ("parquet(['x' * 10_000_000] * 13, use_dictionary=False)", "rows('a.parquet')", "128,000,000"),
+    "Parquet lists": ("parquet([['x'] * 1_000_000] * 2)", "rows('a.parquet')", "lists"),
     # 100 KB, but 10,000,000 rows: they are not stored for each scope.
     "product of entries and scopes": (
         """
