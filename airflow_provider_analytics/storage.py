@@ -59,6 +59,8 @@ _TEMPORARY_PREFIX = "analytics-snapshot-"
 
 #: Maximum length of a name in bytes on a local disk, without a suffix such as ``.jsonl``.
 MAX_STEM_BYTES = 240
+#: Errors of a disk that cannot sync a folder, such as a network disk. Its files are written.
+_CANNOT_SYNC = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS})
 #: Errors of a path that the user has to correct.
 _WRONG_PATHS = (IsADirectoryError, NotADirectoryError, ValueError)
 
@@ -404,10 +406,18 @@ def _open(path: StoragePath) -> IO[bytes]:
 
     :raises StorageError: if it is a local device or pipe.
     """
-    if not is_local(path):
-        return cast("IO[bytes]", path.fs.open(path.path, "rb"))
+    if is_local(path):
+        return _open_regular(Path(path.path))
+    return cast("IO[bytes]", path.fs.open(path.path, "rb"))
+
+
+def _open_regular(path: Path) -> IO[bytes]:
+    """Open a local file for reading.
+
+    :raises StorageError: if it is a device or a pipe.
+    """
     # Without this flag, opening a pipe waits for a writer.
-    stream = open(path.path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    stream = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
         raise StorageError("it is a device or a pipe")
@@ -569,8 +579,8 @@ def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str,
     return True
 
 
-def _lock(file: IO[bytes], path: Path) -> None:
-    """Lock a file for this process, if its disk has locks.
+def _lock(file: IO[bytes] | int, path: Path) -> bool:
+    """Lock a file or a folder for this process; return whether its disk has locks.
 
     :raises StorageError: if another process keeps the lock for too long.
     """
@@ -585,15 +595,10 @@ def _lock(file: IO[bytes], path: Path) -> None:
                     "End that process, or try again later.",
                 ) from None
             time.sleep(_LOCK_INTERVAL)
-        except OSError:
-            log.warning(
-                "The disk of %s has no locks. If two tasks write this file at the same time, one of them overwrites "
-                "the other. Use another disk or object storage, or run one task at a time.",
-                path,
-            )
-            return
+        except OSError:  # a network disk without locks
+            return False
         else:
-            return
+            return True
 
 
 def _move_to_new(temporary: Path, target: Path) -> None:
@@ -605,12 +610,28 @@ def _move_to_new(temporary: Path, target: Path) -> None:
         os.link(temporary, target)
     except FileExistsError:
         raise
-    except OSError:  # a disk without hard links
-        if target.exists():
-            raise FileExistsError(target) from None
-        temporary.replace(target)
+    except OSError:  # a disk without hard links: all writers of new files in the folder wait for each other
+        with _opened_folder(target.parent) as folder:
+            if not _lock(folder, target.parent):
+                log.warning(
+                    "The disk of %s has neither hard links nor locks. If two tasks create this file at the same time, "
+                    "one of them overwrites the other. Use another disk or object storage, or run one task at a time.",
+                    target,
+                )
+            if target.exists():
+                raise FileExistsError(target) from None
+            temporary.replace(target)
     else:
         temporary.unlink()
+
+
+@contextmanager
+def _opened_folder(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def write_text(place: StoragePath, argument: str, text: str, mode: int = SHARED) -> None:
@@ -689,7 +710,11 @@ def open_own(path: Path, flags: int, mode: int) -> IO[bytes]:
     :param mode: permissions, if it is created; the umask applies.
     :raises OSError: if the path is a link.
     """
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, mode), "wb")
+    return os.fdopen(_open_own(path, os.O_WRONLY | flags, mode), "wb")
+
+
+def _open_own(path: Path, flags: int, mode: int) -> int:
+    return os.open(path, os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, mode)
 
 
 @contextmanager
@@ -708,10 +733,12 @@ def _replacement_of(
         temporary.unlink(missing_ok=True)
         raise
     # Sync the directory as well: otherwise a power failure could lose the new name.
-    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-    with suppress(OSError):  # a disk that cannot sync a folder, such as a network disk: the file is written
-        os.fsync(folder)
-    os.close(folder)
+    with _opened_folder(target.parent) as folder:
+        try:
+            os.fsync(folder)
+        except OSError as error:
+            if error.errno not in _CANNOT_SYNC:
+                raise
 
 
 def is_local(path: StoragePath) -> bool:

@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -166,12 +167,15 @@ def test_new_file_is_never_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert place.read_text() == "text"
 
 
-def test_file_is_written_on_a_disk_that_cannot_sync_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EBADF, errno.ENOTSUP])
+def test_file_is_written_on_a_disk_that_cannot_sync_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     fsync = os.fsync
 
     def only_files(descriptor: int) -> None:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+            raise OSError(code, os.strerror(code))
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", only_files)
@@ -179,6 +183,24 @@ def test_file_is_written_on_a_disk_that_cannot_sync_folders(tmp_path: Path, monk
     assert file.write("first")
     assert file.write("second")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["second"]
+
+
+def test_new_file_is_created_once_on_a_disk_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2)
+
+    def link(source: Path, target: Path) -> None:
+        both.wait(10)
+        raise PermissionError(errno.EPERM, "no hard links")
+
+    monkeypatch.setattr(os, "link", link)
+    for number in range(20):
+        files = [shared_file(str(tmp_path / f"{number}.json")) for _ in range(2)]
+        with ThreadPoolExecutor(2) as writers:
+            written = list(writers.map(SharedFile.write, files, ("first", "second")))
+        assert sorted(written) == [False, True]
+        texts = [path.read_text() for path in tmp_path.iterdir() if path.stem == str(number)]
+        assert texts == [("first", "second")[written.index(True)]]
+        assert len(list(tmp_path.iterdir())) == number + 1
 
 
 @pytest.mark.slow  # the S3 libraries of both sides take seconds to load
