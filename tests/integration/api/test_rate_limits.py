@@ -245,6 +245,7 @@ RESETS: list[tuple[list[tuple[str, str]], float | None]] = [
 ]
 
 
+@pytest.mark.usefixtures("time_zone")
 @pytest.mark.parametrize(("headers", "seconds"), RESETS, ids=str)
 def test_client_waits_until_a_limit_is_reset(headers: list[tuple[str, str]], seconds: float | None) -> None:
     time = Time()
