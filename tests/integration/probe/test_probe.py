@@ -221,6 +221,12 @@ def test_list_fails_if_its_pages_fail(analytics_sandbox: FakeService) -> None:
     assert status(probe) == ExitStatus.FAILED
 
 
+@pytest.mark.parametrize(("given", "limit", "expected"), [(600, 60, 10), (5, 60, 5), (600, 3, 3)])
+def test_probe_waits_for_one_response_at_most_ten_seconds(given: float, limit: float, expected: float) -> None:
+    settings = Settings(base_url="https://stats.example.com", api_key="k", timeout=given)
+    assert LimitedReader(settings, seconds=limit).settings.timeout == expected
+
+
 def test_hanging_service_is_abandoned_after_the_time_limit(analytics_sandbox: FakeService) -> None:
     """Only the time limit ends the request, because the service never responds."""
     populate(analytics_sandbox, 150, **P, links="absent")
