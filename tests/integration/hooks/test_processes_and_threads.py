@@ -103,6 +103,24 @@ def test_forked_process_stops_its_own_requests(connect: Any) -> None:
         assert mine.result(30) == {"id": 1}
 
 
+@forks
+def test_forked_process_sends_requests_although_a_thread_of_its_parent_held_a_lock(connect: Any) -> None:
+    counting, forked = threading.Event(), threading.Event()
+
+    class SlowNumber(int):
+        def __radd__(self, other: int) -> int:
+            counting.set()
+            forked.wait(30)
+            return other + int(self)
+
+    with RawServer(echo) as server, connect(server.url) as hook, ThreadPoolExecutor(1) as pool:
+        counted = pool.submit(hook.client.stats.count, "websites", SlowNumber(1))
+        assert counting.wait(30)
+        assert in_a_fork(lambda: str(hook.get_website(2))) == "{'id': 2}"
+        forked.set()
+        counted.result(30)
+
+
 def test_first_use_in_many_threads_creates_a_single_client(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[AnalyticsClient] = []
     begin, second = threading.Barrier(16), threading.Barrier(2)
