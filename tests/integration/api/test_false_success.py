@@ -14,11 +14,9 @@ from operations import OPERATIONS, PREFIX, READS, WRITES
 from raw_server import RawServer, Reply, Request, answer_read, http, list_body
 from wire_client import WEBSITE, do, error_of, served
 
-from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
-    AnalyticsApiError,
     AnalyticsConnectionError,
     AnalyticsError,
     NotAppliedError,
@@ -238,25 +236,6 @@ def test_damaged_gzip_is_not_a_success() -> None:
     for point in range(1, len(body) - 9, 7):
         rejected("list", zipped(body[:point]))
     assert outcome("list", zipped(body))[0] == [WEBSITE]
-
-
-@pytest.mark.parametrize(
-    "kind", ["application/json; charset=utf-8", "application/vnd.api+json", "text/json", "APPLICATION/JSON", None]
-)
-def test_every_media_type_of_json_is_read(kind: str | None) -> None:
-    assert outcome("show", http(200, GOOD["show"], kind=kind))[0] == WEBSITE
-    marked = b"\xef\xbb\xbf" + json.dumps(GOOD["show"]).encode()
-    assert outcome("show", http(200, marked, kind=kind))[0] == WEBSITE
-
-
-def test_error_with_very_many_fields_is_truncated() -> None:
-    errors = {f"field{n}": ["wrong"] * 100 for n in range(1000)}
-    error = rejected("create", http(422, {"message": "no", "errors": errors}), kind=AnalyticsApiError)
-    assert len(error.errors) == dialect.MAX_MESSAGES
-    assert len(error.errors["field0"]) == dialect.MAX_MESSAGES
-    details = [{"field": "email", "message": "wrong"}] * 1000
-    error = rejected("create", http(422, {"message": "no", "errors": details}), kind=AnalyticsApiError)
-    assert len(error.errors["email"]) == dialect.MAX_MESSAGES
 
 
 def test_response_after_an_interim_response_belongs_to_its_request() -> None:

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import datetime
-import email.utils
 import socket
-import threading
 from contextlib import suppress
 from typing import Any
 
@@ -140,29 +137,6 @@ def test_client_waits_as_long_as_retry_after(operation: str, status: int) -> Non
         assert len(server.requests) == 1 + OPERATIONS[operation].requests
     assert time.slept[0] == 17
     assert sum(time.slept[1:]) <= MIN_INTERVAL
-
-
-def waited_after(value: str) -> list[float]:
-    """Return the waits of a request that is rejected once, with this ``Retry-After``."""
-    time = Time()
-    with served([http(429, headers=[("Retry-After", value)]), RECORD], time) as (client, _):
-        client.get_account()
-    return time.slept
-
-
-def test_retry_after_can_be_a_date() -> None:
-    when = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=30)
-    assert 25 <= waited_after(email.utils.format_datetime(when, usegmt=True))[0] <= 30
-    past = when - datetime.timedelta(hours=1)
-    assert waited_after(email.utils.format_datetime(past, usegmt=True))[0] <= MIN_INTERVAL
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["soon", "-5", "", "1,2", "Mon, 99 Foo 2026", "Mon, 01 Jan 0001 00:00:00 +2359", "Mon, 01 Jan 0001 00:00:00 -0000"],
-)
-def test_invalid_retry_after_is_ignored(value: str) -> None:
-    assert waited_after(value) == [pytest.approx(MIN_INTERVAL)]
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -355,29 +329,6 @@ def test_create_uses_a_new_connection(before: list[str]) -> None:
         assert server.connections == connections + 1
         do(client, "show")
         assert server.connections == connections + 1
-
-
-def test_creates_succeed_if_the_service_closes_idle_connections() -> None:
-    """The service reads a second request on a connection, and closes it without a response, unless it is a read."""
-    served_connections: set[threading.Thread] = set()
-    created: list[bytes] = []
-
-    def respond(request: Request) -> bytes | Reply:
-        thread = threading.current_thread()
-        is_reused = thread in served_connections
-        served_connections.add(thread)
-        if request.method != "POST":
-            return RECORD
-        if is_reused:
-            return Reply(then="close")
-        created.append(request.body)
-        return http(201, {"data": WEBSITE})
-
-    with served(respond) as (client, _):
-        for number in range(10):
-            client.get_website(7)
-            client.send_create(f"{number}.example", {})
-    assert len(created) == 10
 
 
 #: Responses with status 200 that are not JSON.

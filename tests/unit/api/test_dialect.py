@@ -291,12 +291,17 @@ def test_number_is_a_whole_number_or_its_text(value: object, number: int | None)
 
 
 @pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [({"Retry-After": "7"}, 7), ({"Retry-After": " 1.5 "}, 1.5), ({"Retry-After": "soon"}, None), ({}, None),
-     ({"Retry-After": formatdate(0, usegmt=True)}, 0)],
-)  # fmt: skip
-def test_time_to_retry_after_is_read(headers: dict[str, str], seconds: float | None) -> None:
-    assert dialect.retry_after(headers) == seconds
+    ("value", "seconds"),
+    [
+        ("7", 7),
+        (" 1.5 ", 1.5),
+        (formatdate(0, usegmt=True), 0),
+        ("Mon, 01 Jan 0001 00:00:00 -0000", 0),
+        *((text, None) for text in ("soon", "-5", "", "1,2", "Mon, 99 Foo 2026")),
+    ],
+)
+def test_time_to_retry_after_is_read(value: str, seconds: float | None) -> None:
+    assert dialect.retry_after({"Retry-After": value}) == seconds
 
 
 @pytest.mark.usefixtures("time_zone")
@@ -319,11 +324,14 @@ NOW = 1_800_000_000
         ({"RateLimit": '"default";r=0;t=26'}, 26),
         ({"RateLimit-Reset": "0", "RateLimit": "limit=60, reset=25"}, 25),
         ({"RateLimit-Reset": "later", "X-RateLimit-Reset": "8"}, 8),
+        ({"X-RateLimit-Reset": f"{NOW + 30}.5"}, 30.5),
         ({"X-RateLimit-Reset": str(NOW - 30)}, None),
+        ({"X-RateLimit-Reset": "-20"}, None),
         ({"RateLimit-Reset": "999999999"}, 999999999),
         ({}, None),
     ],
 )
+@pytest.mark.usefixtures("time_zone")
 def test_time_until_the_reset_of_a_rate_limit_is_read(headers: dict[str, str], seconds: float | None) -> None:
     assert dialect.reset_after({"Date": formatdate(NOW, usegmt=True), **headers}) == seconds
 
@@ -366,6 +374,8 @@ def test_messages_of_an_error_are_limited() -> None:
     many = [f"Problem {number}." for number in range(dialect.MAX_MESSAGES + 1)]
     _, errors = dialect.error_details(answer({"message": "No.", "errors": {"domain": many}}, status=422))
     assert errors == {"domain": many[: dialect.MAX_MESSAGES]}
+    _, errors = dialect.error_details(answer({"message": "No.", "errors": dict.fromkeys(many, "Bad.")}, status=422))
+    assert list(errors) == many[: dialect.MAX_MESSAGES]
     message, _ = dialect.error_details(answer({"message": "No.", "details": ["x"] * len(many)}, status=422))
     assert message == "No." + " x" * dialect.MAX_MESSAGES
 
