@@ -226,16 +226,6 @@ def test_approved_plan_of_a_list_is_applied_completely_or_not_at_all(night: Nigh
     assert night.lists() == ["10.0.0.1\n1.1.1.1\n10.0.0.9\n2.2.2.2", *["10.0.0.1\n1.1.1.1\n2.2.2.2"] * 4]
 
 
-def test_audit_trail_is_correct_if_the_key_is_revoked_during_the_run(night: Night, distortion: Distortion) -> None:
-    night.add(30)
-    distortion.before = lambda method, path: 401 if len(night.updated) >= 5 else None
-    with pytest.raises(AirflowFailException, match="API key rejected") as caught:
-        night.managed("192.0.2.1")
-    updates = len(night.updated)
-    assert f"Stopped: {updates} of 30 websites changed. " in str(caught.value)
-    assert Counter(line["action"] for line in night.trail()) == {"update": updates, "failed": 30 - updates}
-
-
 def test_errors_do_not_contain_a_key_that_the_service_returns_in_its_records(
     night: Night, distortion: Distortion
 ) -> None:
