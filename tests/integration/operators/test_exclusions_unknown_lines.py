@@ -16,7 +16,6 @@ from reconciling import Night
 from airflow_provider_analytics.exceptions import BulkError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
-from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator
 
 LINES = [
@@ -71,17 +70,6 @@ def test_sync_sends_any_line_unchanged_and_removes_it_with_its_list_entry(night:
     assert [set(text.splitlines()) for text in night.lists()] == [{*LINES, "203.0.113.0/24"}] * 2
     assert night.managed("203.0.113.0/24", **listed)["entries_removed"] == 2 * len(LINES)
     assert night.lists() == ["203.0.113.0/24"] * 2
-
-
-@pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
-@pytest.mark.parametrize("line", ["192.168.*.*", "10/8"])
-def test_operators_of_a_single_website_never_send_an_unknown_line(
-    operator: type, line: str, night: Night, execute_task: Execute
-) -> None:
-    night.add("a.example")
-    with pytest.raises((AirflowFailException, ValueError), match="exclude_ips"):
-        execute_task(operator, domain="a.example", exclude_ips=[line])
-    assert not night.updated
 
 
 def test_export_keeps_unknown_lines_and_its_plan_is_empty(night: Night, execute_task: Execute, tmp_path: Path) -> None:

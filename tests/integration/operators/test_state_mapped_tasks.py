@@ -55,29 +55,6 @@ def test_mapped_tasks_with_different_entries_ask_for_a_list_name(
         assert nights.everywhere() == set(first)
 
 
-def test_mapped_tasks_with_websites_and_different_entries_ask_for_a_list_name(nights: Nights) -> None:
-    """Another list of the folder must not remove an address that a mapped task lists."""
-
-    def run(part: tuple[str, str], arguments: dict[str, Any]) -> None:
-        nights.sync("shared", part[1], websites=[part[0]], **arguments)
-
-    for _ in range(2):
-        nights.sync("office", A)
-        [error] = mapped(nights, run, ("1.example", A), ("2.example", B))
-        assert "own list_name" in error
-        assert all(A in entries for entries in nights.lists().values())
-
-
-def test_mapped_files_with_different_websites_ask_for_a_list_name(nights: Nights) -> None:
-    def run(websites: dict[str, list[str]], arguments: dict[str, Any]) -> None:
-        nights.apply("shared", websites, **arguments)
-
-    for _ in range(2):
-        [error] = mapped(nights, run, {"1.example": [A]}, {"2.example": [B]})
-        assert "own list_name" in error
-        assert nights.lists()["1.example"] == {A}
-
-
 @pytest.mark.parametrize("entries", [([A], [B]), (MANY_A, MANY_B)], ids=["one", "many"])
 def test_mapped_tasks_with_their_own_list_names_keep_their_entries(
     nights: Nights, entries: tuple[list[str], list[str]]
