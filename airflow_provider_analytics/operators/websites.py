@@ -271,7 +271,8 @@ class CreateWebsiteOperator(_SettingsOperator):
                 # A retry would find the website, and if_exists="skip" would leave it unchanged.
                 error.where = error.where or hook.where
                 first = f"check the website. It exists now, and a retry would apply if_exists={self.if_exists!r}"
-                raise permanent_failure(f"Created website {self.domain}, but: {error}", first) from None
+                problem = f"Website {self.domain} was created, but not completed: {error}"
+                raise permanent_failure(problem, first) from None
             if not written.created:
                 return self._handle_existing(hook, written, settings)
             self._log_created(written.record["id"], settings)
