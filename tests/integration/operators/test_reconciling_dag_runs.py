@@ -239,7 +239,9 @@ def test_sample_websites_as_code_in_two_steps(run_dag: RunDag, night: Night) -> 
 
 @needs_exceptions_in_callbacks
 @pytest.mark.sample("notify_on_drift")
-def test_sample_notify_on_drift(run_dag: RunDag, night: Night, inbox: Inbox) -> None:
+def test_sample_notify_on_drift(
+    run_dag: RunDag, night: Night, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     night.add("www.example.com")
     check = run_dag(sample_dag("notify_on_drift")).tasks["check"]
     assert (check.state, check.try_number) == ("failed", 1)
@@ -248,6 +250,10 @@ def test_sample_notify_on_drift(run_dag: RunDag, night: Night, inbox: Inbox) -> 
     assert "2 to create, 1 to update, 0 to delete" in mail["Subject"]
     assert "create 2 websites: `blog.example.com`, `shop.example.com`" in text
     assert re.search(r'<a href="http[^"]+check', text)
+    monkeypatch.delenv("AIRFLOW_VAR_ANALYTICS_NOTIFY")
+    run_dag(sample_dag("notify_on_drift"))
+    assert "No e-mail was sent, because the Variable analytics_notify is missing." in caplog.text
+    assert len(inbox.received) == 1
 
 
 @pytest.mark.sample("remind_of_expiring_entries")
