@@ -231,11 +231,12 @@ def test_recovery_after_a_list_shrank(
     assert [night(dag_id, **json.loads(conf)), night()] == ["success", "success"]
 
 
-def test_commands_equal_the_commands_of_the_deployment_page(advice: Advice, page: Callable[[str], str]) -> None:
+def test_commands_equal_the_commands_of_the_deployment_page(page: Callable[[str], str]) -> None:
     """tests/system/test_deployment.py runs these; the others are variants of them."""
     [override] = re.findall(r"```console\n\s*(.*?)\n\s*```", page("guards"))
     assert override == 'airflow dags trigger sync_excluded_ips --conf \'{"override_guards": ["entries_lost"]}\''
-    test, delete, add = (line for block in advice("API key rejected", "console") for line in block.splitlines())
+    steps = page("connection").partition("\n## Replace the key\n")[2]
+    delete, add, test = re.findall(r"^    (\S* ?airflow .*)$", steps, re.MULTILINE)
     assert test in page("deployment")
     assert add in page("deployment")
     assert delete == "airflow connections delete analytics_default"
