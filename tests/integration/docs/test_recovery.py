@@ -187,6 +187,8 @@ def test_recovery_of_a_lost_list_table(
     assert sync("203.0.113.1") == ["198.51.100.9", "203.0.113.8", "203.0.113.1"]
     printed = command("The list table is lost").splitlines()
     assert [line.split()[0] for line in printed if "no list" in line] == ["198.51.100.9", "203.0.113.8"]
+    sync("203.0.113.1", "203.0.113.8")
+    assert sync("203.0.113.1") == ["198.51.100.9", "203.0.113.1"]
 
 
 def test_recovery_by_removing_a_bad_snapshot(
