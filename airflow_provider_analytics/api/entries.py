@@ -104,7 +104,7 @@ class EntryType:
 
         :param networks: for addresses: :data:`ALLOW` keeps networks, ``"reject"`` rejects them, ``"expand"`` replaces
             them by their addresses, and ``"as_is"`` keeps them. With ``"as_is"``, any other text is allowed, too, such
-            as a range or a pattern.
+            as a range or a wildcard.
         :param limit: maximum number of addresses of a network that is expanded.
         :raises ValueError: if it is invalid; the message is the problem.
         """

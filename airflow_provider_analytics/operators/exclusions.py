@@ -369,7 +369,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         expiration date: ``203.0.113.7 # office, owner=it@example.com, until=2027-01-31``. (templated)
     :param exclude_ips_path: URL or absolute path of a file with such text, instead of ``exclude_ips``. (templated)
     :param networks: how to handle networks, for example ``203.0.113.0/24``: ``"reject"`` (default), ``"expand"`` (to
-        single addresses, at most 1,024 per list), or ``"as_is"``, which also sends ranges, patterns, and any other
+        single addresses, at most 1,024 per list), or ``"as_is"``, which also sends ranges, wildcards, and any other
         text. The service documents only single addresses. (templated)
     :param resolve_names: allow host names, for example ``vpn.example.com``, in a ``managed`` list. Each run looks up
         their IPv4 and IPv6 addresses. If a name does not resolve, its last addresses are kept for 7 days. (templated)
@@ -403,9 +403,9 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :raises AnalyticsError: before any change is sent, if a host name has not resolved for more than 7 days.
     :raises BulkError: at the end, if websites failed or, in the modes ``merge`` and ``managed``, lack entries of the
         list.
-    :raises AirflowSkipException: before any change is sent, if a newer run of this task has started with different
+    :raises AirflowSkipException: before any change is sent, if a later run of this task has started with different
         entries.
-    :raises StoppedError: if Airflow stopped the task, or if such a newer run started after this one had sent changes.
+    :raises StoppedError: if Airflow stopped the task, or if such a later run started after this one had sent changes.
         The next try applies the remaining changes.
     """
 

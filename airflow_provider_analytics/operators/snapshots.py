@@ -151,7 +151,8 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         * ``files`` (list of strings, such as
           ``["s3://my-bucket/.../websites-20261121T000004Z-5f0c1d2e-9b1f.jsonl.gz"]``): data files; empty if there are
           no websites.
-        * ``changes_path`` (string or null, such as ``null``): JSON Lines file with all changes since ``previous``.
+        * ``changes_path`` (string or null, such as ``null``): JSON Lines file with all changes since ``previous``, or
+          without it, since ``replaced_snapshot``.
         * ``report`` (string or null, such as ``null``): the HTML report.
 
     :raises AirflowFailException: without a retry, if a guard blocks the snapshot, or the list is late and

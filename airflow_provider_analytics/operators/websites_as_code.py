@@ -229,9 +229,9 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         not the approved one, or a guard blocks it.
     :raises BulkError: at the end, if websites failed or could not be read; with ``approved_digest``, before any change
         is sent if websites could not be read. A retry applies the remaining changes.
-    :raises AirflowSkipException: before any change is sent, if a newer run of this task has started with different
+    :raises AirflowSkipException: before any change is sent, if a later run of this task has started with different
         entries.
-    :raises StoppedError: if Airflow stopped the task, or if such a newer run started after this one had sent changes.
+    :raises StoppedError: if Airflow stopped the task, or if such a later run started after this one had sent changes.
         The next try applies the remaining changes.
     """
 

@@ -69,7 +69,7 @@ def folder_of(state: StoragePath, service: str, account: str | None) -> StorageP
 
 
 class NewerRunError(Exception):
-    """A newer run of the same task has written the list table, so this run is not needed. No changes were sent."""
+    """A later run of the same task has written the list table, so this run is not needed. No changes were sent."""
 
 
 class ListFile:
