@@ -1,4 +1,4 @@
-# Needs python3 (3.11 to 3.13), make and git; everything else is put inside this checkout.
+# Requires python3 (3.11 to 3.13), make, and git. Everything else is installed into this checkout.
 
 PYTHON ?= python3
 AIRFLOW ?= 3.3.2
@@ -8,15 +8,15 @@ NEWEST := 3.3.2
 VENV := $(if $(filter $(NEWEST),$(AIRFLOW)),.venv,.venv-$(AIRFLOW))
 PY := $(VENV)/bin/python
 UV := .tools/bin/uv --quiet
-# A file's tests stay together, as they share what they start. The files keep the order of tests/conftest.py.
+# loadfile: the tests of a file share servers, so one process runs all of them. tests/conftest.py orders the files.
 PYTEST_FLAGS ?= -q -n 2 --dist loadfile --no-loadscope-reorder
 CONSTRAINTS := constraints/airflow-$(AIRFLOW).txt
 
-# uv would otherwise download an interpreter of its own where the one asked for is missing.
+# Without this, uv downloads a Python interpreter if the requested one is missing.
 export UV_PYTHON_DOWNLOADS := never
-# The tests start dozens of processes that import Airflow, which takes twice as long without this.
+# The tests start dozens of processes that import Airflow. Without compiled files, that takes twice as long.
 export UV_COMPILE_BYTECODE := 1
-# uv reads none of pip's settings: hand over the index that pip is set up to use, where it is another.
+# uv does not read the settings of pip, so pass it the package index that pip uses.
 PIP_INDEX := $(shell $(PYTHON) -m pip config list 2>/dev/null | sed -n "s/^[a-z:]*\.index-url='\(.*\)'$$/\1/p" | tail -n 1)
 ifneq ($(PIP_INDEX),)
 export UV_DEFAULT_INDEX := $(PIP_INDEX)
@@ -26,7 +26,7 @@ endif
 .PHONY: bench generate docs help install mutants soak two-tasks test test-room test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
 	acceptance formats requests partitions coverage demo ui screenshots constraints dist release-check clean
 
-help:  ## List the targets
+help:  ## List these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 	@echo "AIRFLOW=$(OLDEST) works on the oldest supported Airflow, PYTHON=... on another Python."
 
@@ -39,8 +39,8 @@ install: $(VENV)/.installed  ## Set up the virtual environment of AIRFLOW (defau
 	@.tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
-# The pins are the environment: what they do not name is removed. The real path of the interpreter is
-# asked for because uv does not see through the shims of pyenv and the like.
+# `pip sync` also removes packages that are not pinned. uv needs the real path of the interpreter, because tools such as
+# pyenv put a script in its place.
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
 	@echo "Setting up $(VENV): Airflow $(AIRFLOW)"
 	@test -x $(PY) || $(UV) venv --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV)
@@ -48,7 +48,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
 	@$(UV) pip install --python $(PY) --no-deps --editable .
 	@touch $@
 
-test: install .tools/recipes/.installed  ## Run the tests of each guarantee: the fast tests, and some slow ones (AIRFLOW=...)
+test: install .tools/recipes/.installed  ## Test every guarantee: the fast tests and some slow ones (AIRFLOW=...)
 	@$(PY) -m pytest $(PYTEST_FLAGS) --part chosen
 
 test-rest: install .tools/recipes/.installed
@@ -57,7 +57,7 @@ test-rest: install .tools/recipes/.installed
 test-all: test test-rest  ## Run the whole test suite
 	@:
 
-# About three minutes on two cores. A test that makes it much longer is quicker or marked before it lands.
+# About three minutes on two cores. Mark a test that takes long with one of these markers.
 FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/fuzzer
 
 test-fast: install  ## Run the fast tests (three minutes): no process kills, browser, or Airflow commands
@@ -65,12 +65,12 @@ test-fast: install  ## Run the fast tests (three minutes): no process kills, bro
 
 ROOM ?= api
 
-# The tests of a folder of the package are in folders of the same name.
+# The tests of a folder of the package are in folders with the same name.
 test-room: install  ## Run the quick tests of one folder of the package, for example ROOM=reconcile/apply (20 seconds)
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m "not (kill or browser or system or slow)" \
 		$(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM))
 
-coverage: install  ## Measure the branch coverage of test-fast; fail below the floor in pyproject.toml
+coverage: install  ## Measure the branch coverage of test-fast; fail below the minimum in pyproject.toml
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(PY) -m coverage run -m pytest $(PYTEST_FLAGS) $(FAST)
 	@$(PY) -m coverage combine --quiet
@@ -81,7 +81,7 @@ test-oldest:  ## Run the whole test suite on the oldest supported Airflow
 	@$(MAKE) --no-print-directory install AIRFLOW=$(OLDEST)
 	@.venv-$(OLDEST)/bin/python -m pytest $(PYTEST_FLAGS)
 
-# The oldest versions that pyproject.toml allows, on the oldest Python: of what is installed, nothing may be older.
+# The lowest versions that pyproject.toml allows.
 test-floors: .tools/bin/uv  ## Run the wire tests on the lowest versions of all dependencies that pyproject.toml allows
 	@test -x .venv-floors/bin/python || $(UV) venv --allow-existing \
 		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv-floors
@@ -99,12 +99,12 @@ test-distributed:  ## Kill Celery workers while they run tasks; needs PostgreSQL
 	@.venv-$(NEWEST)-celery/bin/python -m pytest -q tests/system/distributed
 	@cat build/distributed.md
 
-# The connection is passed in the environment: a command line is visible to other users.
+# The connection is passed in the environment, because other users can see a command line.
 acceptance: install  ## Run the contract tests of writes on a real server; CONN is its connection as URI or JSON
-	@ACCEPTANCE_CONN="$${CONN:?is the connection of the server, as URI or JSON}" $(PY) -m pytest -q -rs -p no:xdist \
+	@ACCEPTANCE_CONN="$${CONN:?must contain the connection of the server, as URI or JSON}" $(PY) -m pytest -q -rs -p no:xdist \
 		tests/contract/test_contract_servers.py
 
-lint: install  ## Check style, format and types
+lint: install  ## Check style, format, and types
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy
@@ -116,7 +116,7 @@ soak: install  ## Fuzz the provider against random services for SECONDS (300); S
 
 RUNS ?= 200
 
-two-tasks: install  ## Run two tasks at the same time, RUNS (200) times without and RUNS times with a replica that is behind
+two-tasks: install  ## Run two tasks at the same time, RUNS (200) times without and RUNS times with a late replica
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=CRITICAL PYTHONPATH=tests/support $(PY) tests/fuzzer/two_tasks.py $(RUNS)
 
 fault-matrix: install  ## Test all combinations of list formats and write behaviors
@@ -136,7 +136,7 @@ partitions: install  ## Record which consumer DAGs a snapshot triggers, and writ
 formats: install  ## Write a snapshot in every format, read it back, and print the sizes
 	@$(PY) scripts/snapshot_formats.py
 
-# Takes turns with what it compares: nothing else should run meanwhile.
+# Run nothing else at the same time: the package and its peers are measured in turns.
 bench: install  ## Measure the package and its peers, and write the tables of docs/reference/performance.md
 	@$(PY) tests/benchmarks/bench.py --document
 
@@ -157,8 +157,8 @@ screenshots: install  ## Take pictures of all screens (build/screenshots), and c
 	@$(PY) -m pytest $(SCREENSHOTS)
 	@$(PY) scripts/screenshots.py $(NEWEST)
 
-# The reference is written from the sources, so neither Airflow nor this package is installed for it.
-# What loads snapshots in the recipes of docs/loading.md is no dependency of the package either.
+# Virtual environments for tools that are not dependencies of the package: MkDocs, the release tools, and the libraries of
+# the recipes in docs/loading.md.
 .tools/%/.installed: constraints/%.txt | .tools/bin/uv
 	@echo "Setting up .tools/$*"
 	@test -x .tools/$*/bin/python || $(UV) venv --allow-existing \
@@ -166,8 +166,7 @@ screenshots: install  ## Take pictures of all screens (build/screenshots), and c
 	@$(UV) pip sync --require-hashes --python .tools/$*/bin/python $<
 	@touch $@
 
-# Not --quiet: what is not said is not counted by --strict. The variable is Material's, which says at each start when it
-# will end; what comes after it reads the same mkdocs.yml.
+# With --quiet, --strict would not count warnings. NO_MKDOCS_2_WARNING hides the notice of the theme about MkDocs 2.
 docs: .tools/docs/.installed  ## Build the documentation site into site/; a broken link is an error
 	@mkdir -p build
 	@NO_MKDOCS_2_WARNING=1 .tools/docs/bin/python -m mkdocs build --strict > build/docs.log 2>&1 || \
@@ -178,10 +177,11 @@ dist: .tools/release/.installed  ## Build wheel, sdist, and SBOM of the last com
 
 release-check: dist coverage  ## Run make dist and make coverage
 
-# uv keeps the pins that a file has already, unless it upgrades.
+# Without --upgrade, uv keeps the existing pins of a file.
 UPGRADE := $(if $(ADD),,--upgrade)
 
-# The tools with their hashes: what they build is what is published. The pins per Airflow are for pip's --constraint.
+# The tools are pinned with hashes, because they build the published files. The pins of each Airflow have none, so that users
+# can pass them to pip --constraint.
 constraints: .tools/bin/uv  ## Pin the newest versions per supported Airflow (constraints/*.in); ADD=1 only adds missing ones
 	@for tools in docs recipes release uv; do \
 		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate $(UPGRADE) --generate-hashes \
@@ -196,6 +196,6 @@ constraints: .tools/bin/uv  ## Pin the newest versions per supported Airflow (co
 		--extra sandbox --no-emit-package airflow-provider-analytics pyproject.toml constraints/floors.in \
 		--output-file constraints/floors.txt > /dev/null
 
-clean:  ## Remove everything that the other targets created, including the virtual environments
+clean:  ## Remove all files that the other targets create, including the virtual environments
 	@rm -rf .tools .venv .venv-* .matrix .mypy_cache .pytest_cache .ruff_cache .hypothesis .demo .ui build dist site
 	@find . -name __pycache__ -prune -exec rm -rf {} +
