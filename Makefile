@@ -39,7 +39,7 @@ install: $(VENV)/.installed  ## Set up the virtual environment of AIRFLOW (defau
 	@.tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
-# `pip sync` also removes packages that are not pinned. uv needs the real path of the interpreter, because tools such as
+# The sync also removes packages that are not pinned. uv needs the real path of the interpreter, because tools such as
 # pyenv put a script in its place.
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
 	@echo "Setting up $(VENV): Airflow $(AIRFLOW)"
