@@ -351,8 +351,7 @@ def write_plan(folder: StoragePath, plan: Plan, secrets: Redactor) -> str:
             "Remove the value there, and replace the secret.",
         )
     plans = folder / "plans"
-    stored = {"planned_at": datetime.now(UTC).isoformat(), **plan.to_dict()}
-    text = msgspec.json.format(msgspec.json.encode(stored), indent=1).decode()
+    text = msgspec.json.format(msgspec.json.encode(plan.to_dict()), indent=1).decode()
     file = plans / f"{plan.digest}.json"
     check_state(file, text.encode())
     write_text(file, "state_path", f"{text}\n", PRIVATE)
