@@ -356,7 +356,7 @@ def read_texts(
     """Return the names and texts of files that people wrote: one file, or files of a folder; empty if there are none.
 
     :param argument: name of the argument, for messages.
-    :param choose: takes a folder and the names in it (:func:`names_below`), and returns the names to read.
+    :param choose: takes a folder and the names in it (:func:`names_below`) and returns the names to read.
     :return: file name to its text, or to the reason why it cannot be read: it is not text, not a regular file, or all
         files together are larger than :data:`MAX_TEXT_BYTES`.
     """

@@ -102,7 +102,7 @@ class LookUp:
     """Result of looking up a domain in the complete list.
 
     :param websites: the websites of exactly this domain.
-    :param variants: websites of a domain that the service may have derived from this one (:func:`domains.may_become`).
+    :param variants: websites of a domain that the service might have made of this one (:func:`domains.may_become`).
     :param newest: id of the newest website of the list; None without websites.
     """
 
@@ -291,7 +291,7 @@ class AnalyticsClient:
     def find_website(self, domain: str) -> Record | None:
         """Return the website of exactly this domain, or None (see :func:`domains.domain_key`).
 
-        :raises DomainError: if several websites have the domain.
+        :raises DomainError: if the domain has several websites.
         """
         return self.search_website(domain) or _single_website(domain, self.look_up(domain).websites)
 
@@ -382,7 +382,7 @@ class AnalyticsClient:
         The client reads the complete list before the create, and the newest websites after it. So it detects a second
         website of the domain that another task creates at the same time. An existing website is returned unchanged.
 
-        :raises DomainError: if several websites have the domain.
+        :raises DomainError: if the domain has several websites.
         :raises DomainError: if the service seems to write the domain in another way, and has such a website.
         :raises AnalyticsError: as :meth:`create_website`.
         """
@@ -477,7 +477,7 @@ class AnalyticsClient:
 
         :param website_id: its id; None if it is unknown.
         :param known: id of the newest website before the create; None if there was none, or if it is unknown.
-        :raises DomainError: if several websites have the domain.
+        :raises DomainError: if the domain has several websites.
         """
         key = domain_key(domain)
 
@@ -835,7 +835,7 @@ def _has_domain(record: Mapping[str, Any], key: str) -> bool:
 
 
 def _may_be_of(record: Mapping[str, Any], domain: object) -> bool:
-    """Return whether a record can be that of a domain: it has the domain, or one of the two is unknown."""
+    """Return whether a record can belong to a domain: the domains are equal, or one of the two is unknown."""
     found = record.get("domain")
     return not isinstance(found, str) or not isinstance(domain, str) or same_domain(found, domain)
 

@@ -152,7 +152,7 @@ Record = dict[str, Any]
 class Answer:
     """A complete response of the service.
 
-    :param secrets: the known secrets, which no id and no domain may contain.
+    :param secrets: the known secrets, which no id and no domain can contain.
     """
 
     method: str

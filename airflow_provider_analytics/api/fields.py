@@ -212,7 +212,7 @@ class Boolean(Flag):
 class Lines(Field):
     """A list that the service stores as one text, one entry per line; normalized to a tuple of lines.
 
-    :param entries: type of the entries; two lists are equal if they have the same entries in any order.
+    :param entries: type of the entries; two lists are equal if they contain the same entries in any order.
     """
 
     entries: EntryType

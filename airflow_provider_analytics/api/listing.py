@@ -158,7 +158,7 @@ class Proof:
 
 
 class Listing(Iterable[Record]):
-    """The list: each iteration reads it once, and raises an error if it cannot prove that no website is missing.
+    """The list: each iteration reads it once and raises an error if it cannot prove that no website is missing.
 
     Use the records only after the iteration has ended. Memory grows by about 100 bytes for each website, and by the
     pages that are read ahead. Once the consumer stops or a page fails, the listing sends no further requests.

@@ -57,7 +57,7 @@ class RateLimiter:
         self._reported_at = -math.inf
         self._interval = 0.0
         self._slowed_at = self._last_turn = -math.inf
-        #: When the service began to reject requests; None while it accepts them.
+        #: When the service started to reject requests; None while it accepts them.
         self._rejecting_since: float | None = None
         self._lock = threading.Lock()
         self._turns = threading.Lock()

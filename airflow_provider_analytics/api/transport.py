@@ -490,7 +490,7 @@ class Transport:
         proxy = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
         is_unconnected = isinstance(error, (exceptions.NewConnectionError, exceptions.ConnectTimeoutError))
         if is_unconnected and proxy.startswith("socks"):
-            # With PySocks, urllib3 raises the errors of a connection without a proxy, and omits the cause.
+            # With PySocks, urllib3 raises the errors of a connection without a proxy and omits the cause.
             cause: Any = error.__context__ or error
             error = exceptions.ProxyError("", getattr(cause, "socket_err", None) or cause)
         text, is_transient = _connection_problem(error)

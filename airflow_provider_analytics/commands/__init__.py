@@ -2,8 +2,8 @@
 """The command line: ``airflow-provider-analytics COMMAND``, and ``airflow analytics COMMAND``.
 
 Each command is a module of this package with the same name. The module defines ``add_arguments(parser)`` and
-``run(args) -> int``, which returns the exit status. It is imported only when it is used. :data:`COMMANDS` has its help.
-Commands may import everything except ``sandbox``. Airflow and slow modules are imported inside functions.
+``run(args) -> int``, which returns the exit status. It is imported only when it is used. :data:`COMMANDS` contains its
+help. Commands may import everything except ``sandbox``. Airflow and slow modules are imported inside functions.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def _scope_text(scopes: Scopes, entry: str, source: EntrySource) -> str:
 
 
 def _matches(name: str, requested: str | None, entry: str, names: Collection[str] = ()) -> bool:
-    """Return whether an entry of a list is the requested one, shares addresses with it, or has the host name."""
+    """Return whether an entry of a list is the requested one, shares addresses with it, or comes from the host name."""
     if requested is None or requested.lower() in names or LINE_FIELDS[name].key(requested) == entry:
         return True
     try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The standard streams of a command, whose lines never contain commands to the system that runs the pipeline.
 
-GitHub executes lines of a job's output that begin with ``::``, or contain ``##[``. File names, domains and entries can
+GitHub executes lines of a job's output that start with ``::``, or contain ``##[``. File names, domains and entries can
 contain these, and can be the first text of a line.
 """
 

@@ -181,11 +181,11 @@ class AnalyticsHook(BaseHook):
     def find_website(self, domain: str) -> dict[str, Any] | None:
         """Return the website of exactly this domain, or None. Case, a trailing dot and punycode do not matter.
 
-        Searches, and reads the website that was found. If the search is not conclusive, reads the whole list.
+        Searches and reads the website that was found. If the search is not conclusive, reads the whole list.
 
         :param domain: domain name, without scheme, port, or path.
         :return: the website record, or None.
-        :raises DomainError: if several websites have the domain.
+        :raises DomainError: if the domain has several websites.
         """
         return self.client.find_website(domain)
 
@@ -217,7 +217,7 @@ class AnalyticsHook(BaseHook):
         :param domain: domain name, without scheme, port, or path.
         :param settings: as for :meth:`create_website`.
         :return: the website record.
-        :raises DomainError: if several websites have the domain.
+        :raises DomainError: if the domain has several websites.
         :raises DomainError: if the service seems to spell the domain differently, and a website with that spelling
             exists.
         :raises AmbiguousWriteError: if it is unknown whether the website was created; call this method again.

@@ -42,7 +42,7 @@ def storage_path(url: str, argument: str) -> StoragePath:
     :param argument: name of the argument, for the message.
     :raises ValueError: for a relative path, which would depend on the working directory of the worker, and for an
         unknown scheme.
-    :raises MissingPackageError: if no installed provider registers the scheme; the message has the package that does.
+    :raises MissingPackageError: if no installed provider registers the scheme; the message names the package that does.
     """
     if not isinstance(url, str):
         raise invalid(argument, url, _PLACES)
@@ -57,7 +57,7 @@ def storage_path(url: str, argument: str) -> StoragePath:
         if not conn_id:
             raise
         raise ValueError(
-            f"{argument}={url!r} cannot be used: Airflow reads the text before the @ as a connection id, and has no "
+            f"{argument}={url!r} cannot be used: Airflow reads the text before the @ as a connection id but has no "
             f"connection {conn_id!r}. Write {scheme}://CONN_ID@BUCKET/PATH, or omit the part before the @. For Azure, "
             "the bucket is the container: the account is part of the connection"
         ) from error

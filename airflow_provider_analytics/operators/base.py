@@ -112,7 +112,7 @@ class AnalyticsBaseOperator(ShortErrorsOperator):
         self.analytics_conn_id = analytics_conn_id
 
     def connected(self, context: Context) -> HookSession:
-        """Return a context manager that provides a hook, and fails the task without a retry on a permanent error.
+        """Return a context manager that provides a hook and fails the task without a retry on a permanent error.
 
         :param context: context of the task, for the error of a guard, which says how to override the guard in this
             DAG.

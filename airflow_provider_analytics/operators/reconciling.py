@@ -200,7 +200,7 @@ def passwords_of(references: Mapping[str, Iterable[str]], secrets: Redactor) -> 
     :param references: ``connection:NAME`` or ``variable:NAME`` to the domains that need its password.
     :param secrets: secrets of the connection; the passwords are added.
     :raises ValueError: if references are not allowed, have no password, or one that a service would change, such as
-        with a line break at its end. The message has the references, and no password.
+        with a line break at its end. The message contains the references but no password.
     """
     from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, check_password_from
 

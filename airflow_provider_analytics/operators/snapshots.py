@@ -72,7 +72,7 @@ def snapshot_asset(
     :param snapshot_name: name of the snapshots.
     :param search: filter of the list.
     :param favorite: filter of the list.
-    :param partitioned: return the asset whose events have the day of the snapshot as partition key, for
+    :param partitioned: return the asset whose events use the day of the snapshot as partition key, for
         ``PartitionedAssetTimetable``.
     :raises ValueError: if ``partitioned`` is set and this Airflow version does not support partition keys of events.
     """

@@ -90,8 +90,8 @@ def is_literal(value: object) -> bool:
 def check_value(attribute: str, value: Any) -> None:
     """Check the value of an argument.
 
-    :param attribute: attribute of the operator that has the value.
-    :raises ValueError: if the value is not allowed; the message has the argument, the value and the allowed values.
+    :param attribute: attribute of the operator with the value.
+    :raises ValueError: if the value is not allowed; the message names the argument, the value, and the allowed values.
     """
     name = _ARGUMENTS.get(attribute, attribute)
     check = _CHECKS.get(name, _check_field)

@@ -108,9 +108,9 @@ class GetWebsiteOperator(AnalyticsBaseOperator):
         punycode. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the website record as the service returns it, a dict without secrets.
-    :raises AirflowFailException: without a retry, if several websites have the domain.
+    :raises AirflowFailException: without a retry, if the domain has several websites.
     :raises NotFoundError: if there is no website with this id.
-    :raises DomainError: if no website has the domain, or several have it.
+    :raises DomainError: if the domain has no website, or several.
     """
 
     operator_extra_links = (WebsiteLink(),)
@@ -226,7 +226,7 @@ class CreateWebsiteOperator(_SettingsOperator):
           it, without secrets.
 
     :raises AirflowFailException: without a retry, if the service rejects a value, the website exists and
-        ``if_exists="fail"``, the website was created but is not as requested, or several websites have the domain.
+        ``if_exists="fail"``, the website was created but is not as requested, or the domain has several websites.
     :raises AmbiguousWriteError: if it is unknown whether the website was created; a retry reads the list first.
     """
 
@@ -355,10 +355,10 @@ class UpdateWebsiteOperator(_SettingsOperator):
     :param favorite: whether the website is marked as favorite. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as the result of :class:`CreateWebsiteOperator`.
-    :raises AirflowFailException: without a retry, if the service rejects a value, or several websites have the domain.
+    :raises AirflowFailException: without a retry, if the service rejects a value, or the domain has several websites.
     :raises NotAppliedError: if the sent values are not in effect afterwards, or other fields changed.
     :raises NotFoundError: if there is no website with this id.
-    :raises DomainError: if no website has the domain, or several have it.
+    :raises DomainError: if the domain has no website, or several.
     """
 
     def __init__(
@@ -433,9 +433,9 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
         * ``domain`` (string or null, such as ``null``): the argument.
         * ``deleted`` (boolean, such as ``true``): true if this run deleted the website.
 
-    :raises AirflowFailException: without a retry, if several websites have the domain.
+    :raises AirflowFailException: without a retry, if the domain has several websites.
     :raises NotFoundError: if there is no website with this id and ``ignore_if_missing`` is False.
-    :raises DomainError: if no website has the domain and ``ignore_if_missing`` is False.
+    :raises DomainError: if the domain has no website and ``ignore_if_missing`` is False.
     """
 
     def __init__(
@@ -491,7 +491,7 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
     """Return the id of the website, given by id or domain.
 
     :raises ValueError: unless exactly one of the two is given.
-    :raises DomainError: if no website has the domain, or several have it.
+    :raises DomainError: if the domain has no website, or several.
     """
     from airflow_provider_analytics.api.fields import check_website_id
 
@@ -509,9 +509,9 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
 def _lines(name: str, value: Any) -> tuple[str, ...]:
     """Return the lines to send for a list, which is read as by the operators that sync lists.
 
-    A comment belongs to the list, and is not sent, except for that of an entry with the key ``comment``.
+    A comment belongs to the list and is not sent, except for the comment of an entry with the key ``comment``.
 
-    :raises ValueError: if it has no entries, and is not ``[]``.
+    :raises ValueError: if it has no entries and is not ``[]``.
     """
     listed = _parse_list(name, value)
     if not listed.entries and value != []:

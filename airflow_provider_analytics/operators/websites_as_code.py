@@ -390,7 +390,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         * ``omitted`` (number, such as ``0``): number of websites and settings that the file omits; the top of the file
           lists them.
 
-    :raises AirflowFailException: without a retry, if several websites have the same domain, or the guard blocks the
+    :raises AirflowFailException: without a retry, if a domain has several websites, or the guard blocks the
         export.
     :raises StorageError: if the snapshot does not exist or cannot be read.
     :raises BulkError: if websites could not be read.

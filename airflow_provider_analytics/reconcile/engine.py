@@ -119,7 +119,7 @@ def apply_plan(
     """Bring the websites to their desired state, and return the plan and its outcome.
 
     :param digest: digest of the approved plan; None if no approval is needed.
-    :param find_passwords: returns the password of each ``password_from`` reference, and adds it to the secrets.
+    :param find_passwords: returns the password of each ``password_from`` reference and adds it to the secrets.
     :param ignore_gone: do not count a website that no longer exists as a failure.
     """
     if digest is None:
@@ -260,7 +260,7 @@ def send_changes(
 ) -> Outcome:
     """Send the changes of a plan, and verify them; the table of the list must have been written before.
 
-    If the task is stopped meanwhile, the outcome has the changes that were sent, or might have been.
+    If the task is stopped meanwhile, the outcome contains the changes that were sent, or might have been.
 
     :return: the outcome; its failures include the websites that could not be read.
     """

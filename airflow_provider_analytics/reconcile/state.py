@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 def folder_of(state: StoragePath, service: str, account: str | None) -> StoragePath:
     """Return the folder of a service and an account in the state folder, such as ``stats.example.com-1``.
 
-    Two services can have the same folder, so each file in it has its exact service and account.
+    Two services can share a folder, so each file in it names its exact service and account.
     """
     name = _NOT_IN_A_NAME.sub("_", f"{service.partition('://')[2]}-{account or 'account'}")
     return state / fitting(name, state)
@@ -115,7 +115,7 @@ class ListFile:
         self.lists.read_others(self._read_others())
 
     def announce(self) -> None:
-        """Write the entries that the list has, but not that others left it: a guard may still block the plan.
+        """Write the entries that the list has, but not that others left it: a guard can still block the plan.
 
         See :meth:`write` for the errors.
         """
@@ -126,7 +126,7 @@ class ListFile:
 
         :raises NewerRunError: if a later run of this task has written it, so this run is no longer needed.
         :raises GuardError: if another task has written it, or a later run that starts in the future.
-        :raises ValueError: if another task of this run has the same list.
+        :raises ValueError: if another task of this run uses the same list.
         :raises StorageError: if other tasks write the file again and again.
         """
         others = [other.rows for other in self.lists.others]
@@ -221,7 +221,7 @@ class ListFile:
         is_same_run = found is not None and found.name == run.name
         if found and is_same_run and found.task != run.task:
             raise ValueError(
-                f"The tasks {found.task} and {run.task} of this run have the same list {self._identity.list!r}. Give "
+                f"The tasks {found.task} and {run.task} of this run use the same list {self._identity.list!r}. Give "
                 "each list its own list_name"
             )
         self._raise_if_other_part(run)
@@ -231,11 +231,11 @@ class ListFile:
         return None if is_written else table
 
     def _raise_if_other_part(self, run: Run) -> None:
-        """Raise :class:`ValueError` if another mapped task of this run has the same list with other entries."""
+        """Raise :class:`ValueError` if another mapped task of this run uses the same list with other entries."""
         found = self.table.run
         if found and found.is_other_part(run):
             raise ValueError(
-                f"The mapped tasks {found.map_index} and {run.map_index} of {run.task} have the same list "
+                f"The mapped tasks {found.map_index} and {run.map_index} of {run.task} use the same list "
                 f"{self._identity.list!r} with different entries, so each would remove the entries of the other. Give "
                 "each mapped task its own list_name, for example with expand_kwargs([{'list_name': 'office', ...}])"
             )
@@ -494,7 +494,7 @@ class AuditTrail:
     :data:`PART_SECONDS` while changes are sent. The files never contain passwords, because plans do not.
 
     :param state: folder of the service and the account in the state folder; None to write nothing.
-    :param context: context of the task; each line has its DAG, run, task, and try.
+    :param context: context of the task; each line names its DAG, run, task, and try.
     :param secrets: secrets of the connection; a value that contains a secret is not written.
     :param lists: tables with the sources of the entries that a change adds or removes.
     """

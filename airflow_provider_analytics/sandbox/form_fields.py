@@ -64,8 +64,8 @@ class FormField:
     :param parse: parser of its text; None: requests cannot contain it.
     :param default: its value if it is omitted; None for a text, because an empty text is stored as null.
     :param required: whether a create must contain it.
-    :param on_create: whether a create may contain it.
-    :param on_update: whether an update may contain it.
+    :param on_create: whether a create can contain it.
+    :param on_update: whether an update can contain it.
     :param is_shown: whether responses contain it.
     """
 

@@ -62,7 +62,7 @@ def collection(page: Paginator, *, url: str, query: Mapping[str, str], parameter
     :param query: parameters of the request, which the links keep.
     :param parameter: parameter that selects a page.
     """
-    # Laravel reads empty parameters as null, and leaves them out.
+    # Laravel reads empty parameters as null and leaves them out.
     kept = {name: value for name, value in query.items() if value}
     kept.pop(parameter, None)
 

@@ -162,7 +162,7 @@ class Service:
         """Return the values to store."""
         header = request.header("content-type") or ""
         content_type = header.partition(";")[0].strip().lower()
-        # An update without fields may have neither a body nor a Content-Type.
+        # An update without fields can have neither a body nor a Content-Type.
         if content_type != _FORM and (request.body or content_type):
             raise ApiError(415, f"The body must be sent as {_FORM}.")
         return self.values(request.body, allowed)

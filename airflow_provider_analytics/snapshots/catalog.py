@@ -5,7 +5,7 @@
 data. ``<base>/_<snapshot_name>/`` contains the metadata: ``_latest.json``, and per day ``_manifest.json`` and
 ``_SUCCESS``, which is written last. While a run publishes, the folder also contains its manifest as
 ``_manifest-<token>.json``. If the run dies, this draft identifies the files of the run. Readers of a whole folder skip
-names that begin with ``_``.
+names that start with ``_``.
 
 The folders are not named after the column ``snapshot_date``. Readers turn the name of a folder into a column, and most
 of them fail if the file contains the same column with another type.
@@ -271,7 +271,7 @@ def _checked(rows: Iterable[Row], path: StoragePath) -> Iterator[Row]:
 
 
 def _is_row(row: object) -> bool:
-    """Return whether a stored row has the text that every reader needs: other software might have written it."""
+    """Return whether a stored row contains the text that every reader needs: other software might have written it."""
     if not isinstance(row, dict):
         return False
     return {type(row.get(name)) for name in ("id", "record", "record_hash")} == {str}

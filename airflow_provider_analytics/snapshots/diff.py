@@ -309,7 +309,7 @@ def _change(
 
 
 def _truncate(value: Any) -> Any:
-    """Return a value with its first entries, or the beginning of its text, if it is long."""
+    """Return a value with its first entries, or the start of its text, if it is long."""
     if isinstance(value, (list, tuple)):
         entries = list(map(_truncate, value[:_MAX_ENTRIES]))
         if len(value) > _MAX_ENTRIES:

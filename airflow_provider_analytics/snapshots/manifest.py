@@ -20,7 +20,7 @@ from airflow_provider_analytics.storage import PRIVATE, SHARED
 
 #: Incremented if a reader of the previous version could misread a manifest; not for new keys alone.
 VERSION = 1
-#: Snapshot names: they are the names of folders, and readers skip names that begin with ``_``.
+#: Snapshot names: they are the names of folders, and readers skip names that start with ``_``.
 SNAPSHOT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]

@@ -107,7 +107,7 @@ def publish(
                 put_file(file, target, token, manifest.mode)
             replaced = read_bytes(partition.manifest)
             if replaced is not None:
-                with suppress(StorageError):  # a damaged manifest may be replaced
+                with suppress(StorageError):  # a damaged manifest can be replaced
                     check(decode(replaced, str(partition.manifest)))
         except BaseException:
             _remove_all([*files, draft])

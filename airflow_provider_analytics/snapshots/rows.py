@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert website records to typed rows.
 
-Rows have the fields of interface.md, Fields, with fixed names and types. A value that is missing or does not fit
+Rows contain the fields of interface.md, Fields, with fixed names and types. A value that is missing or does not fit
 its type is null. ``record`` contains the complete record as JSON text, without secrets.
 """
 

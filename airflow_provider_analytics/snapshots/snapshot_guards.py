@@ -63,7 +63,7 @@ def check_fields(websites: int, fields: Fields, last_good: Manifest, max_loss_fr
     fields that had no values before; the log and the manifest list such fields.
 
     :param websites: number of websites.
-    :param max_loss_fraction: largest fraction of the values that may be lost, for 10 websites or more. Unless it is 1,
+    :param max_loss_fraction: largest fraction of the values that can be lost, for 10 websites or more. Unless it is 1,
         the loss of all values is always blocked.
     """
     if not last_good.count or not websites:
@@ -79,7 +79,7 @@ def check_fields(websites: int, fields: Fields, last_good: Manifest, max_loss_fr
                 finding = f"No website has the field {name} any more"
             raise guard_error(
                 "missing_fields",
-                f"{finding}: it would be null, and had values in the snapshot of {last_good.snapshot_date}.",
+                f"{finding}: its column would be null, but had values in the snapshot of {last_good.snapshot_date}.",
             )
 
 

@@ -211,7 +211,7 @@ class Outcome:
 
 
 class Application:
-    """Applies the changes of a plan, and verifies them.
+    """Applies the changes of a plan and verifies them.
 
     Each website is fetched immediately before its update, and its change is computed again. Changes that others made
     since the plan are therefore kept. A website is changed or deleted only if its id still belongs to the domain in the
@@ -239,8 +239,8 @@ class Application:
 
         No further requests are sent after a stop of the client, an exception in this thread (such as Airflow's
         timeout), or a change that cannot be recorded. Requests under way get some time to end. The outcome contains
-        the sent changes, the changes that may have been sent, and the interruption. The caller raises the interruption
-        after recording the rest.
+        the sent changes, the changes that might have been sent, and the interruption, which the caller raises after
+        recording the rest.
         """
         interrupted = run_uninterrupted(self._client, self._run)
         # Copies, because a request that is still under way can end now.

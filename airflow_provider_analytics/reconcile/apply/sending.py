@@ -111,7 +111,7 @@ class Target:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the website was created, and is not found in the list yet."""
+        """Whether the website was created but is not found in the list yet."""
         return self.planned.action == "create" and self.comparison is None
 
     @property

@@ -40,7 +40,7 @@ class ExclusionList:
     :param unmanage_websites: selectors of websites to stop managing: the entries of the list are removed.
     :param filters: filters of the list request, instead of ``websites``.
     :param allow_no_match: allow selectors that match no website.
-    :param is_part: whether mapped tasks of the same run have the list for other websites.
+    :param is_part: whether mapped tasks of the same run use the list for other websites.
     """
 
     name: str

@@ -217,7 +217,7 @@ class Table:
 
         :param scopes: the entries that the list has now. A scope that is not in it any more has left.
         :param names: host name on the list to its last resolution.
-        :param only_announced: note the entries that the list has, but not that others left it: a guard may still block
+        :param only_announced: note the entries that the list has, but not that others left it: a guard can still block
             the plan.
         """
         leaves = "" if only_announced else today.isoformat()
@@ -401,7 +401,7 @@ class ListTables:
         return owned
 
     def kept(self, name: str, record: Record) -> Mapping[str, str]:
-        """Return the entries that the list may not remove, because other lists have them: entry to name of the list."""
+        """Return the entries that the list must not remove, because other lists have them: entry to name of list."""
         _owned, kept = self._settle(name, record)
         return kept
 
@@ -427,7 +427,7 @@ class ListTables:
         return self._settled[key]
 
     def doubts(self, record: Record) -> bool:
-        """Return whether an entry that leaves with this run is missing in a record, which may be stale or shortened."""
+        """Return whether an entry that leaves with this run is missing in a record, which can be stale or shortened."""
         for name in self.before.rows:
             now = self.table.entries_of(name, record)
             present = entries_of(name, record)

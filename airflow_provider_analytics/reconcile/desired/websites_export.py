@@ -37,7 +37,7 @@ def export_websites(records: Iterable[Record], *, origin: str, restore: bool = F
 
     :param origin: source of the records, for the first line.
     :param restore: whether the records are historical, such as the records of a snapshot.
-    :raises DomainError: if several records have the same domain.
+    :raises DomainError: if a domain has several records.
     """
     websites: dict[str, dict[str, Any]] = {}
     omitted: list[str] = []

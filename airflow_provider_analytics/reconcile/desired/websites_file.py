@@ -2,7 +2,7 @@
 """Parse the desired websites from YAML files or from the output of a task, and report the place of every problem.
 
 ``groups`` override ``defaults``, and ``websites`` override both. A setting that is in none of them is not changed.
-``websites.schema.json`` is the JSON Schema of the file; ``errorMessage`` has the allowed values, for editors, too.
+``websites.schema.json`` is the JSON Schema of the file; ``errorMessage`` lists the allowed values, for editors, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def schema() -> dict[str, Any]:
 def parse_websites_files(texts: Mapping[str, str | ValueError], default_mode: str = "merge") -> WebsitesAsCode:
     """Parse the files of a folder, in the order of their names, as one file.
 
-    ``defaults``, ``groups`` and ``networks`` apply to their own file. A domain may be in one file only. ``modes`` must
+    ``defaults``, ``groups`` and ``networks`` apply to their own file. A domain can be in one file only. ``modes`` must
     be the same in all files with websites, because they apply to the whole plan.
 
     :param texts: file name, for messages, to text, or to why it cannot be read.
@@ -112,7 +112,7 @@ def parse_websites(value: object, *, default_mode: str = "merge") -> WebsitesAsC
     """Parse desired websites from values: the content of the YAML file, or a list of records.
 
     A record is a dict with ``domain`` and the settings of the website. The ``websites`` of a dict can be such a list,
-    too. In records, null means "not set". Values might have the form that databases use: flags as 0 and 1, privacy as a
+    too. In records, null means "not set". Values can be in the form that databases use: flags as 0 and 1, privacy as a
     number, and lists as text. Text is parsed as YAML, which includes JSON, because templates render to text.
 
     :param default_mode: see :func:`parse_websites_files`.
@@ -238,7 +238,7 @@ def _invalid_value(error: Any, path: Path, values: Values) -> str:
 def _unknown_key(key: str, known: Iterable[str], path: Path, values: Values) -> str:
     """Return the problem of a key.
 
-    :param path: path of the mapping that has the key.
+    :param path: path of the mapping with the key.
     """
     is_in_a_list = bool(path) and isinstance(path[-1], int)
     if is_in_a_list and ":" in key:  # an IPv6 address that ends with a colon

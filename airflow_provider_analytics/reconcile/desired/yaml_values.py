@@ -83,7 +83,7 @@ class Values:
     r"""The places of the values of one file or argument, and the problems found in them.
 
     For example, after ``Values("websites.yaml", Counter()).read("websites:\n  www.example.com: {}")``, the path
-    ``("websites", "www.example.com")`` has the place ``websites.yaml:2``.
+    ``("websites", "www.example.com")`` is at the place ``websites.yaml:2``.
 
     :param source: name of the file or argument, for messages.
     :param counts: numbers of values and entries so far, in all files; see :data:`MAX_VALUES`.

@@ -3,7 +3,7 @@
 
 After a crash, or if someone else made a part of the change, the current plan is the remainder of the approved one. For
 example, the approved plan updates ``a.example`` and ``b.example``, and the current one only ``b.example``, because
-``a.example`` already has the approved values.
+``a.example`` already contains the approved values.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def test_tasks_of_different_lists_need_different_list_names(nights: Nights, task
     nights.sync("office", *OFFICES, task_id="another")
     nights.sync("office", *OFFICES, run_id="run", task_id="one")
     assert "The list 'office' was last run by task another of DAG the_dag." in task_log()
-    with pytest.raises(AirflowFailException, match="tasks one and two of this run have the same list 'office'"):
+    with pytest.raises(AirflowFailException, match="tasks one and two of this run use the same list 'office'"):
         nights.sync("office", SHARED, run_id="run", task_id="two")
     assert nights.everywhere() == set(OFFICES)
 
