@@ -9,6 +9,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from airflow_provider_analytics import SITE, commands, exceptions
@@ -17,6 +18,7 @@ from airflow_provider_analytics.get_provider_info import get_provider_info
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
+_DOCS = Path(__file__).parents[1] / "docs"
 #: Module of operators to the title of its page; a guide has another title.
 _TITLES = {
     "account": "Account operators",
@@ -70,8 +72,8 @@ def operator_index() -> Iterator[str]:
     yield from (
         "# Operator reference",
         "",
-        "Look up the arguments, return values, and errors of each operator. For a guide, see",
-        "[operators](../../operators.md).",
+        "Look up the arguments, return values, and errors of each operator. To find the operator for your task, see",
+        "[choose an operator](../../operators.md).",
         "",
         *textwrap.wrap(_OF_EVERY_OPERATOR, _LINE),
         "",
@@ -306,7 +308,13 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
 def _markdown(text: str, folder: str = "../") -> str:
     """Return the reStructuredText of a docstring as Markdown, for a page from which docs/ is ``folder``."""
     text = re.sub(r":\w+:`~?\.?([^`]+)`", r"`\1`", text)
-    text = re.sub(re.escape(SITE) + r"((?:reference/)?(\w+))/(#[\w-]+)?", rf"[\2]({folder}\1.md\3)", text)
+
+    def link(found: re.Match[str]) -> str:
+        page, heading = found.groups(default="")
+        title = (_DOCS / f"{page}.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        return f"[{title}]({folder}{page}.md{heading})"
+
+    text = re.sub(re.escape(SITE) + r"((?:reference/)?\w+)/(#[\w-]+)?", link, text)
 
     def fenced(found: re.Match[str]) -> str:
         before, language, block = found.groups()
