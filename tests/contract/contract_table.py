@@ -88,9 +88,9 @@ def _of_operation(operation: Operation) -> str:
 STATEMENTS: tuple[Statement, ...] = (
     *_stated(
         "Service",
-        scope="A client manages the websites that are tracked, and reads its own account.",
+        scope="A client manages the websites that are tracked and reads its own account.",
         base_url="All paths lie below one base URL.",
-        version_in_path="Every path begins with `/api/v1`.",
+        version_in_path="Every path starts with `/api/v1`.",
         account_read_only="The account can only be read.",
     ),
     *_stated(
@@ -103,12 +103,12 @@ STATEMENTS: tuple[Statement, ...] = (
         "Operations",
         **{f"operation_{operation.name}": _of_operation(operation) for operation in OPERATIONS.values()},
         form_encoding="Forms are `application/x-www-form-urlencoded`.",
-        accept_header="List, show and account requests have the header `Accept: application/json`.",
+        accept_header="List, show and account requests send the header `Accept: application/json`.",
         id_in_path="A website is addressed by its id.",
         store_required="A create must contain the domain.",
-        store_optional="It may contain every other field that can be sent on create.",
-        update_optional="An update may contain any of the fields that can be sent on update, or only one.",
-        update_no_defaults="Fields that an update omits stay as they are.",
+        store_optional="It can contain every other field that can be sent on create.",
+        update_optional="An update can contain any of the fields that can be sent on update, or only one.",
+        update_no_defaults="Fields that an update omits keep their values.",
         update_domain="An update cannot change the domain.",
         update_methods="`PUT` and `PATCH` do the same.",
     ),
@@ -206,7 +206,7 @@ FORMS: dict[str, dict[str, str]] = {
         "message": "a text under `message`, `error`, `detail`, or `title`, or below `error`",
         "fields": "messages by field, under `errors` or, with the status 400 or 422, at the top",
         "list": "a list of texts, or of objects with a field and a message",
-        "other": "anything else: its beginning is returned",
+        "other": "anything else: its start is returned",
     },
     "boolean": {
         "json": "true and false",
