@@ -388,7 +388,7 @@ def _read_at_most(path: StoragePath, limit: int) -> bytes:
 
     :raises ValueError: if it is not a regular file in its folder, or too large; the message is the reason.
     """
-    # Otherwise the author of a link chooses a file whose content is shown in messages.
+    # Otherwise the author of a link chooses a file whose content appears in messages.
     file = Path(path.path)
     if is_local(path) and not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent)):
         raise ValueError("it is a link that leads outside its folder")

@@ -555,7 +555,7 @@ class AnalyticsClient:
             nonlocal comparison
             comparison = self.read_until(str(website_id), attempts[-1])
             if self._may_be_omitted(comparison.unverified):
-                # Other records show whether the service returns these fields at all. The update itself needs no list.
+                # Other records reveal whether the service returns these fields at all. The update itself needs no list.
                 with suppress(IncompleteListError, AnalyticsApiError, UnexpectedResponseError):
                     self.list_websites_within(0)
                 comparison = self.read_until(str(website_id), attempts[-1])

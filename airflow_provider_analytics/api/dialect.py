@@ -242,7 +242,7 @@ def record(answer: Answer) -> Record:
 
 
 def _check_form(rows: list[Record], answer: Answer) -> None:
-    """Raise an error for records in a form that no task can use; the first one shows the form of all."""
+    """Raise an error for records in a form that no task can use; the first one represents all."""
     for row in rows[:1]:
         for key, value in row.items():
             name = _field(key)

@@ -354,7 +354,7 @@ class Reading:
 
     :param pages: requests for its pages.
     :param is_back: whether this is the second reading of the method ``both directions``.
-    :param is_opaque: whether the ids do not show which websites are new. The first reading finds this out.
+    :param is_opaque: whether the ids do not reveal which websites are new. The first reading finds this out.
     """
 
     def __init__(self, pages: PageRequests, *, is_back: bool = False, is_opaque: bool = False) -> None:
@@ -593,7 +593,7 @@ class Reading:
         raise _list_changed(check, seen.rstrip())
 
     def _check_filter(self) -> None:
-        """If no row shows whether it is a favorite, compare the rows with the rows of the opposite filter."""
+        """If no row says whether it is a favorite, compare the rows with the rows of the opposite filter."""
         wanted = self._wants_favorites
         is_checked = bool(self.ids) and self._shows_favorites
         if wanted is None or is_checked:

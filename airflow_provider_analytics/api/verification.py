@@ -202,7 +202,7 @@ def with_omitted(record: dict[str, Any], known: Collection[str]) -> dict[str, An
     Go's ``omitempty``, Laravel's ``whenNotNull``, and Jackson's ``NON_NULL`` do this. If other records have a field,
     its absence is a value. If no record has it, its value is unknown, and the record stays without it.
 
-    :param known: the fields that other records of the account show.
+    :param known: the fields that other records of the account contain.
     """
     omitted = {}
     for name in COMPARED:

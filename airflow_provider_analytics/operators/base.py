@@ -67,7 +67,7 @@ class ShortErrorsOperator(BaseOperator):
 
         A class extends it for arguments that are checked together.
 
-        :raises ValueError: if a value is not allowed; Airflow shows it as an import error of the DAG file.
+        :raises ValueError: if a value is not allowed; Airflow displays it as an import error of the DAG file.
         """
         for name in self.template_fields:
             if self.are_literal(name):

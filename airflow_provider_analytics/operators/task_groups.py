@@ -141,7 +141,7 @@ class _CheckPlanOperator(BaseOperator):
 
 
 def _show_digest(task_id: str) -> Callable[[Context], None]:
-    """Return a callback that shows the digest of a plan in the form: the answer then says which plan was approved."""
+    """Return a callback that adds the digest of a plan to the form: the answer then says which plan was approved."""
 
     def show(context: Context) -> None:
         ti = context["ti"]

@@ -234,7 +234,7 @@ def in_lines(result: Mapping[str, Any], limit: int) -> list[str]:
 def difference(values: Mapping[str, Any]) -> str:
     """Return the values of a field before and after a change as one text; of a list, the added and removed entries."""
     before, after = values["before"], values["after"]
-    # A list in a form that is not understood is text. Its entries are unknown, so both sides are shown.
+    # A list in a form that is not understood is text. Its entries are unknown, so both sides are printed.
     if not isinstance(before, (list, NoneType)) or not isinstance(after, (list, NoneType)):
         return f"{display(before)} \u2192 {display(after)}"
     old, new = before or [], after or []

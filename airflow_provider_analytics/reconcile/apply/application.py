@@ -355,7 +355,7 @@ class Application:
                 del self._suspected[suspected]
 
     def _is_list_outdated(self, target: Target) -> bool:
-        """Return whether a create shows that the list was not right, although it was complete.
+        """Return whether a create reveals that the list was not right, although it was complete.
 
         The new website is still missing after all waits, or the list contains domains now that the plan creates.
         """
