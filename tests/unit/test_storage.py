@@ -291,15 +291,44 @@ def test_folder_of_an_object_store_is_not_created_because_a_mistyped_bucket_woul
     assert store.pseudo_dirs == ["", "/bucket"]
 
 
-def test_file_of_another_process_is_seen_although_the_storage_keeps_listings(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ConditionalStore("s3")
-    known: set[str] = set()
-    monkeypatch.setattr(store, "invalidate_cache", lambda: known.update(store.store))
-    monkeypatch.setattr(store, "exists", lambda path: path in known)
+class KeepingStore(ConditionalStore):
+    """Object storage that lists the same files until its cache is invalidated, like S3."""
+
+    listed: frozenset[str] = frozenset()
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        self.listed = frozenset(self.store)
+
+    def exists(self, path: str, **_: Any) -> bool:
+        return path in self.listed
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[dict[str, Any]]:
+        return [{"name": name, "type": "file"} for name in self.listed]
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        if path not in self.listed:
+            raise FileNotFoundError(path)
+        return super().info(path)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        storage.exists,
+        storage.size_of,
+        lambda place: storage.names(place.parent),
+        lambda place: storage.read_stored(place).version,
+    ],
+    ids=["exists", "size", "names", "version"],
+)
+def test_file_of_another_process_is_seen_although_the_storage_keeps_listings(
+    look: Callable[[StoragePath], object],
+) -> None:
+    store = KeepingStore("s3")
     place = StoragePath(store, "/bucket/file", "s3://bucket/file")
-    assert not storage.exists(place)
+    before = look(place)
     MemoryFileSystem.pipe_file(store, "/bucket/file", b"of another process")
-    assert storage.exists(place)
+    assert look(place) != before
 
 
 @pytest.mark.usefixtures("time_zone")
