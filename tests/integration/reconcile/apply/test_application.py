@@ -19,7 +19,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Stats
 from distortion import Distortion
 from reconciling import Night
 
-from airflow_provider_analytics.exceptions import AnalyticsError, BulkError
+from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, StoppedError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile import workers as workers_module
 from airflow_provider_analytics.reconcile.apply.application import FAILURES_ALONE
@@ -28,7 +28,7 @@ from airflow_provider_analytics.reconcile.desired.desired_state import DesiredSt
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
 from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange
 from airflow_provider_analytics.reconcile.service_websites import Websites
-from airflow_provider_analytics.reconcile.state import AuditTrail
+from airflow_provider_analytics.reconcile.state import AuditTrail, ListFile
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
@@ -245,6 +245,17 @@ def test_audit_trail_is_correct_if_the_key_is_revoked_during_the_run(night: Nigh
     updates = len(night.updated)
     assert f"Stopped: {updates} of 30 websites changed. " in str(caught.value)
     assert Counter(line["action"] for line in night.trail()) == {"update": updates, "failed": 30 - updates}
+
+
+def test_overtaken_run_does_not_count_as_the_last_run(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    def overtaken(_: ListFile) -> None:
+        raise StoppedError("A later run has started.")
+
+    night.add(1)
+    monkeypatch.setattr(ListFile, "raise_if_overtaken", overtaken)
+    with pytest.raises(StoppedError):
+        night.managed(NEW)
+    assert not [*night.folder.rglob("last_websites.json")]
 
 
 @pytest.mark.usefixtures("patient")
