@@ -15,8 +15,10 @@ from reconciling import Night
 from airflow_provider_analytics import storage
 from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.exceptions import BulkError, StorageError
+from airflow_provider_analytics.operators.reconciling import passwords_of
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator
+from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.plan.changes import Plan
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -130,6 +132,15 @@ def test_missing_password_stops_the_run_before_any_change(
     with pytest.raises(AirflowFailException, match=told):
         night.apply(config={"websites": config})
     assert night.operations == {"account": 1, "list": 2}
+
+
+def test_error_of_the_secrets_backend_is_not_reported_as_a_missing_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: str) -> Any:
+        raise ConnectionError("The backend of the secrets does not respond")
+
+    monkeypatch.setattr("airflow_provider_analytics.operators.reconciling.BaseHook.get_connection", fail)
+    with pytest.raises(ConnectionError, match="does not respond"):
+        passwords_of({"connection:page_password": ["1.example"]}, Redactor())
 
 
 @pytest.mark.parametrize(
