@@ -268,6 +268,15 @@ def test_extras_are_printed_ready_to_paste(analytics_sandbox: FakeService, run: 
     assert f"Sent {len(analytics_sandbox.requests)} requests." in out
 
 
+def test_extras_to_set_come_before_a_list_that_cannot_be_read(analytics_sandbox: FakeService, run: Run) -> None:
+    for number in range(120):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="192.0.2.1\n192.0.2.2")
+    analytics_sandbox.configure(page_parameter="p", links="absent", lists_as="commas")
+    status, out, _ = run()
+    assert (status, json.loads(out.splitlines()[-1])) == (2, {"page_parameter": "p"})
+    assert "FAILS entries" in out
+
+
 def test_probe_gives_each_answer_as_soon_as_it_is_known(analytics_sandbox: FakeService) -> None:
     analytics_sandbox.seed(120)
     sent: list[int] = []
