@@ -247,6 +247,15 @@ def test_audit_trail_is_correct_if_the_key_is_revoked_during_the_run(night: Nigh
     assert Counter(line["action"] for line in night.trail()) == {"update": updates, "failed": 30 - updates}
 
 
+def test_key_that_is_rejected_while_changes_are_read_back_fails_without_a_retry(
+    night: Night, distortion: Distortion
+) -> None:
+    night.add(2)
+    distortion.before = lambda method, path: 401 if method == "GET" and len(night.updated) == 2 else None
+    with pytest.raises(AirflowFailException, match="API key rejected"):
+        night.sync(NEW)
+
+
 def test_overtaken_run_does_not_count_as_the_last_run(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     def overtaken(_: ListFile) -> None:
         raise StoppedError("A later run has started.")
