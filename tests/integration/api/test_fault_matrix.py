@@ -30,7 +30,7 @@ _GROUPS = fault_matrix.groups(complete="FAULT_MATRIX" in os.environ)
 def test_fault_group_has_no_wrong_outcome(group: str) -> None:
     counts, failures = fault_matrix.run(_GROUPS[group])
     assert not failures
-    assert counts["tried"] == len(_GROUPS[group]) >= 500
+    assert counts["tried"] == len(_GROUPS[group]) >= 100
     if group.startswith("moving"):
         # Some readings are accepted, and in some of them the list changes.
         assert counts["taken"] > counts["tried"] * _GROUPS[group][0][0].taken

@@ -50,7 +50,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("websites", [0, 1, 100, 101, 250])
+@pytest.mark.parametrize("websites", [0, 100, 101])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_list_is_read_completely(
     client: AnalyticsClient, analytics_sandbox: FakeService, shape: str, websites: int
@@ -72,9 +72,8 @@ ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize("metadata", ["flat", "meta"])
 @pytest.mark.parametrize("kind", ["length", "simple", "cursor"])
-@pytest.mark.parametrize("name", ["page", "p"])
+@pytest.mark.parametrize(("name", "metadata"), [("page", "flat"), ("p", "meta")])
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_list_of_several_pages_is_complete_for_each_paginator(
     analytics_sandbox: FakeService, kind: str, name: str, metadata: str, address: str
@@ -350,7 +349,7 @@ FILTERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-@pytest.mark.parametrize("sizes", [(0, 0), (0, 3), (3, 0), (2, 3), (30, 120), (120, 30), (120, 130)], ids=str)
+@pytest.mark.parametrize("sizes", [(0, 0), (0, 3), (3, 0), (30, 120), (120, 30)], ids=str)
 @pytest.mark.parametrize("shown_as", ["boolean", "integer", "text", "null", "hidden"])
 @pytest.mark.parametrize("filtered", FILTERS)
 def test_list_of_favorites_is_correct_or_rejected(

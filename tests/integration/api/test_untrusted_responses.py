@@ -309,6 +309,8 @@ def large_page(request: Request, rows: int, size: int) -> bytes:
     return http(200, {"data": records, "total": 1700, "current_page": number})
 
 
+@pytest.mark.slow  # with gigabytes of memory, if the pages are read at the same time
+@pytest.mark.chosen
 def test_large_pages_are_read_in_sequence() -> None:
     """17 bodies at once, of 50 MiB each, took 5.3 GB."""
 
