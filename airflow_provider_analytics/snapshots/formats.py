@@ -11,11 +11,9 @@ import gzip
 import io
 import json
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from datetime import UTC, date, datetime, timedelta
-from functools import cache
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib import import_module
 from itertools import chain, starmap
 from pathlib import Path
@@ -154,19 +152,23 @@ class Parquet(Format):
         return ".parquet"
 
     def write(self, blocks: Iterable[Columns], path: Path, compression: str | None) -> int:
-        """Write row groups of about :data:`_ROW_GROUP` rows."""
-        table, parquet = import_module("pyarrow").Table, import_module("pyarrow.parquet")
+        """Write row groups of about :data:`_ROW_GROUP` rows, or of fewer long ones."""
+        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
         schema = _arrow_schema()
+        group = schema.empty_table()
         count = 0
         repeated = list(COLUMNS.keys() - _UNIQUE)
         with parquet.ParquetWriter(
             path, schema, compression=compression or "snappy", use_dictionary=repeated
         ) as writer:
-            for group in _row_groups(blocks):
-                group["snapshot_date"] = _parse_all(date.fromisoformat, group["snapshot_date"])
-                group["observed_at"] = _parse_all(_microseconds, group["observed_at"])
-                writer.write_table(table.from_pydict(group, schema=schema))
-                count += len(group["id"])
+            for block in blocks:
+                group = pyarrow.concat_tables([group, pyarrow.table(block).cast(schema)])
+                if group.num_rows >= _ROW_GROUP or group.nbytes >= MAX_GROUP_BYTES // 4:
+                    writer.write_table(group)
+                    group = schema.empty_table()
+                count += len(block["id"])
+            if group.num_rows:
+                writer.write_table(group)
         return count
 
     def read(self, file: IO[bytes]) -> Iterator[Row]:
@@ -257,13 +259,8 @@ def file_name(token: str, file_format: str, compression: str | None) -> str:
     return f"websites-{token}{FORMATS[file_format].suffix(compression)}"
 
 
-def write_columns(blocks: Iterable[Columns], path: Path, file_format: str, compression: str | None) -> int:
-    """Write the rows of all blocks to a local file, and return the number of rows."""
-    return FORMATS[file_format].write(blocks, path, compression)
-
-
 def read_rows(file: IO[bytes], name: str) -> Generator[Row, None, None]:
-    """Yield the rows of a file written by :func:`write_columns`; the name determines the format.
+    """Yield the rows of a file of one of the :data:`FORMATS`; the name determines the format.
 
     :raises StorageError: if the format is unknown.
     :raises MissingPackageError: if the extra of the format is not installed.
@@ -283,11 +280,6 @@ def utc_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-def _microseconds(text: str) -> int:
-    """Return a time as Parquet stores it; pyarrow is many times slower for a time with a zone."""
-    return (datetime.fromisoformat(text) - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
-
-
 @contextmanager
 def _text(file: IO[bytes], newline: str) -> Iterator[io.TextIOWrapper]:
     """Yield the text of a file, and leave the file open."""
@@ -302,36 +294,15 @@ def _rows_of(block: Columns) -> Iterator[tuple[Any, ...]]:
     return zip(*block.values(), strict=True)
 
 
-def _row_groups(blocks: Iterable[Columns]) -> Iterator[Columns]:
-    """Combine blocks into row groups of many rows, or of long ones."""
-    group: defaultdict[str, list[Any]] = defaultdict(list)
-    characters = 0
-    for block in blocks:
-        for name, values in block.items():
-            group[name] += values
-        characters += sum(map(len, block["record"]))
-        if len(group["id"]) >= _ROW_GROUP or characters >= MAX_GROUP_BYTES // 8:
-            yield group
-            group = defaultdict(list)
-            characters = 0
-    if group:
-        yield group
-
-
-def _parse_all(parse: Callable[[str], Any], texts: Sequence[str]) -> list[Any]:
-    """Parse texts, nearly all of which are equal."""
-    return list(map(cache(parse), texts))
-
-
 @contextmanager
 def _compressed(path: Path, compression: str | None) -> Iterator[IO[bytes]]:
-    with ExitStack() as stack:
-        file: IO[bytes] = stack.enter_context(path.open("wb"))
-        if compression == "gzip":
-            # No name and no time in the header, so that equal rows produce equal bytes.
-            packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
-            file = cast("IO[bytes]", stack.enter_context(packed))
-        yield file
+    with path.open("wb") as file:
+        if compression is None:
+            yield file
+            return
+        # No name and no time in the header, so that equal rows produce equal bytes.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+            yield cast("IO[bytes]", packed)
 
 
 def _to_csv(cell: Any) -> Any:

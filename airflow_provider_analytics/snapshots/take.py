@@ -236,7 +236,7 @@ def read(
             secrets=origin.secrets,
         )
         try:
-            count = formats.write_columns(typed, data, options.format, options.compression)
+            count = formats.FORMATS[options.format].write(typed, data, options.compression)
         except OSError as error:
             raise StorageError(
                 f"Cannot write the list to the temporary folder {directory}: {error}. Check its free space."
