@@ -35,17 +35,9 @@ MAX_LINES = 5
 CHART_WIDTH, CHART_HEIGHT = 900, 180
 
 
-def _is_flag(setting: Field) -> bool:
-    return isinstance(setting, Flag) and not isinstance(setting, PrivacyFlag)
-
-
-def _is_listed(setting: Field) -> bool:
-    return type(setting) in (Field, Lines)
-
-
 #: Fields that are on or off, and those with a column of their own: texts and exclusion lists.
-_FLAGS = tuple(filter(_is_flag, FIELDS.values()))
-_LISTED = tuple(filter(_is_listed, FIELDS.values()))
+_FLAGS = [flag for flag in FIELDS.values() if isinstance(flag, Flag) and not isinstance(flag, PrivacyFlag)]
+_LISTED = [setting for setting in FIELDS.values() if type(setting) in (Field, Lines)]
 _PRIVACY = {setting.value: setting.label for setting in Privacy}
 
 
@@ -86,6 +78,7 @@ def render_report(
     )
     environment.filters["counted"] = counted
     environment.filters["difference"] = difference
+    environment.filters["display"] = display
     environment.filters["cut"] = _truncate
     return environment.get_template("report.html.j2").render(
         manifest=manifest,
@@ -94,38 +87,11 @@ def render_report(
         width=CHART_WIDTH,
         height=CHART_HEIGHT,
         changes=list(map(bounded, islice(changes, MAX_CHANGES))),
-        notices=notices(manifest),
-        new_fields=new_fields(manifest),
+        new_fields=first_of(manifest.fields.new, MAX_EXCLUSIONS, show=_truncate),
         lists=LINE_FIELDS,
         most=MAX_EXCLUSIONS,
         listed=_LISTED,
     )
-
-
-def notices(manifest: Manifest) -> list[str]:
-    """Return the notices at the top of the page: late list, damaged previous snapshot, lost fields, filters."""
-    found = []
-    if manifest.late:
-        found.append(
-            f"Late: the list was observed at {manifest.observed_at:%Y-%m-%d %H:%M} UTC and filed under "
-            f"{manifest.snapshot_date}."
-        )
-    if manifest.previous is None and not manifest.is_first:
-        found.append("This snapshot is not compared, because the previous one is damaged.")
-    fields = manifest.fields
-    for name, count in fields.invalid_values.items():
-        found.append(f"Empty here, because the type does not fit: {counted(count, 'value')} of {_truncate(name)}.")
-    if fields.missing:
-        found.append(f"The service no longer returns: {', '.join(fields.missing)}.")
-    if manifest.filters:
-        filters = [f"{name} {_truncate(display(value))}" for name, value in manifest.filters.items()]
-        found.append(f"Only: {', '.join(filters)}.")
-    return found
-
-
-def new_fields(manifest: Manifest) -> str:
-    """Return the names of undocumented fields as text. They require no action."""
-    return first_of(manifest.fields.new, MAX_EXCLUSIONS, show=_truncate)
 
 
 def summarise(rows: Iterable[Row]) -> Summary:
