@@ -478,79 +478,7 @@ def put_bytes(target: StoragePath, content: bytes, token: str, mode: int = SHARE
         file.write(content)
 
 
-@dataclass(frozen=True)
-class FileState:
-    """State of a small file at the time it was read.
-
-    :param content: its content; None if it does not exist.
-    :param version: its version on S3, which a conditional write names; None on other storage.
-    """
-
-    content: bytes | None
-    version: str | None
-
-
-def read_stored(path: StoragePath) -> FileState:
-    """Return the current state of a small file."""
-    version = None
-    if _is_s3(path):
-        # Read the version first: if the file changes in between, the version is outdated, which is detected later.
-        version = _etag(path)
-    return FileState(read_bytes(path), version)
-
-
-def _etag(path: StoragePath) -> str | None:
-    path.fs.invalidate_cache()
-    try:
-        return path.fs.info(path.path).get("ETag")  # type: ignore[no-any-return]  # a folder has none
-    except FileNotFoundError:
-        return None
-
-
-def replace_stored(
-    path: StoragePath, seen: FileState, content: bytes, token: str, mode: int = PRIVATE
-) -> FileState | None:
-    """Write a small file atomically if it has not changed; return its new state, or None if it has changed.
-
-    On local disks and on S3, no other process can write in between. Other storage has no conditional write. There, the
-    file is compared before the write and read again after it.
-
-    :param seen: state of the file that must not have changed.
-    :param token: unique part for the name of the temporary file.
-    :param mode: permissions of the file on a local disk.
-    :raises StorageError: if the content is too large to be read again, or another process keeps the file locked.
-    """
-    check_state(path, content)
-    if is_local(path):
-        is_written = _replace_local(Path(path.path), seen.content, content, token, mode)
-        return FileState(content, None) if is_written else None
-    if _is_s3(path):
-        _replace_on_s3(path, seen, content, token)
-    elif read_stored(path).content == seen.content:
-        put_bytes(path, content, token)
-    else:
-        return None
-    now = read_stored(path)
-    return now if now.content == content else None
-
-
-def _replace_on_s3(path: StoragePath, seen: FileState, content: bytes, token: str) -> None:
-    """Write a file unless it has changed; the caller reads it again to find out whether it was written."""
-    condition = {"mode": "create"}
-    if seen.version is not None:
-        condition = {"IfMatch": seen.version}
-    try:
-        path.fs.pipe_file(path.path, content, **condition)
-    except OSError as error:
-        # If the file has changed, a retry within the library might have failed because an earlier attempt succeeded.
-        if read_stored(path) != seen:
-            return
-        if error.errno != errno.ENOSYS:
-            raise
-        put_bytes(path, content, token)  # the server has no conditional write
-
-
-def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str, mode: int) -> bool:
+def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str) -> bool:
     """Write a file atomically, unless it has changed; return whether it was written.
 
     :param seen: its content before; None if it must not exist.
@@ -559,7 +487,7 @@ def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str,
         if target.is_symlink():
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(target))
         try:
-            with _replacement_of(target, token, mode, _move_to_new) as file:
+            with _replacement_of(target, token, PRIVATE, _move_to_new) as file:
                 file.write(content)
         except FileExistsError:
             return False
@@ -574,7 +502,7 @@ def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str,
         is_current = os.path.samestat(os.fstat(current.fileno()), target.stat())
         if not is_current or current.read() != seen:
             return False
-        with _replacement_of(target, token, mode) as file:
+        with _replacement_of(target, token, PRIVATE) as file:
             file.write(content)
     return True
 
@@ -648,6 +576,9 @@ def write_text(place: StoragePath, argument: str, text: str, mode: int = SHARED)
 class SharedFile:
     """A small file that several processes write. Each process replaces only the version that it has read.
 
+    On local disks and on S3, no other process can write in between. Other storage has no conditional write. There, the
+    file is compared before the write and read again after it.
+
     :param place: path of the file.
     :param argument: name of the argument, for messages.
     :raises ValueError: if it cannot be read, or is not UTF-8.
@@ -662,19 +593,60 @@ class SharedFile:
         """Read the file again, and set :attr:`text` to its text, or to None if it does not exist."""
         self.text: str | None = None
         with file_errors("read", self.place, self._argument):
-            self._stored = read_stored(self.place)
-            if self._stored.content is not None:
-                self.text = self._stored.content.decode("utf-8-sig")
+            self._stored = self._current()
+            content = self._stored[0]
+            if content is not None:
+                self.text = content.decode("utf-8-sig")
+
+    def _current(self) -> tuple[bytes | None, str | None]:
+        """Return the content of the file, or None if it does not exist, and its version on S3."""
+        version = None
+        if _is_s3(self.place):
+            # Before the content: if the file changes in between, the version is outdated, which is detected later.
+            self.place.fs.invalidate_cache()
+            with suppress(FileNotFoundError):
+                version = self.place.fs.info(self.place.path).get("ETag")  # a folder has none
+        return read_bytes(self.place), version
 
     def write(self, text: str) -> bool:
-        """Write the file atomically, unless another process has changed it; return whether it was written."""
+        """Write the file atomically, unless another process has changed it; return whether it was written.
+
+        :raises StorageError: if the text is too large to be read again, or another process keeps the file locked.
+        """
+        content, token = text.encode(), new_token(datetime.now(UTC))
         with file_errors("write", self.place, self._argument):
             make_directory(self.place.parent, PRIVATE)
-            written = replace_stored(self.place, self._stored, text.encode(), new_token(datetime.now(UTC)))
-        if written is None:
-            return False
-        self._stored, self.text = written, text
-        return True
+            check_state(self.place, content)
+            if is_local(self.place):
+                is_written = _replace_local(Path(self.place.path), self._stored[0], content, token)
+                now: tuple[bytes | None, str | None] = content, None
+            else:
+                self._replace_object(content, token)
+                now = self._current()
+                is_written = now[0] == content
+        if is_written:
+            self._stored, self.text = now, text
+        return is_written
+
+    def _replace_object(self, content: bytes, token: str) -> None:
+        """Write an object unless it has changed; the caller reads it again to find out whether it was written."""
+        seen, version = self._stored
+        if not _is_s3(self.place):
+            if read_bytes(self.place) == seen:
+                put_bytes(self.place, content, token)
+            return
+        condition = {"mode": "create"}
+        if version is not None:
+            condition = {"IfMatch": version}
+        try:
+            self.place.fs.pipe_file(self.place.path, content, **condition)
+        except OSError as error:
+            # If it has changed, a retry within the library might have failed because an earlier attempt succeeded.
+            if self._current() != self._stored:
+                return
+            if error.errno != errno.ENOSYS:
+                raise
+            put_bytes(self.place, content, token)  # the server has no conditional write
 
 
 def put_file(source: Path, target: StoragePath, token: str, mode: int = SHARED) -> None:
@@ -751,7 +723,7 @@ def _is_s3(path: StoragePath) -> bool:
 
 
 def has_conditional_writes(path: StoragePath) -> bool:
-    """Return whether :func:`replace_stored` can exclude that another process writes at the same time."""
+    """Return whether a :class:`SharedFile` can exclude that another process writes at the same time."""
     return is_local(path) or _is_s3(path)
 
 

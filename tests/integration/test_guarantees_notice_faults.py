@@ -180,8 +180,8 @@ BREAKS = [
     Break(
         "A managed list controls its own entries",
         "storage",
-        "replace_stored(self.place, self._stored, ",
-        "replace_stored(self.place, read_stored(self.place), ",
+        "_replace_local(Path(self.place.path), self._stored[0], content, token)",
+        "_replace_local(Path(self.place.path), self._current()[0], content, token)",
         ("integration/operators/test_state_thirty_nights.py", "test_thirty_nights"),
     ),
     Break(
