@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -70,15 +69,17 @@ async def _invalid(_: Request, error: Exception) -> Response:
 
 
 def _without_secrets(request: RecordedRequest) -> dict[str, Any]:
-    headers = dict(Headers(raw=request.headers))
-    if "authorization" in headers:
-        headers["authorization"] = "wrong"
-        if request.authorized:
-            headers["authorization"] = "right"
     form = []
     for name, value in request.form:
         if name == "password":
             value = "***"
         form.append((name, value))
-    shown = {name: getattr(request, name) for name in ("operation", "method", "path", "query", "status")}
-    return {**shown, "form": form, "headers": headers}
+    return {
+        "operation": request.operation,
+        "method": request.method,
+        "path": request.path,
+        "query": request.query,
+        "form": form,
+        "authorized": request.authorized,
+        "status": request.status,
+    }

@@ -160,17 +160,16 @@ class FaultQueue:
         applies. Therefore faults apply in the order in which they were added.
         """
         taken: Fault | None = None
+        remaining: list[Fault] = []
         with self._lock:
-            remaining: list[Fault] = []
             for fault in self._pending:
+                is_match = fault.matches(request)
                 left = fault
-                if fault.matches(request):
-                    if fault.skip:
-                        left = fault.model_copy(update={"skip": fault.skip - 1})
-                    elif taken is None:
-                        taken = fault
-                        times = fault.times and fault.times - 1
-                        left = fault.model_copy(update={"times": times})
+                if is_match and fault.skip:
+                    left = fault.model_copy(update={"skip": fault.skip - 1})
+                elif is_match and taken is None:
+                    taken = fault
+                    left = fault.model_copy(update={"times": fault.times and fault.times - 1})
                 if left.times != 0:
                     remaining.append(left)
             self._pending = remaining

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from airflow_provider_analytics.api.dialect import API_PREFIX
 from airflow_provider_analytics.api.operations import OPERATIONS
@@ -29,7 +29,6 @@ ACCOUNT = {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
 
 _FORM = "application/x-www-form-urlencoded"
 _WEBSITE_ID = re.compile(r"[1-9][0-9]{0,17}")
-_HOME = "<!DOCTYPE html><title>Sandbox</title><p>Sandbox of airflow-provider-analytics. The interface is under {}."
 
 
 class Options(BaseModel):
@@ -83,8 +82,6 @@ class Service:
     def respond(self, request: RecordedRequest, options: Options) -> Response:
         """Process a request."""
         self.options = options
-        if request.path == f"{self._root}/":
-            return HTMLResponse(_HOME.format(f"{self._root}{API_PREFIX}"))
         try:
             process = self.admit(request)
             return process(request)
