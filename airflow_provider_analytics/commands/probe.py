@@ -69,12 +69,15 @@ def as_answer(found: ProbeFinding) -> str:
 
 def _as_json(probe: Probe) -> str:
     """Return the report as JSON, without the host and without values of the service."""
+    findings = {}
+    for finding in probe.findings:
+        findings[finding.name] = {"mark": finding.mark, "text": finding.text}
     report = {
         "provider": __version__,
         "status": status(probe),
         "requests": probe.reader.transport.stats.requests,
         "extras": probe.extras,
-        "findings": {finding.name: {"mark": finding.mark, "text": finding.text} for finding in probe.findings},
+        "findings": findings,
     }
     return json.dumps(report, indent=2)
 

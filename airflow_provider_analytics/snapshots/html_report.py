@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import date
 from itertools import islice
+from typing import Any
 
 import jinja2
 
@@ -41,22 +41,6 @@ _LISTED = [setting for setting in FIELDS.values() if type(setting) in (Field, Li
 _PRIVACY = {setting.value: setting.label for setting in Privacy}
 
 
-@dataclass
-class Summary:
-    """Counts over all rows, and the first rows.
-
-    :param privacy: privacy to number of websites.
-    :param settings: field to number of websites on which it is on.
-    :param entries: exclusion list to its entries, each with the number of websites.
-    :param rows: the first rows, as text for the table.
-    """
-
-    privacy: Counter[str] = field(default_factory=Counter)
-    settings: Counter[str] = field(default_factory=Counter)
-    entries: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    rows: list[dict[str, str]] = field(default_factory=list)
-
-
 def render_report(
     manifest: Manifest, rows: Iterable[Row], changes: Iterable[WebsiteChange], history: Sequence[tuple[date, int]]
 ) -> str:
@@ -67,7 +51,6 @@ def render_report(
     :param changes: changes since the previous snapshot; empty if there is none.
     :param history: day and count of earlier snapshots, oldest first.
     """
-    summary = summarise(rows)
     counts = [*history, (manifest.snapshot_date, manifest.count)]
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("airflow_provider_analytics.snapshots", "."),
@@ -82,7 +65,7 @@ def render_report(
     environment.filters["cut"] = _truncate
     return environment.get_template("report.html.j2").render(
         manifest=manifest,
-        summary=summary,
+        summary=summarise(rows),
         points=chart_points(counts),
         width=CHART_WIDTH,
         height=CHART_HEIGHT,
@@ -94,21 +77,28 @@ def render_report(
     )
 
 
-def summarise(rows: Iterable[Row]) -> Summary:
-    """Return the counts for the page, and the first rows for its table, as many as fit."""
-    summary = Summary()
+def summarise(rows: Iterable[Row]) -> dict[str, Any]:
+    """Return the counts for the page, and the first rows for its table, as many as fit.
+
+    :return: ``privacy``: privacy to number of websites; ``settings``: field to number of websites on which it is on;
+        ``entries``: exclusion list to its entries, each with the number of websites; ``rows``: the cells.
+    """
+    privacy: Counter[str] = Counter()
+    settings: Counter[str] = Counter()
+    entries: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    first: list[dict[str, str]] = []
     left = MAX_ROW_CHARACTERS
     for row in rows:
-        summary.privacy[_privacy(row["privacy"])] += 1
+        privacy[_privacy(row["privacy"])] += 1
         for flag in _FLAGS:
-            summary.settings[flag.name] += int(bool(row[flag.name]))
+            settings[flag.name] += int(bool(row[flag.name]))
         for name in LINE_FIELDS:
-            summary.entries[name].update(_entries(row[name]))
-        if len(summary.rows) < MAX_ROWS and left > 0:
+            entries[name].update(set((row[name] or "").split("\n")) - {""})
+        if len(first) < MAX_ROWS and left > 0:
             cells = _table_cells(row)
-            summary.rows.append(cells)
+            first.append(cells)
             left -= sum(map(len, cells.values()))
-    return summary
+    return {"privacy": privacy, "settings": settings, "entries": entries, "rows": first}
 
 
 def chart_points(counts: Sequence[tuple[date, int]]) -> list[tuple[float, float, str]]:
@@ -152,11 +142,6 @@ def _lines(text: str | None) -> str:
     if len(lines) > MAX_LINES:
         first.append(f"and {len(lines) - MAX_LINES} more")
     return "\n".join(first)
-
-
-def _entries(text: str | None) -> set[str]:
-    """Return the distinct lines of a list."""
-    return set((text or "").split("\n")) - {""}
 
 
 def _truncate(text: str) -> str:
