@@ -7,7 +7,6 @@ Unknown keys are ignored, so that newer versions can add keys.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import re
 from datetime import date, datetime
 from typing import Annotated, Any
@@ -266,15 +265,6 @@ def _check_names(manifest: Manifest) -> None:
     for name in manifest.file_names:
         if name in ("", ".", "..") or not is_plain(name) or set(name) & {"/", "\\"}:
             raise ValueError(f"{readable(name)!r} is not the name of a file")
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a manifest."""
-    schema = msgspec.json.schema(Manifest)
-    for described in schema["$defs"].values():
-        # Python 3.13 strips the indentation of docstrings; earlier versions do not.
-        described["description"] = inspect.cleandoc(described["description"])
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 class NewerVersionError(StorageError):

@@ -12,8 +12,6 @@ from typing import Any
 import generate
 import pytest
 
-from airflow_provider_analytics.snapshots import manifest
-
 CHECKOUT = Path(__file__).parents[2]
 
 
@@ -53,7 +51,7 @@ def test_generate_names_the_file_to_edit_if_an_entry_is_missing(
 
 def test_generate_fails_if_a_manifest_key_has_no_description(monkeypatch: pytest.MonkeyPatch) -> None:
     definition = {"description": "A manifest.", "properties": {"new_key": {"type": "string"}}}
-    monkeypatch.setattr(manifest, "json_schema", lambda: {"$defs": {"Manifest": definition}})
+    monkeypatch.setattr(generate, "manifest_schema", lambda: {"$defs": {"Manifest": definition}})
     with pytest.raises(
         SystemExit, match=r"docstring of Manifest in .*/snapshots/manifest.py has no entry for 'new_key'"
     ):
