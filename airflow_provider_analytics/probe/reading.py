@@ -16,7 +16,7 @@ from typing import Any, Self, Unpack
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import Answer, Page, Record
-from airflow_provider_analytics.api.fields import LINE_FIELDS, ListFilters
+from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Proof
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
@@ -180,29 +180,13 @@ class LimitedReader:
         return self.client().page(DEFAULT_QUERY)
 
     def summary(self) -> str:
-        """Return the first page in words, such as: ``42 websites; pages by `page`; exclusion lists are returned``."""
-        rows, total = self.page.rows, self.page.total
-        count = f"{counted(len(rows), 'website')} on the first page, no total"
-        if total is not None:
-            count = counted(total, "website")
-        parts = [count, self._paging()]
-        if rows:
-            missing = [name for name in LINE_FIELDS if name not in rows[0]]
-            words = "exclusion lists are returned"
-            if missing:
-                words = f"rows lack {', '.join(missing)}"
-            parts.append(words)
+        """Return the number of websites in words, with the extra that is needed."""
+        text = f"{counted(len(self.page.rows), 'website')} on the first page, no total"
+        if self.page.total is not None:
+            text = counted(self.page.total, "website")
         if self.extras:
-            parts.append(f"set the extra list_key to {self.extras['list_key']}")
-        return "; ".join(parts)
-
-    def _paging(self) -> str:
-        page, own = self.page, self.settings.page_parameter
-        if page.following and page.following.parameter:
-            return f"pages by `{own or page.following.parameter}`"
-        if page.total is not None and page.total <= len(page.rows):
-            return "all on one page"
-        return f"pages by `{own or dialect.PAGE_PARAMETER}`, which is assumed"
+            text += f"; set the extra list_key to {self.extras['list_key']}"
+        return text
 
     def read_list(self, **filters: Unpack[ListFilters]) -> Attempt:
         """Read the list; if that fails, with other page parameters."""
