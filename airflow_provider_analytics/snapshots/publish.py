@@ -81,7 +81,7 @@ def publish(
     manifest: Manifest,
     folder: Path,
     token: str,
-    check: Callable[[Manifest], None] = lambda _: None,
+    check: Callable[[Manifest], None],
 ) -> Snapshot:
     """Publish local files with their manifest and return the snapshot.
 
