@@ -103,10 +103,7 @@ class Partition:
         """
         if not self.is_published:
             return None
-        with storage_errors(f"read {self.manifest}"):
-            content = read_bytes(self.manifest)
-        if content is None:
-            raise StorageError(f"{self.manifest} is missing. {_REMEDY}")
+        content = _read_file(self.manifest)
         manifest = decode(content, str(self.manifest))
         if manifest.snapshot_date != self.day:
             raise StorageError(
@@ -221,10 +218,7 @@ class Snapshot:
         if self.manifest.changes_path is None:
             return []
         path = self.partition.about / self.manifest.changes_path
-        with storage_errors(f"read {path}"):
-            content = read_bytes(path)
-        if content is None:
-            raise StorageError(f"{path} is missing. {_REMEDY}")
+        content = _read_file(path)
         try:
             return [json.loads(line) for line in content.splitlines()]
         except (ValueError, RecursionError) as error:
@@ -251,6 +245,18 @@ class Snapshot:
                 except StorageError as error:
                     found.append(str(error))
         return found
+
+
+def _read_file(path: StoragePath) -> bytes:
+    """Return the content of a file that a snapshot must have.
+
+    :raises StorageError: if it cannot be read, or does not exist.
+    """
+    with storage_errors(f"read {path}"):
+        content = read_bytes(path)
+    if content is None:
+        raise StorageError(f"{path} is missing. {_REMEDY}")
+    return content
 
 
 def _checked(rows: Iterable[Row], path: StoragePath) -> Iterator[Row]:
