@@ -317,7 +317,7 @@ class KeepingStore(ConditionalStore):
         storage.exists,
         storage.size_of,
         lambda place: storage.names(place.parent),
-        lambda place: storage.read_stored(place).version,
+        lambda place: SharedFile(place, "state_path")._stored[1],
     ],
     ids=["exists", "size", "names", "version"],
 )
