@@ -406,18 +406,10 @@ def _open(path: StoragePath) -> IO[bytes]:
 
     :raises StorageError: if it is a local device or pipe.
     """
-    if is_local(path):
-        return _open_regular(Path(path.path))
-    return cast("IO[bytes]", path.fs.open(path.path, "rb"))
-
-
-def _open_regular(path: Path) -> IO[bytes]:
-    """Open a local file for reading.
-
-    :raises StorageError: if it is a device or a pipe.
-    """
+    if not is_local(path):
+        return cast("IO[bytes]", path.fs.open(path.path, "rb"))
     # Without this flag, opening a pipe waits for a writer.
-    stream = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    stream = open(path.path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
         raise StorageError("it is a device or a pipe")
@@ -681,11 +673,7 @@ def open_own(path: Path, flags: int, mode: int) -> IO[bytes]:
     :param mode: permissions, if it is created; the umask applies.
     :raises OSError: if the path is a link.
     """
-    return os.fdopen(_open_own(path, os.O_WRONLY | flags, mode), "wb")
-
-
-def _open_own(path: Path, flags: int, mode: int) -> int:
-    return os.open(path, os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, mode)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, mode), "wb")
 
 
 @contextmanager

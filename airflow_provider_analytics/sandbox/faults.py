@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import threading
 from http import HTTPStatus
+from http.client import responses
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -122,18 +123,12 @@ class Fault(BaseModel):
         if status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
             return Response(status_code=status)
         if self.body is None and status >= HTTPStatus.BAD_REQUEST:
-            return JSONResponse({"message": _message(status)}, status)
+            return JSONResponse({"message": responses.get(status, "Error")}, status)
         if self.body is None or isinstance(self.body, bytes):
             return Response(self.body, status)
         if isinstance(self.body, str):
             return HTMLResponse(self.body, status)
         return JSONResponse(self.body, status)
-
-
-def _message(status: int) -> str:
-    if status in set(HTTPStatus):
-        return HTTPStatus(status).phrase
-    return "Error"
 
 
 class FaultQueue:
