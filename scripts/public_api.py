@@ -154,7 +154,7 @@ def connection() -> Iterator[str]:
 def files() -> Iterator[str]:
     """Yield the versions and keys of the files that other programs read, or that people write."""
     yield f"manifest, version {manifest.VERSION}: {', '.join(manifest.Manifest.__struct_fields__)}"
-    yield f"_latest.json, version {manifest.VERSION}: {', '.join(manifest.Latest.__struct_fields__)}"
+    yield f"_latest.json, version {manifest.VERSION}: {', '.join(manifest.IN_LATEST)}, manifest, digest, files"
     yield f"table of a list, version {tables.VERSION}"
     schema = websites_file.schema()
     for place, found in {

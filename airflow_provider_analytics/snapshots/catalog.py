@@ -26,15 +26,7 @@ from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.readable import counted
 from airflow_provider_analytics.snapshots.formats import read_rows
-from airflow_provider_analytics.snapshots.manifest import (
-    SNAPSHOT_NAME,
-    VERSION,
-    Latest,
-    Manifest,
-    decode,
-    digest,
-    encode,
-)
+from airflow_provider_analytics.snapshots.manifest import IN_LATEST, SNAPSHOT_NAME, Manifest, decode, digest, encode
 from airflow_provider_analytics.snapshots.rows import Row
 from airflow_provider_analytics.snapshots.run_day import parse_day
 from airflow_provider_analytics.storage import (
@@ -367,17 +359,11 @@ def point_to_latest(series: SnapshotSeries) -> None:
         if snapshot is None:
             continue
         manifest = snapshot.manifest
-        latest = Latest(
-            version=VERSION,
-            snapshot_name=manifest.snapshot_name,
-            snapshot_date=manifest.snapshot_date,
-            observed_at=manifest.observed_at,
-            late=manifest.late,
-            count=manifest.count,
-            manifest=f"{series.about.name}/{newest.about.name}/{newest.manifest.name}",
-            digest=snapshot.digest,
-            files=[file.path for file in manifest.files],
-        )
+        latest = {name: getattr(manifest, name) for name in IN_LATEST}
+        # Paths below the base path.
+        latest["manifest"] = f"{series.about.name}/{newest.about.name}/{newest.manifest.name}"
+        latest["digest"] = snapshot.digest
+        latest["files"] = [file.path for file in manifest.files]
         with storage_errors(f"write {series.latest}"):
             put_bytes(series.latest, encode(latest), new_token(datetime.now(UTC)), manifest.mode)
         if next(series.published(), None) == newest:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Annotated, Any
 
@@ -21,6 +22,8 @@ from airflow_provider_analytics.storage import PRIVATE, SHARED
 VERSION = 1
 #: Snapshot names: they are the names of folders, and readers skip names that start with ``_``.
 SNAPSHOT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+#: Keys of a manifest that are also in ``_latest.json``, besides the paths and the digest of the newest snapshot.
+IN_LATEST = ("version", "snapshot_name", "snapshot_date", "observed_at", "late", "count")
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -198,32 +201,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return {file.name for file in self.files}.union(filter(None, (self.changes_path, self.report)))
 
 
-class Latest(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest snapshot of a series: the content of ``_latest.json``. Paths are below the base path.
-
-    :param version: version of the manifest's format.
-    :param snapshot_name: name of the snapshots.
-    :param snapshot_date: day of the snapshot.
-    :param observed_at: start time of the reading.
-    :param late: true if the list was observed on another day than ``snapshot_date``.
-    :param count: number of websites.
-    :param manifest: path of its manifest.
-    :param digest: SHA-256 of its manifest.
-    :param files: paths of its data files.
-    """
-
-    version: int
-    snapshot_name: str
-    snapshot_date: date
-    observed_at: Moment
-    late: bool
-    count: int
-    manifest: str
-    digest: str
-    files: list[str]
-
-
-def encode(described: Manifest | Latest) -> bytes:
+def encode(described: Manifest | Mapping[str, Any]) -> bytes:
     """Return a manifest, or the content of ``_latest.json``, as stored bytes."""
     return msgspec.json.format(msgspec.json.encode(described), indent=2) + b"\n"
 
