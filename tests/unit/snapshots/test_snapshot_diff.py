@@ -12,11 +12,17 @@ from shelf import NIGHT, NOON, Record, Shelf, rows, websites
 
 from airflow_provider_analytics.exceptions import MissingSnapshotError, StorageError
 from airflow_provider_analytics.snapshots.catalog import SnapshotSeries
-from airflow_provider_analytics.snapshots.diff import bounded, diff, diff_snapshots, write_changes
+from airflow_provider_analytics.snapshots.diff import bounded, diff, diff_snapshots, in_lines, write_changes
 
 
 def changes(before: list[Record], after: list[Record]) -> list[dict[str, Any]]:
     return list(diff(rows(*before)[0], rows(*after)[0]))
+
+
+@pytest.mark.parametrize(("limit", "last"), [(2, "and 1 more"), (3, "added c (id 3)"), (10, "added c (id 3)")])
+def test_changes_that_are_not_listed_are_counted(limit: int, last: str) -> None:
+    added = changes([], [{"id": number, "domain": domain} for number, domain in enumerate("abc", 1)])
+    assert in_lines({"changes": added, "removed": 0, "changed": 0, "added": 3}, limit)[-1] == last
 
 
 def test_diff_has_added_removed_and_changed_websites_with_both_values() -> None:
