@@ -165,6 +165,15 @@ def test_connection_form_and_settings_allow_the_same_values() -> None:
         }, name
 
 
+def test_default_of_an_extra_is_the_documented_one() -> None:
+    defaults = Settings(base_url="https://stats.example.com", api_key="k")
+    for name, field in CONNECTION_TYPE["conn-fields"].items():
+        default = getattr(defaults, name)
+        _, is_documented, documented = field["description"].rpartition("If empty: ")
+        if is_documented and isinstance(default, (int, float)):
+            assert json.loads(documented.removesuffix(".")) == default, name
+
+
 #: Rejected base URLs, and the parts of the problem.
 BAD_HOSTS: list[tuple[tuple[str | None, ...], list[str]]] = [
     ((None, "", "  "), ["Base URL", "missing", "https://stats.example.com"]),
