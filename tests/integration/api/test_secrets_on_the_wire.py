@@ -44,7 +44,7 @@ def create(client: AnalyticsClient) -> Any:
     return client.create_website("new.example", privacy=2, password=PASSWORD)
 
 
-@pytest.mark.parametrize("status", [200, 201, 302, 400, 401, 422, 429, 500])
+@pytest.mark.parametrize("status", [200, 302, 401, 422, 500])
 @pytest.mark.parametrize("form", FORMS)
 def test_response_that_echoes_the_secrets_is_redacted(form: str, status: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
