@@ -147,9 +147,11 @@ def test_full_disk_leaves_whole_lines_in_the_audit_trail(
 
 
 @pytest.mark.usefixtures("time_zone")
-def test_audit_folder_is_named_after_the_day_in_utc(night: Night) -> None:
+def test_days_in_the_state_folder_are_days_in_utc(night: Night) -> None:
     night.add(1)
-    before = datetime.now(UTC).date()
+    days = {datetime.now(UTC).date().isoformat()}
     night.managed(NEW)
+    days.add(datetime.now(UTC).date().isoformat())
     [trail] = night.folder.rglob("*.jsonl")
-    assert trail.parent.name in {before.isoformat(), datetime.now(UTC).date().isoformat()}
+    [table] = night.folder.rglob("lists/*.json")
+    assert {trail.parent.name, json.loads(table.read_text())["sources"][0]["since"]} <= days
