@@ -16,7 +16,7 @@ Choice = TypeVar("Choice")
 
 #: Length of a name, and number of known names, up to which a similar name is suggested.
 _MAX_LENGTH, _MAX_COMPARED = 100, 5_000
-#: Python's spelling of None or a list, unlike the glob ``[ab]``.
+#: Python's spelling of None or a list, unlike the pattern ``[ab]``.
 _PYTHON = re.compile(r"[\[({].*('|None).*[\])}]", re.DOTALL)
 #: How Python, JSON and pandas write a missing value, in lower case.
 _MISSING = ("none", "null", "nan")

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     state_path = str(absolute(args.state_path)).rstrip("/")
     tables = read_all_tables(storage_path(state_path, "state_path"))
     if not tables:
-        raise ValueError(f"state_path={state_path!r} has no lists. Allowed: the state_path of an operator")
+        raise ValueError(f"state_path={state_path!r} contains no list tables. Give the state_path of your operators")
     records = None
     if args.conn_id:
         with connected(args.conn_id) as hook:

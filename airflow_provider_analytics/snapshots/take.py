@@ -271,7 +271,7 @@ def check(reading: LocalList, earlier: EarlierSnapshots, options: SnapshotOption
         if earlier.replaced:
             check_one(reading, earlier.replaced)
             # A loss since the other day that the replaced snapshot already had was accepted by a person.
-            is_accepted = earlier.other_day is not None and _trips(check_one, earlier.replaced, earlier.other_day)
+            is_accepted = earlier.other_day is not None and _is_blocked(check_one, earlier.replaced, earlier.other_day)
         if earlier.other_day and not is_accepted:
             check_one(reading, earlier.other_day)
 
@@ -294,7 +294,7 @@ def _lost(before: Snapshot, now: LocalList | Snapshot, count: int) -> int:
         return max(0, before.manifest.count - count)
 
 
-def _trips(check: Callable[..., None], *arguments: Any) -> bool:
+def _is_blocked(check: Callable[..., None], *arguments: Any) -> bool:
     """Return whether a check raises the error of a guard."""
     try:
         check(*arguments)

@@ -156,7 +156,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         "By the HTTP status: one exception class for each that a caller can act on."),
     OpenPoint("error-payload", "Shape of error bodies",
         "`message`, `error`, `detail` or `title`, and messages by field under `errors` or `details`. Otherwise, the "
-        "beginning of the body."),
+        "start of the body."),
     OpenPoint("error-conditions", "Causes of errors", "Bad values are rejected before a request is sent."),
     OpenPoint("transitions", "Allowed changes of values", "All are allowed."),
     OpenPoint("rate-limits", "Rate limits",

@@ -173,7 +173,7 @@ def test_missing_connection_is_named(
 
 def test_explain_names_a_folder_without_lists(tmp_path: Path, capsys: Capture) -> None:
     assert main(["explain", "192.0.2.1", "--state-path", f"{tmp_path}/missing"]) == 1
-    assert f"state_path='{tmp_path}/missing' has no lists" in capsys.readouterr().err
+    assert f"state_path='{tmp_path}/missing' contains no list tables" in capsys.readouterr().err
 
 
 #: Names that GitHub would interpret as commands at the start of a line.

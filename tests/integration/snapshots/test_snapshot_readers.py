@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of snapshots: a folder of snapshots, given to pandas, Polars, DuckDB, and others without any option.
 
-Several nights of each format, by plain folder and by glob, with all files beside the data: manifests, markers,
+Several nights of each format, by plain folder and by pattern, with all files beside the data: manifests, markers,
 reports, changes, comparisons, and the pointer to the newest snapshot.
 """
 

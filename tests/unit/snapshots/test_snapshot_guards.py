@@ -18,12 +18,12 @@ from airflow_provider_analytics.snapshots.take import SnapshotOptions
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "fraction", "trips"),
+    ("before", "after", "fraction", "is_blocked"),
     [
         (10, 7, 0.3, False),  # exactly 30 per cent
         (10, 6, 0.3, True),
         (9, 1, 0.3, False),  # too few to count
-        (9, 0, 0.3, True),  # but a list without websites always trips the guard
+        (9, 0, 0.3, True),  # but a list without websites is always blocked
         (1, 0, 0.99, True),
         (0, 0, 0.3, False),
         (100, 120, 0.0, False),
@@ -33,14 +33,14 @@ from airflow_provider_analytics.snapshots.take import SnapshotOptions
     ],
 )
 def test_snapshot_with_a_large_loss_is_rejected(
-    shelf: Shelf, before: int, after: int, fraction: float, trips: bool
+    shelf: Shelf, before: int, after: int, fraction: float, is_blocked: bool
 ) -> None:
     first = shelf.take(before)
-    for when in (HOUR, NIGHT) if trips else ():  # a rerun is compared with the snapshot that it would replace
+    for when in (HOUR, NIGHT) if is_blocked else ():  # a rerun is compared with the snapshot that it would replace
         with pytest.raises(GuardError, match=f"The list has {after} websites.*{before:,}") as rejected:
             shelf.take(after, when, max_loss_fraction=fraction)
         assert (rejected.value.guard, shelf.read(), shelf.read("2026-11-21")) == ("fewer_websites", first, None)
-    override_guards = {"fewer_websites"} if trips else ()
+    override_guards = {"fewer_websites"} if is_blocked else ()
     assert shelf.take(after, NIGHT, max_loss_fraction=fraction, override_guards=override_guards).manifest.count == after
 
 
@@ -152,23 +152,23 @@ def test_snapshot_guard_is_overridden_only_by_its_own_name(shelf: Shelf) -> None
     shelf.take(100)
     records, other = websites(10, privacy="a secret"), source("https://other.example.com")
     names = ("other_source", "fewer_websites", "missing_fields")
-    for number, tripped in enumerate(names):
+    for number, blocking in enumerate(names):
         with pytest.raises(GuardError) as rejected:
             shelf.take(records, NIGHT, override_guards=names[:number], **other)
-        assert rejected.value.guard == tripped
+        assert rejected.value.guard == blocking
     assert shelf.take(records, NIGHT, override_guards=names, **other).manifest.fields.invalid_values == {"privacy": 10}
 
 
 @pytest.mark.parametrize(
-    ("invalid_values", "fraction", "trips"),
+    ("invalid_values", "fraction", "is_blocked"),
     [(3, 0.3, False), (4, 0.3, True), (1, 0, True), (10, 1, False), (10, 0.99, True)],
 )
 def test_run_fails_if_too_many_values_no_longer_fit(
-    shelf: Shelf, invalid_values: int, fraction: float, trips: bool
+    shelf: Shelf, invalid_values: int, fraction: float, is_blocked: bool
 ) -> None:
     shelf.take(10)
     records = [*websites(10, favorite="maybe")[:invalid_values], *websites(10)[invalid_values:]]
-    if trips:
+    if is_blocked:
         with pytest.raises(
             GuardError, match=rf"{invalid_values}0.0% of the values of favorite do not fit.*\(0.0% before\)"
         ):

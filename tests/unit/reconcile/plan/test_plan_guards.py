@@ -28,7 +28,7 @@ def lists_after(sources: dict[str, EntrySource], remaining: list[str]) -> ListTa
 
 
 @pytest.mark.parametrize(
-    ("days", "trips"),
+    ("days", "blocked"),
     [
         pytest.param(None, True, id="no expiration date"),
         pytest.param(1, True, id="the day before it"),
@@ -36,24 +36,24 @@ def lists_after(sources: dict[str, EntrySource], remaining: list[str]) -> ListTa
         pytest.param(-1, False, id="after it"),
     ],
 )
-def test_entries_removed_before_the_end_of_their_expiration_date_count_as_lost(days: int | None, trips: bool) -> None:
+def test_entries_removed_before_the_end_of_their_expiration_date_count_as_lost(days: int | None, blocked: bool) -> None:
     until = None if days is None else NOW.date() + timedelta(days=days)
     lists = lists_after(dict.fromkeys(ENTRIES, EntrySource(until=until)), ENTRIES[4:])
-    assert bool(managed_lists_lose_entries(GuardInput(0.3, (), ["exclude_ips"], lists))) is trips
+    assert bool(managed_lists_lose_entries(GuardInput(0.3, (), ["exclude_ips"], lists))) is blocked
 
 
-@pytest.mark.parametrize(("lost", "trips"), [(3, False), (4, True)])
-def test_list_can_lose_exactly_30_percent(lost: int, trips: bool) -> None:
+@pytest.mark.parametrize(("lost", "blocked"), [(3, False), (4, True)])
+def test_list_can_lose_exactly_30_percent(lost: int, blocked: bool) -> None:
     lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES[lost:])
-    assert bool(managed_lists_lose_entries(GuardInput(0.3, (), ["exclude_ips"], lists))) is trips
+    assert bool(managed_lists_lose_entries(GuardInput(0.3, (), ["exclude_ips"], lists))) is blocked
 
 
 @pytest.mark.parametrize(
-    ("override", "remaining", "trips"), [("empty_list", 0, False), ("empty_list", 1, True), ("", 0, True)]
+    ("override", "remaining", "blocked"), [("empty_list", 0, False), ("empty_list", 1, True), ("", 0, True)]
 )
-def test_overridden_empty_list_can_lose_all_entries_but_not_most(override: str, remaining: int, trips: bool) -> None:
+def test_overridden_empty_list_can_lose_all_entries_but_not_most(override: str, remaining: int, blocked: bool) -> None:
     lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES[:remaining])
-    assert bool(managed_lists_lose_entries(GuardInput(0.3, {override}, ["exclude_ips"], lists))) is trips
+    assert bool(managed_lists_lose_entries(GuardInput(0.3, {override}, ["exclude_ips"], lists))) is blocked
 
 
 def update(website_id: int, *fields: FieldChange) -> Change:
