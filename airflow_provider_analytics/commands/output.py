@@ -15,40 +15,36 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 _ESCAPED = r"##\x5b"
-_AT_LINE_START = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
+_AT_LINE_START = re.compile(r"^(\s*):(?=:)")
 
 
-def plain_lines(text: str) -> str:
-    """Return a text in which the workflow commands of GitHub are escaped in Python syntax."""
-    return _AT_LINE_START.sub(r"\1\\x3a", text).replace("##[", _ESCAPED)
+def _plain_line(line: str) -> str:
+    """Return a line in which the workflow commands of GitHub are escaped in Python syntax."""
+    return _AT_LINE_START.sub(r"\1\\x3a", line).replace("##[", _ESCAPED)
 
 
 class PlainLines:
-    """A text stream that escapes workflow commands.
+    """A text stream that escapes workflow commands. It writes whole lines.
 
     :param stream: the stream to write to.
     """
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
-        #: The blanks at the start of the current line; None after other text.
-        self._blanks: str | None = ""
+        #: The start of a line whose end is not known yet.
+        self._line = ""
 
     def write(self, text: str) -> int:
-        """Write a text, which might be a part of a line."""
-        if self._blanks is None:
-            first, separator, rest = text.partition("\n")
-            self.stream.write(first.replace("##[", _ESCAPED) + separator + plain_lines(rest))
-        else:
-            self.stream.write(plain_lines(self._blanks + text)[len(self._blanks) :])
-        _, line_break, last = text.rpartition("\n")
-        if line_break:
-            self._blanks = ""  # the text after the last line break starts a line
-        if self._blanks is not None:
-            self._blanks += last
-            if self._blanks.strip():
-                self._blanks = None
+        """Write the lines that end in a text."""
+        *lines, self._line = f"{self._line}{text}".split("\n")
+        for line in lines:
+            self.stream.write(f"{_plain_line(line)}\n")
         return len(text)
+
+    def end(self) -> None:
+        """Write the last line, which has no line break."""
+        self.stream.write(_plain_line(self._line))
+        self._line = ""
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the stream."""
@@ -61,8 +57,13 @@ def plain_output() -> Iterator[None]:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    with redirect_stdout(PlainLines(sys.stdout)), redirect_stderr(PlainLines(sys.stderr)):
-        yield
+    output, errors = PlainLines(sys.stdout), PlainLines(sys.stderr)
+    try:
+        with redirect_stdout(output), redirect_stderr(errors):
+            yield
+    finally:
+        output.end()
+        errors.end()
 
 
 def write_commands(text: str) -> None:
