@@ -257,7 +257,7 @@ class AnalyticsHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Fetch the account and the first page, without retries, because the user and the API server wait.
 
-        :return: whether it succeeded, and a message with the host, and the reason or a summary of the first page.
+        :return: whether it succeeded, and a message with the host, and the reason or the number of websites.
         """
         from airflow_provider_analytics.probe.reading import MAX_SECONDS_OF_A_TEST, LimitedReader
 
