@@ -223,8 +223,7 @@ def test_create_without_privacy_warns_once_that_the_page_is_public(
     assert task_log().count(told) == warnings
 
 
-#: Settings, and whether a page that needs a password may have none.
-PASSWORD_CASES = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("settings", "is_warned"),
     [
         ({"privacy": "password"}, True),
@@ -233,23 +232,14 @@ PASSWORD_CASES = pytest.mark.parametrize(
         ({"email_reports": True}, False),
     ],
 )
-
-
-@PASSWORD_CASES
-def test_create_with_password_protection_without_a_password_is_logged(
+def test_password_protection_without_a_password_is_logged(
     sandbox: SandboxServer, task_log: Callable[[], str], settings: dict[str, Any], is_warned: bool
 ) -> None:
-    run(CreateWebsiteOperator, domain="a.example", **settings)
-    assert ("The privacy of a.example is 'password', and no password was given." in task_log()) is is_warned
-
-
-@PASSWORD_CASES
-def test_update_to_password_protection_without_a_password_is_logged(
-    sandbox: SandboxServer, task_log: Callable[[], str], settings: dict[str, Any], is_warned: bool
-) -> None:
+    run(CreateWebsiteOperator, domain="new.example", **settings)
+    assert ("The privacy of new.example is 'password', and no password was given." in task_log()) is is_warned
     website = sandbox.add_website("a.example")
     run(UpdateWebsiteOperator, website_id=website["id"], **settings)
-    assert ("no password was given" in task_log()) is is_warned
+    assert ("privacy becomes 'password', and no password was given" in task_log()) is is_warned
 
 
 @pytest.mark.parametrize(
