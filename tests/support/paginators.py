@@ -24,23 +24,23 @@ def _sorted(request: Request, records: Sequence[Record]) -> list[Record]:
     return sorted(found, key=itemgetter(query.get("sort_by", "id")), reverse=query.get("sort", "desc") == "desc")
 
 
-def _link(request: Request, selection: Mapping[str, object], path: str = PATH) -> str:
+def _link(request: Request, selection: Mapping[str, object]) -> str:
     """Return a link that repeats the query of the request, except for the parameters that select a page."""
-    return f"{path}?{urlencode({**request.query, **{name: str(value) for name, value in selection.items()}})}"
+    return f"{PATH}?{urlencode({**request.query, **{name: str(value) for name, value in selection.items()}})}"
 
 
 def _numbered(
-    name: str, size_name: str | None = None, path: str = PATH, **others: str
+    name: str, size_name: str | None = None
 ) -> Callable[[Request, Sequence[Record]], tuple[list[Record], int, str | None]]:
     """Return a paginator by page numbers: it returns the rows, the total and the link to the next page."""
 
     def paginate(request: Request, records: Sequence[Record]) -> tuple[list[Record], int, str | None]:
         found = _sorted(request, records)
         size, number = int(request.query.get("per_page", "100")), int(request.query.get(name, "1"))
-        selection: dict[str, Any] = {name: number + 1, **others}
+        selection: dict[str, Any] = {name: number + 1}
         if size_name:
             selection[size_name] = size
-        link = _link(request, selection, path) if number * size < len(found) else None
+        link = _link(request, selection) if number * size < len(found) else None
         return found[(number - 1) * size : number * size], len(found), link
 
     return paginate
@@ -103,59 +103,23 @@ def _bare(rows: list[Record], total: int, link: str | None) -> Any:
     return rows
 
 
-def _with(name: str, *, total: bool = True) -> Callable[..., Any]:
-    return lambda rows, number, token: {"websites": rows, name: token, **({"total": number} if total else {})}
+def _next_cursor(rows: list[Record], total: int, cursor: str | None) -> Any:
+    return {"websites": rows, "next_cursor": cursor, "total": total}
 
 
-#: Name to the style, and the query parameter that selects its pages.
+def _next_page_token(rows: list[Record], total: int, token: str | None) -> Any:
+    return {"websites": rows, "next_page_token": token}
+
+
+#: Name to the style, and the query parameter that selects its pages. Other forms of links, cursors, and totals are in
+#: test_supported_forms.py and test_dialect.py.
 STYLES: dict[str, tuple[Style, str]] = {
-    "a slash added by a proxy": (_style(_numbered("p", path=f"{PATH}/"), _laravel), "p"),
-    "a prefix removed by a proxy": (_style(_numbered("p", path="/websites"), _laravel), "p"),
-    "links with the format": (_style(_numbered("p", path=f"{PATH}.json"), _laravel), "p"),
-    "limit and offset": (_style(_offset("offset", "limit"), _drf), "offset"),
     "limit and offset, small pages": (_style(_offset("offset", "limit", 30), _drf), "offset"),
-    "the format repeated in links": (_style(_numbered("page", format="json"), _drf), "page"),
-    "next_page_token": (_style(_token("page_token"), _with("next_page_token", total=False)), "page_token"),
-    "nextPageToken and a total": (_style(_token("pageToken"), _with("nextPageToken")), "pageToken"),
-    "nextCursor": (_style(_token("cursor"), _with("nextCursor", total=False)), "cursor"),
+    "next_page_token": (_style(_token("page_token"), _next_page_token), "page_token"),
     "JSON:API page[number]": (_style(_numbered("page[number]", "page[size]"), _laravel), "page[number]"),
     "JSON:API page[offset]": (_style(_offset("page[offset]", "page[limit]"), _laravel), "page[offset]"),
-    "JSON:API, a link with a note": (
-        _style(
-            _numbered("page[number]", "page[size]"),
-            lambda rows, total, link: {
-                "data": rows,
-                "links": {"next": {"href": link, "meta": {}} if link else None},
-                "meta": {"page": {"total": total}},
-            },
-        ),
-        "page[number]",
-    ),
     "Link and X-Total": (_style(_numbered("p"), _bare, "X-Total"), "p"),
-    "Link and X-Total-Count": (_style(_numbered("page"), _bare, "X-Total-Count"), "page"),
-    "Link with a limit": (_style(_offset("offset", "limit", 50), _bare, "X-Total-Count"), "offset"),
-    "Fractal": (
-        _style(
-            _numbered("p"),
-            lambda rows, total, link: {
-                "data": rows,
-                "meta": {"pagination": {"total": total, "count": len(rows), "links": {"next": link} if link else []}},
-            },
-        ),
-        "p",
-    ),
-    "HAL": (
-        _style(
-            _numbered("p", "size"),
-            lambda rows, total, link: {"websites": rows, "total": total}
-            | ({"_links": {"next": {"href": link}}} if link else {}),
-        ),
-        "p",
-    ),
-    "a cursor that is never null": (_style(_token("cursor", never_null=True), _with("next_cursor")), "cursor"),
-    "a token that is never null": (
-        _style(_token("page_token", never_null=True), _with("next_page_token")), "page_token",
-    ),
+    "a cursor that is never null": (_style(_token("cursor", never_null=True), _next_cursor), "cursor"),
     "a link with a cursor that is never null": (
         _style(
             lambda request, records: (
@@ -167,4 +131,4 @@ STYLES: dict[str, tuple[Style, str]] = {
         ),
         "after",
     ),
-}  # fmt: skip
+}

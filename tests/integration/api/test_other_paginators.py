@@ -27,7 +27,7 @@ def respond_in_style(request: Request, style: str, records: list[dict[str, Any]]
     return respond(request, records) if is_list else answer_read(request, records)
 
 
-@pytest.mark.parametrize("websites", [0, 1, 99, 100, 130, 250])
+@pytest.mark.parametrize("websites", [0, 100, 130, 250])
 @pytest.mark.parametrize("style", STYLES)
 def test_list_is_read_completely_for_each_paginator(style: str, websites: int) -> None:
     records = rows(*range(1, websites + 1))
