@@ -304,9 +304,9 @@ class Application:
     def _next_alone(self, number: int) -> Target | None:
         """Return the website to change alone; None if each pair is proven.
 
-        A website with a pair of one that is not as expected comes first, then one with a pair that is not proven. Of
-        these, the website with the longest list is changed, because a service might cut long lists. Among equals, the
-        order is random, so that two tasks that start at the same time do not change the same websites.
+        The first website, and each that decides about one that is not as expected, has the longest list, because a
+        service might cut long lists. The others have most pairs that are not proven. Among equals, the order is random,
+        so that two tasks that start at the same time do not change the same websites.
 
         :param number: number of websites that were changed alone before.
         """
@@ -317,12 +317,15 @@ class Application:
                 for target in self._targets
                 if target.state is State.NOT_TRIED and target.planned.action == action
             ]
-            chosen = [target for target in candidates if self._pairs[target] & open_pairs]
-            if not chosen and number < limit:
-                chosen = [target for target in candidates if self._pairs[target] - self._proven]
-            if chosen:
-                RANDOM.shuffle(chosen)
-                return max(chosen, key=self._longest_list)
+            RANDOM.shuffle(candidates)
+            deciding = [target for target in candidates if self._pairs[target] & open_pairs]
+            if number == 0 and candidates:
+                deciding = candidates
+            if deciding:
+                return max(deciding, key=self._longest_list)
+            new = [target for target in candidates if self._pairs[target] - self._proven]
+            if new and number < limit:
+                return max(new, key=lambda target: len(self._pairs[target] - self._proven))
         return None
 
     def _longest_list(self, target: Target) -> int:
