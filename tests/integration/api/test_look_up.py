@@ -254,6 +254,17 @@ def test_error_after_a_create_says_that_the_website_exists_and_is_not_retried(
     assert domains(analytics_sandbox) == ["a.example"]
 
 
+@pytest.mark.parametrize("status", [403, 405, 422])
+def test_delete_fails_if_the_website_cannot_be_read_and_is_in_the_list(
+    analytics_sandbox: SandboxServer, status: int
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    analytics_sandbox.configure(deletes="keep")
+    analytics_sandbox.fault("show", status=status, times=None, skip=1)
+    with pytest.raises(NotAppliedError, match="website still exists after it was deleted"):
+        DeleteWebsiteOperator(task_id="t", website_id=1).execute({})
+
+
 @pytest.mark.parametrize("status", [403, 405, 200])
 def test_delete_succeeds_if_it_cannot_be_verified(analytics_sandbox: SandboxServer, status: int) -> None:
     analytics_sandbox.add_website("a.example")

@@ -172,6 +172,15 @@ def test_delete_removes_the_website_of_the_domain(sandbox: SandboxServer, connec
             run(DeleteWebsiteOperator, **arguments)
 
 
+def test_domain_of_several_websites_is_never_deleted(sandbox: SandboxServer) -> None:
+    sandbox.configure(allow_duplicates=True)
+    for _ in range(2):
+        sandbox.add_website("a.example")
+    with pytest.raises(AirflowFailException, match=r"2 websites have the domain 'a\.example'"):
+        run(DeleteWebsiteOperator, domain="a.example")
+    assert len(sandbox.websites()) == 2
+
+
 ENTRIES = """
 # offices
 203.0.113.7  # office Berlin, owner=it@example.com, until=2099-01-31

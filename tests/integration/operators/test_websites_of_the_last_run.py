@@ -80,6 +80,13 @@ def test_run_is_blocked_if_websites_of_the_last_run_are_missing(
     execute(operator, **given)  # the overridden run is the last one
 
 
+def test_failed_run_is_not_the_last_run(sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
+    sandbox.fault("update", target=r"/websites/7$", status=422, times=None)
+    with pytest.raises(AirflowFailException):
+        execute(SyncExcludedIpsOperator, **SYNC, state_path=str(tmp_path))
+    assert not [*tmp_path.rglob("last_websites.json")]
+
+
 def test_plan_names_the_guards_of_the_last_run(sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
     given = {**APPLY, "state_path": str(tmp_path)}
     assert execute(PlanWebsitesOperator, **given)["blocked_by"] == []
