@@ -42,7 +42,7 @@ BREAKS = [
         "api.listing",
         "if second.total != total or before != after:",
         "if False:",
-        ("unit/api/test_listing.py", "second_head"),
+        ("unit/api/test_listing.py", "second_read_of_page_1"),
     ),
     Break(
         "The website list is complete",
@@ -77,7 +77,7 @@ BREAKS = [
         "api.verification",
         "        if missing or extra:",
         "        if extra:",
-        ("integration/reconcile/apply/test_misbehaving_services.py", "service_does_something_else"),
+        ("integration/reconcile/apply/test_misbehaving_services.py", "service_stores_another_result"),
     ),
     Break(
         "A success is verified",
