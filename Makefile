@@ -68,7 +68,7 @@ ROOM ?= api
 # The tests of a folder of the package are in folders with the same name.
 test-room: install  ## Run the quick tests of one folder of the package, for example ROOM=reconcile/apply (20 seconds)
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m "not (kill or browser or system or slow)" \
-		$(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM))
+		$(or $(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM)),$(error No folder of tests for ROOM=$(ROOM)))
 
 coverage: install  ## Measure the branch coverage of test-fast; fail below the minimum in pyproject.toml
 	@rm -rf build/coverage && mkdir -p build/coverage
