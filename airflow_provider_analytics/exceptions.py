@@ -23,7 +23,7 @@
 
 A bad argument raises :class:`ValueError` before any request is sent.
 
-Each error has a ``problem`` (what happened) and a ``remedy`` (what to do, can be empty), both as whole sentences.
+Each error has a ``problem`` (what happened) and a ``remedy`` (what to do, can be empty).
 ``permanent`` is true if a retry cannot help before someone acts, and ``before_retry`` says what to do first.
 ``retry_after`` is the number of seconds that the service asks to wait, or None. ``str(error)`` contains the problem,
 the remedy, further details, the service, and the connection. All errors can be pickled. No error contains an API key or
