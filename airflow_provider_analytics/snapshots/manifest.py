@@ -96,7 +96,7 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
     new: list[str]
     missing: list[str]
     invalid_values: dict[str, int]
-    partial: list[str]
+    partial: list[str] = []
 
 
 class Previous(msgspec.Struct, frozen=True, kw_only=True):
