@@ -163,7 +163,7 @@ class Parquet(Format):
         ) as writer:
             for block in blocks:
                 group = pyarrow.concat_tables([group, pyarrow.table(block).cast(schema)])
-                if group.num_rows >= _ROW_GROUP or group.nbytes >= MAX_GROUP_BYTES // 4:
+                if group.num_rows >= _ROW_GROUP or group.nbytes >= MAX_GROUP_BYTES // 8:
                     writer.write_table(group)
                     group = schema.empty_table()
                 count += len(block["id"])

@@ -45,7 +45,7 @@ from airflow_provider_analytics.snapshots.manifest import (
     Previous,
 )
 from airflow_provider_analytics.snapshots.publish import OvertakenError, publish
-from airflow_provider_analytics.storage import new_token, temporary_folder
+from airflow_provider_analytics.storage import MAX_DATA_BYTES, new_token, temporary_folder
 
 #: Maximum number of snapshots in a chart, including the current one.
 MAX_HISTORY = 60
@@ -241,6 +241,11 @@ def read(
             raise StorageError(
                 f"Cannot write the list to the temporary folder {directory}: {error}. Check its free space."
             ) from error
+        size = data.stat().st_size
+        if size > MAX_DATA_BYTES:
+            raise StorageError(
+                f"The list takes {size:,} bytes on the disk, and {MAX_DATA_BYTES:,} are allowed. Nothing was published."
+            )
         if listing.proof is None or listing.proof.websites != count:
             raise StorageError(f"{count} rows were written, but the list was proven with {listing.proof}.")
         return LocalList(data, count, listing.proof, report.fields(), observed_at, clock())

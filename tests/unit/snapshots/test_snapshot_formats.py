@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 import time_machine
-from shelf import HOUR, NIGHT, NOON, Shelf
+from shelf import HOUR, NIGHT, NOON, Shelf, websites
 
-from airflow_provider_analytics.exceptions import MissingPackageError
+from airflow_provider_analytics.exceptions import MissingPackageError, StorageError
 from airflow_provider_analytics.snapshots.formats import FORMATS, utc_text
 
 ENDINGS = {None: "", "gzip": ".gz"}
@@ -46,6 +46,28 @@ def test_unchanged_list_gives_the_same_bytes_at_any_time(
         with time_machine.travel(written, tick=False):
             found += local.take(250, format=file_format, compression=compression).manifest.files
     assert found[0].sha256 == found[1].sha256
+
+
+@EACH_FORMAT
+def test_list_that_is_too_large_to_be_read_again_is_not_published(
+    shelf: Shelf, file_format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.snapshots.take.MAX_DATA_BYTES", 1000)
+    with pytest.raises(StorageError, match="1,000 are allowed"):
+        shelf.take(250, format=file_format)
+    assert shelf.read() is None
+
+
+def test_row_groups_of_long_rows_are_small_enough_to_be_read_again(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.snapshots.formats.MAX_GROUP_BYTES", 1_000_000)
+    # Blocks of a hundred rows: the first one is a bit smaller than a fourth of the limit.
+    records = websites(200)
+    for number, record in enumerate(records):
+        record["note"] = "x" * (2_000 if number < 100 else 7_500)
+    snapshot = shelf.take(records, format="parquet")
+    assert len(list(snapshot.rows())) == 200
 
 
 def remove_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
