@@ -43,7 +43,9 @@ _OF_EVERY_OPERATOR = (
     "Each operator also accepts the arguments of every Airflow task and, if it calls the service, `analytics_conn_id` "
     "(default `analytics_default`). A wrong argument or connection fails the task without a retry."
 )
-_OF_ALL = "[Arguments of all operators](index.md) are not repeated. All arguments except `asset` can be templates."
+_OF_ALL = (
+    "[Arguments of all operators](index.md) are not repeated. Arguments of operators can be templates, except `asset`."
+)
 _TEMPLATED = " (templated)"
 _CONNECTION = "id of a connection of type `analytics`." + _TEMPLATED
 _WRITTEN = "<!-- Written by `make generate` from the docstrings. -->"
