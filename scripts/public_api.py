@@ -34,7 +34,7 @@ NAMES = {
     "operators.snapshots": ["snapshot_asset"],
     "operators.exclusions": ["chunk_websites"],
     "sandbox.server": ["SandboxServer"],
-    "snapshots.catalog": ["Entry", "Snapshot", "list_snapshots", "newest_snapshot", "read_snapshot"],
+    "snapshots.catalog": ["ListedSnapshot", "Snapshot", "list_snapshots", "newest_snapshot", "read_snapshot"],
     "snapshots.retention": ["remove_snapshot"],
 }
 

@@ -276,8 +276,8 @@ def _is_row(row: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A published snapshot in the catalog.
+class ListedSnapshot:
+    """A published snapshot, as :func:`list_snapshots` returns it.
 
     :param day: its day.
     :param snapshot: the snapshot; None if its manifest cannot be read.
@@ -321,7 +321,7 @@ def newest_snapshot(base: Any, snapshot_name: str = DEFAULT_NAME) -> Snapshot | 
     return newest.read() if newest else None
 
 
-def list_snapshots(base: Any, snapshot_name: str = DEFAULT_NAME, *, verify: bool = False) -> list[Entry]:
+def list_snapshots(base: Any, snapshot_name: str = DEFAULT_NAME, *, verify: bool = False) -> list[ListedSnapshot]:
     """Return the published snapshots of a series, newest first.
 
     :param base: base path: the text of a URL or path, or Airflow's ``ObjectStoragePath``, which has a connection.
@@ -335,10 +335,10 @@ def list_snapshots(base: Any, snapshot_name: str = DEFAULT_NAME, *, verify: bool
         try:
             snapshot = partition.read()
         except StorageError as error:
-            found.append(Entry(partition.day, None, (str(error),)))
+            found.append(ListedSnapshot(partition.day, None, (str(error),)))
             continue
         if snapshot is not None:  # otherwise removed since the days were listed
-            found.append(Entry(partition.day, snapshot, tuple(snapshot.problems(verify=verify))))
+            found.append(ListedSnapshot(partition.day, snapshot, tuple(snapshot.problems(verify=verify))))
     return found
 
 

@@ -107,12 +107,12 @@ def plan_pruning(series: SnapshotSeries, retention: Retention, now: datetime, *,
     own_days = [day for day in every_day if not any(map(is_link, series.partition(day).folders))]
     published: list[date] = []
     damaged: dict[date, str] = {}
-    for entry in list_snapshots(series.base, series.name):
-        if entry.day not in own_days:
+    for listed in list_snapshots(series.base, series.name):
+        if listed.day not in own_days:
             continue
-        published.append(entry.day)
-        if entry.problems:
-            damaged[entry.day] = entry.problems[0]
+        published.append(listed.day)
+        if listed.problems:
+            damaged[listed.day] = listed.problems[0]
     kept = retention.kept(set(published).difference(damaged))
     if remove_damaged:
         kept |= retention.kept(published)
