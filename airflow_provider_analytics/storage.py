@@ -2,7 +2,7 @@
 """All operations on stored files: reading, atomic and conditional writes, and their errors.
 
 All I/O uses the fsspec file system of an ``ObjectStoragePath`` or ``upath.UPath``, because the methods and warnings of
-these classes differ between versions. ``hooks/object_storage.py`` converts URLs with Airflow connections to paths.
+these classes differ between versions. ``hooks/connection.py`` converts URLs with Airflow connections to paths.
 """
 
 from __future__ import annotations

@@ -46,12 +46,12 @@ from airflow_provider_analytics.api.fields import (  # noqa: E402
     Secret,
 )
 from airflow_provider_analytics.api.settings import Settings  # noqa: E402
-from airflow_provider_analytics.api.stats import METRICS_PREFIX, TIMERS, Stats  # noqa: E402
+from airflow_provider_analytics.api.waiting import METRICS_PREFIX, TIMERS, Stats  # noqa: E402
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info  # noqa: E402
 from airflow_provider_analytics.reconcile.desired import websites_file  # noqa: E402
 from airflow_provider_analytics.reconcile.desired.desired_state import MODES  # noqa: E402
 from airflow_provider_analytics.snapshots import manifest  # noqa: E402
-from airflow_provider_analytics.snapshots.rows import COLUMNS, MEANINGS  # noqa: E402
+from airflow_provider_analytics.snapshots.formats import COLUMNS, MEANINGS  # noqa: E402
 
 Found = TypeVar("Found")
 
@@ -85,7 +85,7 @@ def columns() -> Iterator[str]:
         if field:
             meaning = f"{field.meaning}{_IN_A_COLUMN.get(type(field), '')}"
         else:
-            meaning = known(MEANINGS, name, "MEANINGS in airflow_provider_analytics/snapshots/rows.py")
+            meaning = known(MEANINGS, name, "MEANINGS in airflow_provider_analytics/snapshots/formats.py")
         yield f"| `{name}` | {kind} | {meaning} |"
 
 

@@ -23,7 +23,7 @@ from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.reconcile.desired import tables, websites_file
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots import manifest
-from airflow_provider_analytics.snapshots.rows import COLUMNS
+from airflow_provider_analytics.snapshots.formats import COLUMNS
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PACKAGE = "airflow_provider_analytics"
@@ -34,7 +34,7 @@ NAMES = {
     "operators.snapshots": ["snapshot_asset"],
     "operators.exclusions": ["chunk_websites"],
     "sandbox.server": ["SandboxServer"],
-    "snapshots.catalog": ["ListedSnapshot", "Snapshot", "list_snapshots", "newest_snapshot", "read_snapshot"],
+    "snapshots.catalog": ["Entry", "Snapshot", "list_snapshots", "newest_snapshot", "read_snapshot"],
     "snapshots.retention": ["remove_snapshot"],
 }
 

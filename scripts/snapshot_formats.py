@@ -11,9 +11,8 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.catalog import snapshot_series
-from airflow_provider_analytics.snapshots.formats import COMPRESSIONS, FORMATS
+from airflow_provider_analytics.snapshots.formats import COMPRESSIONS, FORMATS, Row
 from airflow_provider_analytics.snapshots.manifest import ListSource
-from airflow_provider_analytics.snapshots.rows import Row
 from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
 WEBSITES = 10_000

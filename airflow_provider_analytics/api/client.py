@@ -18,7 +18,6 @@ from airflow_provider_analytics.api.dialect import Answer, Page, Record
 from airflow_provider_analytics.api.domains import check_domain, domain_key, may_become, same_domain, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, ids_descend, read_again, requests_of_a_list
-from airflow_provider_analytics.api.redaction import RESERVED, names_in, without_reserved, without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Texts, Transport, may_have_been_applied
 from airflow_provider_analytics.api.verification import (
@@ -42,7 +41,7 @@ from airflow_provider_analytics.exceptions import (
     UnexpectedResponseError,
 )
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.readable import counted, readable
+from airflow_provider_analytics.readable import RESERVED, counted, names_in, readable, without_reserved, without_secrets
 
 WEBSITES = "/websites"
 ACCOUNT = "/account"

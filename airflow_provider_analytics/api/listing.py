@@ -94,8 +94,8 @@ from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.checks import flag
 from airflow_provider_analytics.api.dialect import Page, Record, Selection
 from airflow_provider_analytics.api.fields import normalise
-from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.api.transport import BodyTooLargeError
+from airflow_provider_analytics.api.waiting import Stats
 from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError
 from airflow_provider_analytics.readable import counted
 

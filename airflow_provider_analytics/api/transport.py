@@ -31,11 +31,8 @@ from urllib3 import exceptions
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.dialect import Answer
-from airflow_provider_analytics.api.rate_limiter import MAX_WAIT, RateLimiter
-from airflow_provider_analytics.api.redaction import is_secret_key
 from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings, is_loopback
-from airflow_provider_analytics.api.stats import Listener, Stats
-from airflow_provider_analytics.api.stopping import STOPPED, Flight, Stopping
+from airflow_provider_analytics.api.waiting import MAX_WAIT, STOPPED, Flight, Listener, RateLimiter, Stats, Stopping
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
@@ -46,7 +43,7 @@ from airflow_provider_analytics.exceptions import (
     UnexpectedResponseError,
 )
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, readable
+from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, is_secret_key, readable
 
 #: Maximum size of a response body.
 MAX_BODY_BYTES = 50 * 1024 * 1024

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "airflow-provider-a
     :param arguments: name of the command and its arguments; None: the arguments of the process.
     :param prog: text that the user typed before the name of the command.
     """
-    from airflow_provider_analytics.commands.output import plain_output
+    from airflow_provider_analytics.commands.connections import plain_output
 
     with plain_output():
         return _run(arguments, prog)

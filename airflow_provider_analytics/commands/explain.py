@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a table with one row per entry and list; return the exit status."""
-    from airflow_provider_analytics.hooks.object_storage import storage_path
+    from airflow_provider_analytics.hooks.connection import storage_path
 
     state_path = str(absolute(args.state_path)).rstrip("/")
     tables = read_all_tables(storage_path(state_path, "state_path"))

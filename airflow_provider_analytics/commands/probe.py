@@ -14,7 +14,7 @@ from airflow_provider_analytics.commands.connections import add_connection, conn
 from airflow_provider_analytics.readable import counted, readable
 
 if TYPE_CHECKING:
-    from airflow_provider_analytics.probe.checks import Probe, ProbeFinding
+    from airflow_provider_analytics.probe import Probe, ProbeFinding
 
 _UNKNOWN = (
     "Reads do not show how the service writes: whether an update stores values as sent, and keeps the other fields. "
@@ -34,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the answer to each question as it arrives, and the conclusion; return the exit status."""
-    from airflow_provider_analytics.probe.checks import Probe
-    from airflow_provider_analytics.probe.reading import LimitedReader
+    from airflow_provider_analytics.probe import LimitedReader, Probe
 
     # Captured here, because standard output is redirected while the connection is open.
     output = sys.stdout

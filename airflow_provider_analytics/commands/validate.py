@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_analytics.commands import ExitStatus
-from airflow_provider_analytics.commands.output import write_commands
+from airflow_provider_analytics.commands.connections import write_commands
 from airflow_provider_analytics.readable import counted, readable
 from airflow_provider_analytics.reconcile.desired.websites_file import in_a_folder, parse_websites_files
 from airflow_provider_analytics.reconcile.desired.yaml_values import Problem, ProblemsError

@@ -15,8 +15,8 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.listing import Listing
-from airflow_provider_analytics.api.stats import METRICS_PREFIX, TIMERS
 from airflow_provider_analytics.api.transport import Transport
+from airflow_provider_analytics.api.waiting import METRICS_PREFIX, TIMERS
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsError, StoppedError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 from airflow_provider_analytics.hooks.connection import settings_from_connection, without_warnings_of_short_extras
@@ -259,7 +259,7 @@ class AnalyticsHook(BaseHook):
 
         :return: whether it succeeded, and a message with the host, and the reason or the number of websites.
         """
-        from airflow_provider_analytics.probe.reading import MAX_SECONDS_OF_A_TEST, LimitedReader
+        from airflow_provider_analytics.probe import MAX_SECONDS_OF_A_TEST, LimitedReader
 
         try:
             # Airflow tests a copy under a temporary id, which means nothing to the user.

@@ -21,9 +21,8 @@ from airflow_provider_analytics.api.checks import (
 )
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
-from airflow_provider_analytics.operators.base import arguments_of
+from airflow_provider_analytics.operators.base import arguments_of, is_literal
 from airflow_provider_analytics.operators.reconciling import ReconcilingOperator, account_of, result_of
-from airflow_provider_analytics.operators.values import is_literal
 from airflow_provider_analytics.readable import counted
 
 if TYPE_CHECKING:
@@ -213,9 +212,8 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
     def _source(self, *, allow_no_match: bool) -> ExclusionList:
         """Return the websites that get the list, without its entries."""
-        from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
+        from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList, parse_selectors
         from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
-        from airflow_provider_analytics.reconcile.desired.selection import parse_selectors
 
         filters: Mapping[str, Any] = {}
         selectors = None
@@ -279,7 +277,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
     def _list_value(self) -> Any:
         """Return the given list, or the text of the given file."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS
-        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.hooks.connection import storage_path
         from airflow_provider_analytics.storage import read_text
 
         value, path = getattr(self, self.field), getattr(self, f"{self.field}_path")
@@ -300,7 +298,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
 def _mapping(argument: str, value: Any) -> Mapping[str, Any]:
     """Return a dict; it can be given as JSON text, because templates render to text."""
-    from airflow_provider_analytics.reconcile.desired.selection import parse_selectors
+    from airflow_provider_analytics.reconcile.desired.exclusion_list import parse_selectors
     from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError, Values
 
     if value is None:

@@ -61,7 +61,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
 
     def folder(self, hook: AnalyticsHook, account: str | None) -> StoragePath | None:
         """Return the folder of the service and the account in the state folder; None without a state folder."""
-        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.hooks.connection import storage_path
         from airflow_provider_analytics.reconcile.state import folder_of
 
         if not self.state_path:
@@ -107,7 +107,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         :param ignore_gone: do not count a website that no longer exists as a failure.
         """
         from airflow_provider_analytics.reconcile.engine import apply_plan
-        from airflow_provider_analytics.reconcile.plan.approval import parse_digest
+        from airflow_provider_analytics.reconcile.plan.plan_guards import parse_digest
         from airflow_provider_analytics.reconcile.state import NewerRunError
 
         if self.state_path:

@@ -238,7 +238,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         """Take the snapshot."""
         from airflow_provider_analytics.api.dialect import account_id
         from airflow_provider_analytics.api.listing import WHY_COMPLETE
-        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.hooks.connection import storage_path
         from airflow_provider_analytics.snapshots.catalog import snapshot_series
         from airflow_provider_analytics.snapshots.manifest import ListSource
         from airflow_provider_analytics.snapshots.take import Origin, drift, take_snapshot, what_changed
@@ -448,7 +448,7 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the snapshots, write the file, and return the counts and the first changes."""
         from airflow_provider_analytics.api.checks import names
-        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.hooks.connection import storage_path
         from airflow_provider_analytics.snapshots.catalog import snapshot_series
         from airflow_provider_analytics.snapshots.diff import count_changes, diff_snapshots, in_lines, in_words
 
@@ -539,7 +539,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Remove the snapshots that are not kept."""
         from airflow_provider_analytics.api.checks import flag, invalid, whole_number
-        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.hooks.connection import storage_path
         from airflow_provider_analytics.snapshots.catalog import snapshot_series
         from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
 

@@ -13,9 +13,8 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider_analytics.api.checks import flag, invalid, invalid_together, short_repr, whole_number
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
-from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, arguments_of, permanent_failure
+from airflow_provider_analytics.operators.base import ARGUMENTS, AnalyticsBaseOperator, arguments_of, permanent_failure
 from airflow_provider_analytics.operators.links import WebsiteLink
-from airflow_provider_analytics.operators.values import ARGUMENTS
 from airflow_provider_analytics.readable import counted, readable
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         return Job(hook.client, source, scope, limit, override_guards, folder, file, context)
 
     def _file(self) -> WebsitesAsCode:
-        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.hooks.connection import storage_path
         from airflow_provider_analytics.reconcile.desired.websites_file import (
             in_a_folder,
             parse_websites,
@@ -423,8 +423,8 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the file."""
-        from airflow_provider_analytics.hooks.object_storage import storage_path
-        from airflow_provider_analytics.reconcile.desired.selection import (
+        from airflow_provider_analytics.hooks.connection import storage_path
+        from airflow_provider_analytics.reconcile.desired.exclusion_list import (
             parse_selectors,
             raise_unmatched,
             select,
@@ -513,7 +513,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         return hook.client.for_output(records), hook.client.base_url
 
     def _read_snapshot(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
-        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.hooks.connection import storage_path
         from airflow_provider_analytics.snapshots.catalog import read_snapshot
         from airflow_provider_analytics.storage import MAX_EXPORTED, check_limit
 

@@ -24,7 +24,6 @@ from airflow_provider_analytics.reconcile.apply.sending import Sender
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.tables import ListTables
-from airflow_provider_analytics.reconcile.plan.approval import raise_unless_remainder
 from airflow_provider_analytics.reconcile.plan.changes import Plan, plan_changes
 from airflow_provider_analytics.reconcile.plan.plan_guards import (
     GuardInput,
@@ -32,6 +31,7 @@ from airflow_provider_analytics.reconcile.plan.plan_guards import (
     internal_warnings,
     list_warnings,
     managed_lists_lose_entries,
+    raise_unless_remainder,
 )
 from airflow_provider_analytics.reconcile.service_websites import Websites, complete_records
 from airflow_provider_analytics.reconcile.state import (

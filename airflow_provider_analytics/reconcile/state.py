@@ -20,12 +20,11 @@ from urllib.parse import quote
 import msgspec
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS
-from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
 from airflow_provider_analytics.guards import website_keys
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.readable import Redactor
+from airflow_provider_analytics.readable import Redactor, without_secrets
 from airflow_provider_analytics.reconcile.desired.list_lines import Resolution, now
 from airflow_provider_analytics.reconcile.desired.tables import Identity, ListTables, Rows, Run, Table, digest_of
 from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sandbox as an ASGI application: it records requests, applies faults, and responds."""
+"""The sandbox as an ASGI application: it records requests, applies faults, and responds.
+
+Its control endpoints are the methods of the fixture over HTTP, for clients on this machine. They are outside the prefix
+of the interface and require no API key.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,85 @@ import ipaddress
 import socket
 import struct
 from collections.abc import Callable
+from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from airflow_provider_analytics.sandbox.control import PREFIX as CONTROL_PREFIX
-from airflow_provider_analytics.sandbox.control import create_control
 from airflow_provider_analytics.sandbox.faults import Fault, FaultQueue
 from airflow_provider_analytics.sandbox.requests import RecordedRequest, operation_of
 from airflow_provider_analytics.sandbox.service import Options, Service
 from airflow_provider_analytics.sandbox.store import Store
+
+PREFIX = "/_sandbox"
+_DONE = Response(status_code=204)
+
+
+class Seed(BaseModel):
+    """The number and seed of the websites to generate."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    websites: int = Field(ge=0)
+    seed: int = 7
+
+
+def create_control(state: App) -> Starlette:
+    """Return an application with the control endpoints of a sandbox."""
+
+    async def reset(_: Request) -> Response:
+        state.reset()
+        return _DONE
+
+    async def seed(request: Request) -> Response:
+        seed = Seed.model_validate_json(await request.body())
+        state.store.seed(seed.websites, seed.seed)
+        return _DONE
+
+    async def websites(_: Request) -> Response:
+        return JSONResponse(state.store.websites())
+
+    async def faults(request: Request) -> Response:
+        if request.method == "DELETE":
+            state.faults.clear()
+        else:
+            state.faults.add(state.fault_type.model_validate_json(await request.body()))
+        return _DONE
+
+    async def requests(_: Request) -> Response:
+        return JSONResponse(list(map(_without_secrets, state.requests)))
+
+    methods = {reset: ["POST"], seed: ["POST"], websites: ["GET"], faults: ["POST", "DELETE"], requests: ["GET"]}
+    routes = [
+        Route(f"{PREFIX}/{endpoint.__name__}", endpoint, methods=allowed) for endpoint, allowed in methods.items()
+    ]
+    return Starlette(routes=routes, exception_handlers={ValueError: _invalid})
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    return JSONResponse({"message": str(error)}, 422)
+
+
+def _without_secrets(request: RecordedRequest) -> dict[str, Any]:
+    form = []
+    for name, value in request.form:
+        if name == "password":
+            value = "***"
+        form.append((name, value))
+    return {
+        "operation": request.operation,
+        "method": request.method,
+        "path": request.path,
+        "query": request.query,
+        "form": form,
+        "authorized": request.authorized,
+        "status": request.status,
+    }
+
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _NO_FAULT = Fault()
@@ -62,7 +134,7 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
-        if scope["path"].startswith(f"{CONTROL_PREFIX}/"):
+        if scope["path"].startswith(f"{PREFIX}/"):
             if ipaddress.ip_address(scope["client"][0]).is_loopback:
                 await self._control(scope, receive, send)
             else:

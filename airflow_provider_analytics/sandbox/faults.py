@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from airflow_provider_analytics.api.operations import OPERATIONS
+from airflow_provider_analytics.api.fields import OPERATIONS
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.store import Store
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from starlette.datastructures import Headers
 
 from airflow_provider_analytics.api.dialect import API_PREFIX
-from airflow_provider_analytics.api.operations import OPERATIONS
-from airflow_provider_analytics.sandbox.form_fields import decode_pairs
+from airflow_provider_analytics.api.fields import OPERATIONS
+from airflow_provider_analytics.sandbox.laravel import decode_pairs
 
 
 def operation_of(method: str, path: str, root: str) -> str | None:

@@ -18,10 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from airflow_provider_analytics.api.dialect import API_PREFIX
-from airflow_provider_analytics.api.operations import OPERATIONS
-from airflow_provider_analytics.sandbox import form_fields, laravel
-from airflow_provider_analytics.sandbox.form_fields import FormField
-from airflow_provider_analytics.sandbox.laravel import ApiError
+from airflow_provider_analytics.api.fields import OPERATIONS
+from airflow_provider_analytics.sandbox import laravel
+from airflow_provider_analytics.sandbox.laravel import ApiError, FormField
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.store import Store, Website
 
@@ -105,8 +104,8 @@ class Service:
 
     def list_websites(self, request: RecordedRequest) -> Response:
         """Return a page of the list."""
-        given = self.values(request.raw_query, form_fields.LIST_PARAMETERS)
-        defaults = {parameter.name: parameter.default for parameter in form_fields.LIST_PARAMETERS}
+        given = self.values(request.raw_query, laravel.LIST_PARAMETERS)
+        defaults = {parameter.name: parameter.default for parameter in laravel.LIST_PARAMETERS}
         values = {**defaults, **given}
         websites = self.find(self.readable_store(), values)
         page = self.page(websites, values)
@@ -117,7 +116,7 @@ class Service:
     def create_website(self, request: RecordedRequest) -> Response:
         """Create a website."""
         self._reject_query(request)
-        values = self.form(request, form_fields.CREATE_FIELDS)
+        values = self.form(request, laravel.CREATE_FIELDS)
         if self.store.find(values["domain"]) and not self.options.allow_duplicates:
             raise laravel.invalid({"domain": ["The domain has already been taken."]})
         self.save_earlier()
@@ -134,7 +133,7 @@ class Service:
         """Change a website."""
         website = self.require(request, self.store)
         self._reject_query(request)
-        values = self.form(request, form_fields.UPDATE_FIELDS)
+        values = self.form(request, laravel.UPDATE_FIELDS)
         self.save_earlier()
         changed = self.store.update(website["id"], values)
         return JSONResponse({"data": changed})
@@ -166,7 +165,7 @@ class Service:
 
     def values(self, raw: bytes, allowed: Sequence[FormField]) -> dict[str, Any]:
         """Return the values of a query string or a form."""
-        return form_fields.read_values(raw, allowed)
+        return laravel.read_values(raw, allowed)
 
     def _reject_query(self, request: RecordedRequest) -> None:
         """Reject query parameters; only the list operation accepts them."""

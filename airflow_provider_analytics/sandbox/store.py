@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from airflow_provider_analytics.sandbox.form_fields import DEFAULTS, WEBSITE_FIELDS
+from airflow_provider_analytics.sandbox.laravel import DEFAULTS, WEBSITE_FIELDS
 
 _SHOWN = [field.name for field in WEBSITE_FIELDS if field.is_shown]
 _PASSWORD_PRIVACY = 2
@@ -30,7 +30,7 @@ _IPV4_NETWORKS = ("192.0.2.", "198.51.100.", "203.0.113.")
 _QUERY_PARAMETERS = ("utm_source", "utm_medium", "utm_campaign", "gclid", "fbclid", "ref", "session", "token")
 _FIRST_CREATED = datetime(2021, 1, 4, 8, 0, tzinfo=UTC)
 
-#: A website without its password, by the names of :data:`~.form_fields.WEBSITE_FIELDS`.
+#: A website without its password, by the names of :data:`~.laravel.WEBSITE_FIELDS`.
 #: Exclusion lists are text with one entry per line, or None; ``created_at`` is ISO 8601 in UTC.
 Website = dict[str, Any]
 

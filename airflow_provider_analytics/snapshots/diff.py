@@ -24,12 +24,11 @@ from typing import Any
 
 from airflow_provider_analytics.api.checks import MAX_DEPTH, invalid, is_too_deep
 from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same_setting
-from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import MissingSnapshotError, StorageError
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import readable, without_secrets
 from airflow_provider_analytics.snapshots.catalog import Snapshot, SnapshotSeries
+from airflow_provider_analytics.snapshots.formats import Row
 from airflow_provider_analytics.snapshots.manifest import Manifest
-from airflow_provider_analytics.snapshots.rows import Row
 from airflow_provider_analytics.storage import make_directory, new_token, put_file, storage_errors, temporary_folder
 
 #: ``{"change", "id", "domain", "fields": {name: {"before", "after"}}}``; an absent field is null.

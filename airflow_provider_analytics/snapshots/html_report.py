@@ -17,8 +17,8 @@ import jinja2
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, Field, Flag, Lines, Privacy, PrivacyFlag
 from airflow_provider_analytics.readable import counted, first_of, readable
 from airflow_provider_analytics.snapshots.diff import WebsiteChange, bounded, difference, display
+from airflow_provider_analytics.snapshots.formats import Row
 from airflow_provider_analytics.snapshots.manifest import Manifest
-from airflow_provider_analytics.snapshots.rows import Row
 
 #: Limits for the number of rows, for the total characters of their values, and for the number of changes. They keep the
 #: page below 1 MB for any list, so that it opens quickly on a phone.

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import islice
-from typing import Any
 
 from airflow_provider_analytics.exceptions import MAX_MESSAGE, GuardError
 from airflow_provider_analytics.readable import counted, readable
@@ -107,12 +106,12 @@ def plan_pruning(series: SnapshotSeries, retention: Retention, now: datetime, *,
     own_days = [day for day in every_day if not any(map(is_link, series.partition(day).folders))]
     published: list[date] = []
     damaged: dict[date, str] = {}
-    for listed in list_snapshots(series.base, series.name):
-        if listed.day not in own_days:
+    for entry in list_snapshots(series.base, series.name):
+        if entry.day not in own_days:
             continue
-        published.append(listed.day)
-        if listed.problems:
-            damaged[listed.day] = listed.problems[0]
+        published.append(entry.day)
+        if entry.problems:
+            damaged[entry.day] = entry.problems[0]
     kept = retention.kept(set(published).difference(damaged))
     if remove_damaged:
         kept |= retention.kept(published)
@@ -156,11 +155,11 @@ def prune(series: SnapshotSeries, pruning: Pruning, *, dry_run: bool = False) ->
 
 
 def remove_snapshot(
-    base: Any, day: date | str, snapshot_name: str = DEFAULT_NAME, *, now: datetime | None = None
+    base: StoragePath | str, day: date | str, snapshot_name: str = DEFAULT_NAME, *, now: datetime | None = None
 ) -> list[StoragePath]:
     """Remove the snapshot of a day, whole or damaged, and update ``_latest.json``.
 
-    :param base: base path: the text of a URL or path, or Airflow's ``ObjectStoragePath``, which has a connection.
+    :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
     :param day: the day, also as text: ``2026-11-20``.
     :param snapshot_name: name of the snapshots; default ``websites``.
     :return: the removed files.

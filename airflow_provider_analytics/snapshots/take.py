@@ -19,11 +19,11 @@ from typing import Any
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.checks import one_of
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
-from airflow_provider_analytics.api.stats import Stats
+from airflow_provider_analytics.api.waiting import Stats
 from airflow_provider_analytics.exceptions import GuardError, MissingPackageError, StorageError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
 from airflow_provider_analytics.readable import Redactor, counted, first_of, readable
-from airflow_provider_analytics.snapshots import formats, rows, snapshot_guards
+from airflow_provider_analytics.snapshots import formats, snapshot_guards
 from airflow_provider_analytics.snapshots.catalog import Partition, Snapshot, SnapshotSeries
 from airflow_provider_analytics.snapshots.diff import (
     count_missing,
@@ -80,7 +80,7 @@ class SnapshotOptions:
 
     def __post_init__(self) -> None:
         formats.check_format(self.format, self.compression)
-        one_of("exclude_ips_as", self.exclude_ips_as, rows.EXCLUDE_IPS_AS)
+        one_of("exclude_ips_as", self.exclude_ips_as, formats.EXCLUDE_IPS_AS)
 
 
 @dataclass(frozen=True)
@@ -226,8 +226,8 @@ def read(
 
     def write(listing: Listing) -> LocalList:
         observed_at = clock()
-        report = rows.FieldReport()
-        typed = rows.typed_columns(
+        report = formats.FieldReport()
+        typed = formats.typed_columns(
             listing,
             snapshot_date=day.isoformat(),
             observed_at=formats.utc_text(observed_at),
@@ -347,7 +347,7 @@ def describe(
         compression=options.compression,
         exclude_ips_as=options.exclude_ips_as,
         files=_files(data, series, day, reading.count),
-        columns=[Column(name=name, type=kind) for name, kind in rows.COLUMNS.items()],
+        columns=[Column(name=name, type=kind) for name, kind in formats.COLUMNS.items()],
         fields=reading.fields,
         ignored=list(options.ignore_fields),
         is_first=earlier.is_first,
@@ -446,7 +446,7 @@ def _newest_readable(newest_first: Iterable[Partition], options: SnapshotOptions
     return None
 
 
-def _stored_rows(data: Path) -> Iterator[rows.Row]:
+def _stored_rows(data: Path) -> Iterator[formats.Row]:
     with data.open("rb") as stored:
         yield from formats.read_rows(stored, data.name)
 

@@ -15,16 +15,17 @@ from typing import Any, TypeVar
 
 from airflow_provider_analytics.api.dialect import API_PREFIX
 from airflow_provider_analytics.api.fields import (
+    OPERATIONS,
     WEBSITE_FIELDS,
     Boolean,
     Domain,
     Field,
     Flag,
     Lines,
+    Operation,
     PrivacyFlag,
     Secret,
 )
-from airflow_provider_analytics.api.operations import OPERATIONS, Operation
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 

@@ -15,7 +15,7 @@ from field_values import VALUES
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import Privacy
-from airflow_provider_analytics.sandbox.form_fields import DEFAULTS
+from airflow_provider_analytics.sandbox.laravel import DEFAULTS
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Clients = Callable[..., AnalyticsClient]

@@ -28,12 +28,12 @@ from fake_services import FakeService, FakeServiceFault, FakeServiceOptions
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS
 from airflow_provider_analytics.guards import GUARDS
-from airflow_provider_analytics.sandbox import form_fields
+from airflow_provider_analytics.sandbox import laravel
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.snapshots.catalog import read_snapshot
 
 LISTS = tuple(LINE_FIELDS)
-DEFAULTS: dict[str, Any] = {name: form_fields.DEFAULTS[name] for name in RECORD_FIELDS if name != "domain"}
+DEFAULTS: dict[str, Any] = {name: laravel.DEFAULTS[name] for name in RECORD_FIELDS if name != "domain"}
 FIELDS = tuple(DEFAULTS)
 #: Steps, and how often each of them is drawn.
 STEPS = {

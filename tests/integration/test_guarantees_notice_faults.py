@@ -200,7 +200,7 @@ BREAKS = [
     ),
     Break(
         "Only the approved plan is applied",
-        "reconcile.plan.approval",
+        "reconcile.plan.plan_guards",
         "    if problem:\n        raise ValueError",
         "    if False:\n        raise ValueError",
         ("unit/reconcile/plan/test_approval.py", ""),
@@ -214,7 +214,7 @@ BREAKS = [
     ),
     Break(
         "A stopped task stops",
-        "api.stopping",
+        "api.waiting",
         "return self.is_set and (is_read or time.monotonic() - self._since >= GRACE_SECONDS)",
         "return False",
         ("integration/api/test_stopped_requests.py", "request_ends_at_a_stop"),

@@ -6,7 +6,6 @@ A person who can trigger a DAG or send an asset event cannot choose a folder, a 
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 from contextlib import suppress
@@ -44,13 +43,6 @@ def test_sample_has_a_description_of_a_single_line(samples: dict[str, Any]) -> N
     described = {dag_id: dag.description or "" for dag_id, dag in samples.items()}
     assert [dag_id for dag_id, text in described.items() if not 20 < len(text) <= 100 or "\n" in text] == []
     assert len(set(described.values())) == len(samples) >= 10
-
-
-@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.py")), ids=lambda path: path.stem)
-def test_task_functions_of_a_sample_are_short(path: Path) -> None:
-    found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
-    tasks = [node for node in found if any("task" in ast.unparse(item) for item in node.decorator_list)]
-    assert [node.name for node in tasks if (node.end_lineno or 0) - node.lineno > 25] == []
 
 
 def test_sample_can_be_triggered_with_its_defaults(samples: dict[str, Any]) -> None:
@@ -183,14 +175,13 @@ def test_asset_event_cannot_choose_the_files_that_are_read(
     SnapshotWebsitesOperator(task_id="take", base_path=own).execute({})
     analytics_sandbox.add_website("other.example")
     extra = SnapshotWebsitesOperator(task_id="take", base_path=other).execute({})
-    alert = sample_dag("alert_on_changes", own)
-    check = alert.get_task("check").python_callable
+    check = sample_dag("alert_on_changes", own).get_task("check").python_callable
     load = sample_dag("load_snapshot_into_duckdb", own).get_task("load").python_callable
     with RawServer([http(200, "[]")]) as inside:
         extra |= {forged: f"{inside.url}/admin"} if forged != "path" else {}
         events = {"asset": [SimpleNamespace(extra=extra)]}
         with suppress(ValueError):  # not a day
-            check(params=alert.params.dump(), triggering_asset_events=events)
+            check(params={"test_alert": False, "public_pages": True}, triggering_asset_events=events)
         assert inside.requests == []
     assert not inspect.signature(load).parameters
     load()

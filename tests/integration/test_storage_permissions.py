@@ -13,7 +13,7 @@ import pytest
 from fixture_types import Execute, Serving
 
 from airflow_provider_analytics.exceptions import AnalyticsError
-from airflow_provider_analytics.hooks.object_storage import storage_path
+from airflow_provider_analytics.hooks.connection import storage_path
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator

@@ -30,11 +30,10 @@ from request_limits import NginxCounter, NginxLimit, Throttle, ThrottleCounter
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS
-from airflow_provider_analytics.sandbox import form_fields, laravel
+from airflow_provider_analytics.sandbox import laravel
 from airflow_provider_analytics.sandbox.app import App
 from airflow_provider_analytics.sandbox.faults import Fault
-from airflow_provider_analytics.sandbox.form_fields import DEFAULTS, LIST_PARAMETERS, FormField
-from airflow_provider_analytics.sandbox.laravel import ApiError, Paginator
+from airflow_provider_analytics.sandbox.laravel import DEFAULTS, LIST_PARAMETERS, ApiError, FormField, Paginator
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.sandbox.service import Options, Service
@@ -270,10 +269,10 @@ class FakeEndpoints(Service):
 
     def _field(self, field: FormField) -> FormField:
         """Return a field or parameter as this service reads it."""
-        if field.parse is form_fields.page:
-            parse = str if self.options.paginator == "cursor" else form_fields.page
+        if field.parse is laravel.page:
+            parse = str if self.options.paginator == "cursor" else laravel.page
             return replace(field, name=self.options.page_parameter, parse=parse)
-        if field.parse is form_fields.boolean and self.options.boolean_rule:
+        if field.parse is laravel.boolean and self.options.boolean_rule:
             return replace(field, parse=_boolean_by_rule)
         return field
 
@@ -515,7 +514,7 @@ class FakeEndpoints(Service):
 
 
 def _boolean_by_rule(text: str) -> Any:
-    return form_fields.boolean(text if text in ("0", "1") else "")
+    return laravel.boolean(text if text in ("0", "1") else "")
 
 
 def _matches(domain: str, search: str, how: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from airflow_provider_analytics.api import dialect, operations
+from airflow_provider_analytics.api import dialect, fields
 from airflow_provider_analytics.api.client import AnalyticsClient, website_path
 
 #: Every path of the interface starts with this text.
@@ -58,7 +58,7 @@ def write(client: AnalyticsClient, method: str, path: str, form: Mapping[str, st
 
 def _operation(name: str) -> Operation:
     """Return an operation; without an entry in a table below, it needs only an id, or nothing."""
-    definition = operations.OPERATIONS[name]
+    definition = fields.OPERATIONS[name]
     method, path = definition.methods[0], definition.path
     form = _FORMS.get(name, {})
 
@@ -77,7 +77,7 @@ def _operation(name: str) -> Operation:
 _FORMS = {"create": {"domain": "new.example"}, "update": {"email": "1"}}
 _QUERIES = {"list": "?per_page=100&sort_by=id&sort=desc"}
 _REQUESTS = {"list": 2}
-OPERATIONS: Mapping[str, Operation] = {name: _operation(name) for name in operations.OPERATIONS}
+OPERATIONS: Mapping[str, Operation] = {name: _operation(name) for name in fields.OPERATIONS}
 READS = tuple(name for name, operation in OPERATIONS.items() if operation.method == "GET")
 WRITES = tuple(name for name in OPERATIONS if name not in READS)
 

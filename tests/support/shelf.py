@@ -10,9 +10,9 @@ from typing import Any
 from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.api.listing import Listing
-from airflow_provider_analytics.api.stats import Stats
+from airflow_provider_analytics.api.waiting import Stats
 from airflow_provider_analytics.readable import Redactor
-from airflow_provider_analytics.sandbox.form_fields import DEFAULTS
+from airflow_provider_analytics.sandbox.laravel import DEFAULTS
 from airflow_provider_analytics.snapshots.catalog import (
     Partition,
     Snapshot,
@@ -20,8 +20,8 @@ from airflow_provider_analytics.snapshots.catalog import (
     read_snapshot,
     snapshot_series,
 )
+from airflow_provider_analytics.snapshots.formats import FieldReport, typed_columns
 from airflow_provider_analytics.snapshots.manifest import Fields, ListSource
-from airflow_provider_analytics.snapshots.rows import FieldReport, typed_columns
 from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 from airflow_provider_analytics.storage import StoragePath, names
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_analytics.api.operations import OPERATIONS
+from airflow_provider_analytics.api.fields import OPERATIONS
 from airflow_provider_analytics.operators import exclusions, websites
 
 SYNC_OPERATORS: dict[str, type[Any]] = {

@@ -22,9 +22,9 @@ from cluster import postgres, program
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.snapshots.catalog import read_snapshot, snapshot_series
+from airflow_provider_analytics.snapshots.formats import COLUMNS
 from airflow_provider_analytics.snapshots.manifest import ListSource
 from airflow_provider_analytics.snapshots.retention import remove_snapshot
-from airflow_provider_analytics.snapshots.rows import COLUMNS
 from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
 pytestmark = pytest.mark.repository

@@ -30,8 +30,8 @@ from airflow_provider_analytics.api.fields import (
     UpdateSettings,
     same_setting,
 )
-from airflow_provider_analytics.api.stats import Stats
-from airflow_provider_analytics.operators.values import ARGUMENTS
+from airflow_provider_analytics.api.waiting import Stats
+from airflow_provider_analytics.operators.base import ARGUMENTS
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.sandbox.store import generate_websites

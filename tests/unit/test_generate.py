@@ -25,7 +25,7 @@ def listed(lines: Callable[[], Iterable[str]]) -> None:
     [
         pytest.param(
             generate, "COLUMNS", lambda: {"new_column": "string"}, generate.columns,
-            "MEANINGS in airflow_provider_analytics/snapshots/rows.py has no entry for 'new_column'", id="column",
+            "MEANINGS in airflow_provider_analytics/snapshots/formats.py has no entry for 'new_column'", id="column",
         ),
         pytest.param(
             generate, "CONNECTION_TYPE", lambda: {"conn-fields": {"new_extra": {"description": "New."}}},

@@ -41,9 +41,9 @@ MAY_IMPORT = {
 }
 #: Folder of ``reconcile`` to the folders and modules of ``reconcile`` that it may import: the direction of the data.
 MAY_IMPORT_IN_RECONCILE = {
-    "desired": {"records", "service_websites"},
-    "plan": {"desired", "records"},
-    "apply": {"audit", "desired", "plan", "records", "service_websites", "state", "workers"},
+    "desired": {"service_websites"},
+    "plan": {"desired"},
+    "apply": {"desired", "plan", "service_websites", "state"},
 }
 WITH_AIRFLOW = {"assets", "commands", "hooks", "operators"}
 
@@ -85,7 +85,7 @@ def test_modules_import_only_allowed_layers(path: Path) -> None:
     # Only the transport sends requests; host names are looked up beside it, and the watchdog shuts its sockets.
     if part != "sandbox" and path.name != "transport.py":
         # dialect.py parses a header with the library's function.
-        allowed = {"socket"} if path.name in ("host_names.py", "stopping.py") else set()
+        allowed = {"socket"} if path.name in ("host_names.py", "waiting.py") else set()
         packages -= {"requests"} if names >= {"requests.utils"} and "requests" not in names else set()
         assert {"requests", "urllib3", "http", "httpx", "socket"} & packages <= allowed
     # Every folder describes its content and its allowed imports.
@@ -106,8 +106,9 @@ def test_architecture_names_only_existing_modules() -> None:
 
 
 def modules_in(package: str) -> list[str]:
-    folder = __import__(package, fromlist=["__path__"])
-    return [package, *(found.name for found in pkgutil.walk_packages(folder.__path__, f"{package}."))]
+    found = __import__(package, fromlist=["__path__"])
+    folder = getattr(found, "__path__", ())  # a module has none
+    return [package, *(inner.name for inner in pkgutil.walk_packages(folder, f"{package}."))]
 
 
 def brought_along(modules: list[str], before: str = "") -> set[str]:

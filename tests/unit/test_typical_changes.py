@@ -25,8 +25,7 @@ from wire_client import client_of
 import airflow_provider_analytics
 from airflow_provider_analytics.api import listing
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.fields import ListFilters
-from airflow_provider_analytics.api.operations import OPERATIONS, Operation
+from airflow_provider_analytics.api.fields import OPERATIONS, ListFilters, Operation
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import MissingPackageError
 from airflow_provider_analytics.get_provider_info import get_provider_info
@@ -34,7 +33,7 @@ from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import ListWebsitesOperator
-from airflow_provider_analytics.sandbox.form_fields import LIST_PARAMETERS
+from airflow_provider_analytics.sandbox.laravel import LIST_PARAMETERS
 from airflow_provider_analytics.sandbox.service import Service
 from airflow_provider_analytics.snapshots import formats
 from airflow_provider_analytics.snapshots.formats import COMPRESSIONS, FORMATS, check_format
@@ -111,7 +110,7 @@ def test_method_of_the_hook_is_an_operation_of_the_table() -> None:
     own = {name for name in vars(AnalyticsHook) if not name.startswith("_") and not name.endswith(("_name", "_type"))}
     unknown = own - NO_OPERATION - {operation.hook for operation in OPERATIONS.values()}
     assert not {name for name in unknown if callable(getattr(AnalyticsHook, name))}, (
-        "Add these methods of the hook to api/operations.py if they send the request of an operation, otherwise "
+        "Add these methods of the hook to api/fields.py if they send the request of an operation, otherwise "
         "to NO_OPERATION."
     )
 

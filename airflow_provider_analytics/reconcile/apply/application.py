@@ -39,7 +39,7 @@ from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import counted, first_of
 from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Target, describe
 from airflow_provider_analytics.reconcile.plan.changes import Change, Plan
-from airflow_provider_analytics.reconcile.workers import Breaker, run_uninterrupted
+from airflow_provider_analytics.reconcile.service_websites import Breaker, run_uninterrupted
 
 #: Maximum number of websites that are changed alone, and how many of them come before the first create, and before the
 #: first delete. The last ones are for a second website with the values of the first one that is not as expected.

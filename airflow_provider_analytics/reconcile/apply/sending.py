@@ -38,11 +38,17 @@ from airflow_provider_analytics.exceptions import (
 )
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
-from airflow_provider_analytics.reconcile.plan.approval import raise_unless_approved
 from airflow_provider_analytics.reconcile.plan.changes import Change, Plan, change_of, deletion
-from airflow_provider_analytics.reconcile.service_websites import ReadResult, Websites
+from airflow_provider_analytics.reconcile.plan.plan_guards import raise_unless_approved
+from airflow_provider_analytics.reconcile.service_websites import (
+    GIVE_UP_AFTER,
+    Breaker,
+    ReadResult,
+    Websites,
+    each,
+    reason_of,
+)
 from airflow_provider_analytics.reconcile.state import AuditTrail, ListFile
-from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER, Breaker, each, reason_of
 
 log = logging.getLogger(__name__)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of rate, size, and time, and reuse of connections (``api/rate_limiter.py``, ``api/transport.py``)."""
+"""Limits of rate, size, and time, and reuse of connections (``api/waiting.py``, ``api/transport.py``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raw_server import http
 from wire_client import Time, served
 
 from airflow_provider_analytics.api import transport
-from airflow_provider_analytics.api.rate_limiter import MIN_INTERVAL, WINDOW, RateLimiter
+from airflow_provider_analytics.api.waiting import MIN_INTERVAL, WINDOW, RateLimiter
 from airflow_provider_analytics.exceptions import (
     AnalyticsError,
     UnexpectedResponseError,

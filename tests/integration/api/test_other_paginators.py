@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of other frameworks' paginators, and the report of the probe (``api/listing.py``, ``probe/reading.py``)."""
+"""Lists of other frameworks' paginators, and the report of the probe (``api/listing.py``, ``probe.py``)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from wire_client import KEY, served
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import IncompleteListError
-from airflow_provider_analytics.probe.checks import Probe
-from airflow_provider_analytics.probe.reading import LimitedReader
+from airflow_provider_analytics.probe import LimitedReader, Probe
 from airflow_provider_analytics.readable import Redactor
 
 ORDERS: tuple[dict[str, Any], ...] = ({}, {"sort": "asc"}, {"sort_by": "domain", "sort": "asc"})

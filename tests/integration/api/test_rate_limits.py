@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rate limits: the client waits as the service asks, and slows down (``api/rate_limiter.py``)."""
+"""Rate limits: the client waits as the service asks, and slows down (``api/waiting.py``)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from raw_server import RawServer, Request, answer_read, http
 from wire_client import WEBSITE, Time, do, served, waiting_client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.rate_limiter import MAX_INTERVAL, MIN_INTERVAL, REPORT_SECONDS
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import MAX_REJECTED_SECONDS, REJECTED_SECONDS
+from airflow_provider_analytics.api.waiting import MAX_INTERVAL, MIN_INTERVAL, REPORT_SECONDS
 from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
 
 #: The response of nginx 1.22 without server_tokens.

@@ -12,8 +12,8 @@ from operations import OPERATIONS, READS
 from raw_server import RawServer, Reply, Request, answer_read, http, list_body
 from wire_client import WEBSITE, Time, client_of, do, error_of, served
 
-from airflow_provider_analytics.api.rate_limiter import MAX_WAIT, MIN_INTERVAL
 from airflow_provider_analytics.api.transport import FIRST_BACKOFF, MAX_BACKOFF
+from airflow_provider_analytics.api.waiting import MAX_WAIT, MIN_INTERVAL
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,

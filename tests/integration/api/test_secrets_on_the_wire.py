@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets on the wire: the API key and page passwords are sent in one header and one form field (``api/redaction.py``).
+"""Secrets on the wire: the API key and page passwords are sent in one header and one form field (``readable.py``).
 
 Logs and errors contain no part of them, in any form that the service, a proxy, or a person uses.
 """
@@ -22,9 +22,8 @@ from secret_forms import FORMS, leaked, parts_in
 from wire_client import KEY, client_of, do, error_of, served
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import AnalyticsError
-from airflow_provider_analytics.readable import Redactor, readable
+from airflow_provider_analytics.readable import Redactor, readable, without_secrets
 
 PASSWORD = "pä ss\"w'o\\r/d&<+>%41\U0001f511"
 #: Longer than the visible part of a header, so that each cut is within it.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stops and deadlines of requests (``api/stopping.py``, ``api/transport.py``)."""
+"""Stops and deadlines of requests (``api/waiting.py``, ``api/transport.py``)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from operations import OPERATIONS, WRITES, update
 from raw_server import RawServer, Replies, Reply, Request, Respond, http
 from wire_client import WEBSITE, do, waiting_client_of
 
-from airflow_provider_analytics.api import listing, stopping, transport
+from airflow_provider_analytics.api import listing, transport
+from airflow_provider_analytics.api import waiting as api_waiting
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.stopping import Stopping
 from airflow_provider_analytics.api.transport import may_have_been_applied
+from airflow_provider_analytics.api.waiting import Stopping
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
@@ -71,14 +72,14 @@ def test_response_soon_after_a_stop_counts_and_is_the_last_request() -> None:
 
 def test_time_limit_of_a_write_starts_at_the_first_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(stopping.time, "monotonic", lambda: now)  # type: ignore[attr-defined]
+    monkeypatch.setattr(api_waiting.time, "monotonic", lambda: now)  # type: ignore[attr-defined]
     stop = Stopping()
     assert not stop.gives_up("GET")
     stop.set()
     assert stop.gives_up("GET")
-    for later in (stopping.GRACE_SECONDS / 2, stopping.GRACE_SECONDS):
+    for later in (api_waiting.GRACE_SECONDS / 2, api_waiting.GRACE_SECONDS):
         now = later
-        assert stop.gives_up("PATCH") is (later == stopping.GRACE_SECONDS)
+        assert stop.gives_up("PATCH") is (later == api_waiting.GRACE_SECONDS)
         stop.set()
 
 
@@ -216,7 +217,7 @@ def test_hanging_request_ends_in_time(hanging: Hanging, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("operation", OPERATIONS)
 @in_phases(*(phase for phase in PHASES if phase != "connect"))
 def test_hanging_request_ends_at_a_stop(hanging: Hanging, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "GRACE_SECONDS", 0)
+    monkeypatch.setattr(api_waiting, "GRACE_SECONDS", 0)
     is_sent = hanging.phase not in UNSENT
     is_write = is_sent and (operation in WRITES or hanging.phase == "send")
     message = "before the service responded" if is_sent else "so this was not sent: "

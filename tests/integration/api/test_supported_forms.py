@@ -20,8 +20,7 @@ from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.commands.probe import status
 from airflow_provider_analytics.exceptions import AnalyticsApiError, UnexpectedResponseError
-from airflow_provider_analytics.probe.checks import Probe
-from airflow_provider_analytics.probe.reading import LimitedReader
+from airflow_provider_analytics.probe import LimitedReader, Probe
 
 Record = dict[str, Any]
 PATH = "/api/v1/websites"

@@ -22,14 +22,13 @@ from wire_client import client_of, do, error_of, served
 
 from airflow_provider_analytics.api import dialect, listing
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import AnalyticsError, IncompleteListError
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import GetWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator, PlanWebsitesOperator
-from airflow_provider_analytics.readable import Redactor, code_span, readable
+from airflow_provider_analytics.readable import Redactor, code_span, readable, without_secrets
 
 #: Characters that must never be printed: line breaks, escape codes, direction marks, characters without a glyph.
 FORGED = "a\nERROR forged\r\x1b[31m\u202egpj\u200b\u2066\xad\x00\u2028b"

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_analytics import commands
 from airflow_provider_analytics.commands import main
-from airflow_provider_analytics.commands.output import plain_output
+from airflow_provider_analytics.commands.connections import plain_output
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Capture = pytest.CaptureFixture[str]

@@ -101,7 +101,7 @@ def test_connection_test_names_the_extra_that_the_list_needs(
 def test_connection_test_reports_a_slow_service(
     connect: Callable[..., AnalyticsHook], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_analytics.probe.reading.MAX_SECONDS_OF_A_TEST", 0.2)
+    monkeypatch.setattr("airflow_provider_analytics.probe.MAX_SECONDS_OF_A_TEST", 0.2)
     # Each byte arrives in time, so only the limit of the whole test ends it.
     with RawServer(Reply(http(200, b"{", length=100_000), then="drip")) as server:
         message = f"The service did not respond within 0 s: {server.url}"

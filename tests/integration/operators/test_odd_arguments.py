@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Odd values of arguments, as templates or upstream tasks might return them (``operators/values.py``)."""
+"""Odd values of arguments, as templates or upstream tasks might return them (``operators/base.py``)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sync_operators import SYNC_OPERATORS, WEBSITE_OPERATORS
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.operators.account import GetAccountOperator
+from airflow_provider_analytics.operators.base import ARGUMENTS
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import (
     CompareSnapshotsOperator,
     PruneSnapshotsOperator,
     SnapshotWebsitesOperator,
 )
-from airflow_provider_analytics.operators.values import ARGUMENTS
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     ListWebsitesOperator,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stopped tasks: no further requests, and correct records (``api/stopping.py``, ``operators``)."""
+"""Stopped tasks: no further requests, and correct records (``api/waiting.py``, ``operators``)."""
 
 from __future__ import annotations
 

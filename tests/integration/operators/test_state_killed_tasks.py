@@ -23,7 +23,7 @@ from reconciling import Night
 from task_process import TaskProcess
 
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.hooks.object_storage import storage_path
+from airflow_provider_analytics.hooks.connection import storage_path
 from airflow_provider_analytics.storage import SharedFile
 
 WEBSITES = 12

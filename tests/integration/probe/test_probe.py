@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probe: correct findings, at most 50 reads, and no values of the service in its output (``probe/checks.py``)."""
+"""Probe: correct findings, at most 50 reads, and no values of the service in its output (``probe.py``)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.commands import ExitStatus, main
 from airflow_provider_analytics.commands.probe import as_answer, status
 from airflow_provider_analytics.exceptions import AnalyticsError
-from airflow_provider_analytics.probe.checks import CHECKS, Probe
-from airflow_provider_analytics.probe.reading import MAX_REQUESTS, LimitedReader
+from airflow_provider_analytics.probe import CHECKS, MAX_REQUESTS, LimitedReader, Probe
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 Run = Callable[..., tuple[int, str, str]]

@@ -18,7 +18,7 @@ from airflow_versions import AIRFLOW_2, last_asset_event, register_assets
 from dag_runs import RunDag, TaskOutcome
 from shelf import NIGHT, Shelf, held, own, websites
 
-from airflow_provider_analytics.hooks.object_storage import storage_path
+from airflow_provider_analytics.hooks.connection import storage_path
 from airflow_provider_analytics.operators.snapshots import (
     CompareSnapshotsOperator,
     PruneSnapshotsOperator,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots on an S3 server over real sockets (``storage.py``, ``hooks/object_storage.py``)."""
+"""Snapshots on an S3 server over real sockets (``storage.py``, ``hooks/connection.py``)."""
 
 from __future__ import annotations
 

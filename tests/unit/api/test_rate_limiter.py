@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pauses, the limit per minute, and the pace of the requests (``api/rate_limiter.py``)."""
+"""Pauses, the limit per minute, and the pace of the requests (``api/waiting.py``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow_provider_analytics.api.rate_limiter import (
+from airflow_provider_analytics.api.waiting import (
     MAX_INTERVAL,
     MAX_INTERVAL_ACCEPTED,
     MAX_WAIT,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redaction of secrets in output data (``api/redaction.py``)."""
+"""Redaction of secrets in output data (``readable.py``)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from secret_forms import FORMS
 
 from airflow_provider_analytics.api.fields import RECORD_FIELDS
-from airflow_provider_analytics.api.redaction import SENSITIVE_NAMES, is_secret_key, without_secrets
-from airflow_provider_analytics.readable import MASK, Redactor
+from airflow_provider_analytics.readable import MASK, SENSITIVE_NAMES, Redactor, is_secret_key, without_secrets
 
 SECRETS = ("s3cr/t+key", 'quo"ted\\', "pässwort", "12345", "123456789")
 

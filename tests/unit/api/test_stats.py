@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of a client (``api/stats.py``)."""
+"""Counters of a client (``api/waiting.py``)."""
 
 from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from airflow_provider_analytics.api.stats import Stats
+from airflow_provider_analytics.api.waiting import Stats
 
 
 class SlowNumber(int):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import Stats
 
-from airflow_provider_analytics.api.stats import TIMERS
-from airflow_provider_analytics.api.stats import Stats as ClientStats
+from airflow_provider_analytics.api.waiting import TIMERS
+from airflow_provider_analytics.api.waiting import Stats as ClientStats
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 
 COUNTERS = {field.name for field in fields(ClientStats)} - {"listener"}

@@ -18,7 +18,7 @@ from airflow.providers.common.compat.sdk import Asset, BaseOperator
 from sync_operators import SYNC_OPERATORS
 
 import airflow_provider_analytics.operators
-from airflow_provider_analytics.api.operations import OPERATIONS
+from airflow_provider_analytics.api.fields import OPERATIONS
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
 

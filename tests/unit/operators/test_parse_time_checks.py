@@ -10,6 +10,7 @@ import pytest
 from airflow.providers.common.compat.sdk import DAG, BaseOperator
 
 from airflow_provider_analytics.api import entries, fields
+from airflow_provider_analytics.operators.base import CHOICES, COMPRESSIONS
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.snapshots import (
     CompareSnapshotsOperator,
@@ -17,7 +18,6 @@ from airflow_provider_analytics.operators.snapshots import (
     SnapshotWebsitesOperator,
     snapshot_asset,
 )
-from airflow_provider_analytics.operators.values import CHOICES, COMPRESSIONS
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     DeleteWebsiteOperator,
@@ -32,7 +32,7 @@ from airflow_provider_analytics.operators.websites_as_code import (
     PlanWebsitesOperator,
 )
 from airflow_provider_analytics.reconcile.desired import desired_state as desired
-from airflow_provider_analytics.snapshots import formats, rows
+from airflow_provider_analytics.snapshots import formats
 
 #: Operator to allowed arguments, to which a single wrong argument is added.
 GIVEN: dict[type[BaseOperator], dict[str, Any]] = {
@@ -144,7 +144,7 @@ def test_text_like_a_file_name_is_an_entry_if_the_list_allows_it(monkeypatch: py
 
 
 def test_choices_equal_the_choices_of_the_modules_that_use_them() -> None:
-    assert CHOICES["exclude_ips_as"] == tuple(rows.EXCLUDE_IPS_AS)
+    assert CHOICES["exclude_ips_as"] == tuple(formats.EXCLUDE_IPS_AS)
     assert set(CHOICES["format"]) == set(formats.FORMATS)
     assert set(COMPRESSIONS) == set(formats.COMPRESSIONS)
     assert CHOICES["mode"] == desired.MODES

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on many websites, and the circuit breaker that ends it (``reconcile/workers.py``)."""
+"""Work on many websites, and the circuit breaker that ends it (``reconcile/service_websites.py``)."""
 
 from __future__ import annotations
 
 import pytest
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.rate_limiter import MAX_WAIT
 from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.api.waiting import MAX_WAIT
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
@@ -16,7 +16,7 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     StorageError,
 )
-from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER, Breaker, each
+from airflow_provider_analytics.reconcile.service_websites import GIVE_UP_AFTER, Breaker, each
 
 
 def error_with(status: int, kind: type[AnalyticsApiError] = AnalyticsApiError) -> AnalyticsApiError:

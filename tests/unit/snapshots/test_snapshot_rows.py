@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a snapshot: columns, types, secrets, and hashes (``snapshots/rows.py``)."""
+"""Rows of a snapshot: columns, types, secrets, and hashes (``snapshots/formats.py``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shelf import Record, Shelf, rows, websites
 
 from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.readable import Redactor
-from airflow_provider_analytics.snapshots.rows import COLUMNS
+from airflow_provider_analytics.snapshots.formats import COLUMNS
 
 
 def test_row_has_all_columns_in_order_for_any_record() -> None:

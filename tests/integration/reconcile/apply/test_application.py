@@ -21,15 +21,14 @@ from reconciling import Night
 
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, StoppedError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.reconcile import workers as workers_module
+from airflow_provider_analytics.reconcile import service_websites as workers_module
 from airflow_provider_analytics.reconcile.apply.application import FAILURES_ALONE
 from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Target
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
 from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange
-from airflow_provider_analytics.reconcile.service_websites import Websites
+from airflow_provider_analytics.reconcile.service_websites import GIVE_UP_AFTER, Websites
 from airflow_provider_analytics.reconcile.state import AuditTrail, ListFile
-from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 NEW = "1.1.1.1"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.api.fields import FIELDS
 from airflow_provider_analytics.operators.exclusions import chunk_websites
-from airflow_provider_analytics.reconcile.desired.selection import parse_selectors, select
+from airflow_provider_analytics.reconcile.desired.exclusion_list import parse_selectors, select
 
 WEBSITES: list[dict[str, Any]] = [
     {"id": 1, "domain": "www.example.com"},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Approvals: an approved plan is applied completely or not at all (``reconcile/plan/approval.py``)."""
+"""Approvals: an approved plan is applied completely or not at all (``reconcile/plan/plan_guards.py``)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.plan.approval import (
+from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan
+from airflow_provider_analytics.reconcile.plan.plan_guards import (
     parse_digest,
     raise_unless_approved,
     raise_unless_remainder,
 )
-from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan
 
 
 def listing(number: int, before: str, after: str) -> Change:
