@@ -157,15 +157,15 @@ class SnapshotSeries:
                 yield partition
 
 
-def snapshot_series(base: StoragePath | str, name: str = DEFAULT_NAME) -> SnapshotSeries:
-    """Return the series of snapshots below a base path, given as a path or as the text of a URL or path.
+def snapshot_series(base: Any, name: str = DEFAULT_NAME) -> SnapshotSeries:
+    """Return the series of snapshots below a base path: a path object, or the text of a URL or path.
 
     :raises ValueError: if the name is not allowed. It becomes a folder name, and readers skip names that begin with
         ``_``.
     """
     if not isinstance(name, str) or not SNAPSHOT_NAME.fullmatch(name):
         raise invalid("snapshot_name", name, "1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit")
-    return SnapshotSeries(StoragePath.of(base) if isinstance(base, str) else base, name)
+    return SnapshotSeries(StoragePath.of(base), name)
 
 
 @dataclass(frozen=True)
@@ -293,13 +293,13 @@ class Entry:
         return not self.problems
 
 
-def read_snapshot(base: StoragePath | str, day: date | str, snapshot_name: str = DEFAULT_NAME) -> Snapshot | None:
+def read_snapshot(base: Any, day: date | str, snapshot_name: str = DEFAULT_NAME) -> Snapshot | None:
     """Return the snapshot of a day, or None if none is published.
 
     The rule for every reader: ``_SUCCESS`` marks the day as published, and ``_manifest.json`` lists its files. Read
     only those files.
 
-    :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
+    :param base: base path: the text of a URL or path, or Airflow's ``ObjectStoragePath``, which has a connection.
     :param day: the day, also as text: ``2026-11-20``; not a point in time.
     :param snapshot_name: name of the snapshots; default ``websites``.
     :raises ValueError: if the day or the snapshot name is not allowed.
@@ -308,10 +308,10 @@ def read_snapshot(base: StoragePath | str, day: date | str, snapshot_name: str =
     return snapshot_series(base, snapshot_name).partition(parse_day(day)).read()
 
 
-def newest_snapshot(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME) -> Snapshot | None:
+def newest_snapshot(base: Any, snapshot_name: str = DEFAULT_NAME) -> Snapshot | None:
     """Return the newest published snapshot of a series, or None if there is none.
 
-    :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
+    :param base: base path: the text of a URL or path, or Airflow's ``ObjectStoragePath``, which has a connection.
     :param snapshot_name: name of the snapshots; default ``websites``.
     :raises ValueError: if the snapshot name is not allowed.
     :raises StorageError: if its manifest cannot be read, is damaged, or is from a newer version.
@@ -320,10 +320,10 @@ def newest_snapshot(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME) 
     return newest.read() if newest else None
 
 
-def list_snapshots(base: StoragePath | str, snapshot_name: str = DEFAULT_NAME, *, verify: bool = False) -> list[Entry]:
+def list_snapshots(base: Any, snapshot_name: str = DEFAULT_NAME, *, verify: bool = False) -> list[Entry]:
     """Return the published snapshots of a series, newest first.
 
-    :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
+    :param base: base path: the text of a URL or path, or Airflow's ``ObjectStoragePath``, which has a connection.
     :param snapshot_name: name of the snapshots; default ``websites``.
     :param verify: read all files and compare their SHA-256 with the manifest, not only their sizes.
     :raises ValueError: if the snapshot name is not allowed.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import islice
+from typing import Any
 
 from airflow_provider_analytics.exceptions import MAX_MESSAGE, GuardError
 from airflow_provider_analytics.readable import counted, readable
@@ -155,11 +156,11 @@ def prune(series: SnapshotSeries, pruning: Pruning, *, dry_run: bool = False) ->
 
 
 def remove_snapshot(
-    base: StoragePath | str, day: date | str, snapshot_name: str = DEFAULT_NAME, *, now: datetime | None = None
+    base: Any, day: date | str, snapshot_name: str = DEFAULT_NAME, *, now: datetime | None = None
 ) -> list[StoragePath]:
     """Remove the snapshot of a day, whole or damaged, and update ``_latest.json``.
 
-    :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
+    :param base: base path: the text of a URL or path, or Airflow's ``ObjectStoragePath``, which has a connection.
     :param day: the day, also as text: ``2026-11-20``.
     :param snapshot_name: name of the snapshots; default ``websites``.
     :return: the removed files.
