@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,50 @@ STORAGE_CONN_ID = None
 SLACK_CONN_ID = None
 
 
+#: Param to the title of its alert.
+TITLES = {
+    "public_pages": "Pages that became public",
+    "removed_websites": "Removed websites",
+    "new_websites": "New websites",
+}
+
 log = logging.getLogger("alert_on_changes")  # Airflow's own name for this file is hard to read
+
+
+def snapshots_to_check(context: Any) -> list[Any]:
+    """Return the snapshots of the events that started the run; in a manual run, the newest one."""
+    from airflow_provider_analytics.snapshots.catalog import newest_snapshot, read_snapshot
+
+    # Airflow 2 calls assets datasets.
+    events = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}
+    # Use only the day of an event: anyone who can send one could otherwise choose the files that are read.
+    days = {event.extra.get("snapshot_date") for found in events.values() for event in found} - {None}
+    base = ObjectStoragePath(FOLDER, conn_id=STORAGE_CONN_ID)
+    found = [read_snapshot(base, day) for day in sorted(days)] if days else [newest_snapshot(base)]
+    snapshots = [snapshot for snapshot in found if snapshot is not None]
+    if not snapshots:
+        log.info("There is no snapshot to check.")
+    return snapshots
+
+
+def all_as_new(snapshot: Any) -> Iterator[dict[str, Any]]:
+    """Yield each website of a snapshot as a change: a new website."""
+    for row in snapshot.rows():
+        privacy = {"after": "public" if row["privacy"] == 0 else "protected"}
+        yield {"change": "added", "id": row["id"], "domain": row["domain"], "fields": {"privacy": privacy}}
+
+
+def find_alerts(changes: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the Param of each alert with the website. A new website whose page is public has two alerts."""
+    for change in changes:
+        website = repr(change["domain"] or change["id"])  # with escapes: a domain could contain a line break
+        privacy = change["fields"].get("privacy")
+        if change["change"] == "removed":
+            yield "removed_websites", website
+        elif privacy and privacy["after"] == "public":
+            yield "public_pages", website
+        if change["change"] == "added":
+            yield "new_websites", website
 
 
 def notify_by_mail(context: Any) -> None:
@@ -87,46 +131,22 @@ def switch(title: str, description: str, *, default: bool = True) -> Param:
 def alert_on_changes() -> None:
     @task(on_failure_callback=[notify_by_mail, notify_by_slack])  # Airflow calls each, even if one fails
     def check(params: Any = None, **context: Any) -> None:
-        from airflow_provider_analytics.readable import counted, first_of, readable
-        from airflow_provider_analytics.snapshots.catalog import newest_snapshot, read_snapshot
-        from airflow_provider_analytics.snapshots.diff import diff
-        from airflow_provider_analytics.storage import StoragePath
-
-        # Airflow 2 calls assets datasets.
-        events = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}
-        # Use only the day of an event: anyone who can send one could otherwise choose the files that are read.
-        days = {event.extra.get("snapshot_date") for found in events.values() for event in found} - {None}
-        base = StoragePath.of(ObjectStoragePath(FOLDER, conn_id=STORAGE_CONN_ID))
-        snapshots = [read_snapshot(base, day) for day in sorted(days)] if days else [newest_snapshot(base)]
-        if not any(snapshots):
-            log.info("There is no snapshot to check.")
-        public, removed, new = [], [], []
-        for snapshot in filter(None, snapshots):
+        alerts: dict[str, list[str]] = {name: [] for name in TITLES if params[name]}
+        for snapshot in snapshots_to_check(context):
             changes = snapshot.changes()
             if params["test_alert"]:
-                changes = diff([], snapshot.rows())
-            elif snapshot.manifest.previous is None:
-                log.info("The snapshot of %s is not compared: no earlier one.", snapshot.manifest.snapshot_date)
-            for change in changes:
-                website = readable(change["domain"] or f"website {change['id']}")
-                privacy = change["fields"].get("privacy")
-                if change["change"] == "removed":
-                    removed.append(website)
-                elif privacy and privacy["after"] == "public":
-                    public.append(website)
-                if change["change"] == "added":
-                    new.append(website)
-        alerts = []
-        if public and params["public_pages"]:
-            alerts.append((f"{counted(len(public), 'statistics page')} became public", public))
-        if removed and params["removed_websites"]:
-            alerts.append((f"{counted(len(removed), 'website')} removed", removed))
-        if new and params["new_websites"]:
-            alerts.append((counted(len(new), "new website"), new))
-        if alerts:
-            subject = "; ".join(f"{what}: {first_of(websites, 3)}" for what, websites in alerts)
-            lists = ["\n".join([f"{what}:", *websites]) for what, websites in alerts]
-            raise AirflowFailException("\n\n".join([subject, *lists]))
+                changes = all_as_new(snapshot)
+            for name, website in find_alerts(changes):
+                if name in alerts:
+                    alerts[name].append(website)
+        subjects, lists = [], []
+        for name, websites in alerts.items():
+            if websites:
+                more = f" and {len(websites) - 3} more" if len(websites) > 3 else ""
+                subjects.append(f"{TITLES[name]}: {', '.join(websites[:3])}{more}")
+                lists.append("\n".join([f"{TITLES[name]} ({len(websites)}):", *websites]))
+        if subjects:
+            raise AirflowFailException("\n\n".join(["; ".join(subjects), *lists]))
 
     check()
 

@@ -115,31 +115,10 @@ def load_snapshot_into_duckdb() -> None:
     def load() -> list[str]:
         import duckdb
 
-        from airflow_provider_analytics.exceptions import StorageError
-        from airflow_provider_analytics.snapshots.catalog import list_snapshots
-        from airflow_provider_analytics.storage import StoragePath
-
-        loaded = []
         Path(DATABASE).parent.mkdir(parents=True, exist_ok=True)
         with duckdb.connect(DATABASE) as connection:
             connection.execute(CREATE)
-            for source in SOURCES:
-                path = StoragePath.of(ObjectStoragePath(source, conn_id=STORAGE_CONN_ID))
-                known = dict(connection.execute(KNOWN, {"source": source}).fetchall())
-                for entry in reversed(list_snapshots(path)):
-                    snapshot = entry.snapshot
-                    if snapshot is None or not entry.is_whole:
-                        print(f"Skipped the damaged snapshot of {entry.day}: {', '.join(entry.problems)}")
-                    elif known.get(entry.day) != snapshot.digest:
-                        connection.begin()
-                        try:
-                            store(connection, source, snapshot)
-                        except StorageError as error:  # its content is read only now
-                            connection.rollback()
-                            print(f"Skipped the damaged snapshot of {entry.day}: {error}")
-                            continue
-                        connection.commit()
-                        loaded.append(str(entry.day))
+            loaded = [day for source in SOURCES for day in load_new(connection, source)]
             describe_history(connection)
         return loaded
 
@@ -153,6 +132,30 @@ def load_snapshot_into_duckdb() -> None:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     load() >> answer()
+
+
+def load_new(connection: Any, source: str) -> list[str]:
+    """Load the snapshots of a source that are new or were replaced, oldest first, and return their days."""
+    from airflow_provider_analytics.exceptions import StorageError
+    from airflow_provider_analytics.snapshots.catalog import list_snapshots
+
+    loaded = []
+    known = dict(connection.execute(KNOWN, {"source": source}).fetchall())
+    for listed in reversed(list_snapshots(ObjectStoragePath(source, conn_id=STORAGE_CONN_ID))):
+        snapshot = listed.snapshot
+        if snapshot is None or not listed.is_whole:
+            print(f"Skipped the damaged snapshot of {listed.day}. {', '.join(listed.problems)}")
+        elif known.get(listed.day) != snapshot.digest:
+            connection.begin()
+            try:
+                store(connection, source, snapshot)
+            except StorageError as error:  # its content is read only now
+                connection.rollback()
+                print(f"Skipped the damaged snapshot of {listed.day}. {error}")
+                continue
+            connection.commit()
+            loaded.append(str(listed.day))
+    return loaded
 
 
 def store(connection: Any, source: str, snapshot: Any) -> None:

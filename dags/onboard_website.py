@@ -1,7 +1,7 @@
 """Create a website, verify it, and mark it as favorite.
 
 Trigger it manually with a domain. A second run changes nothing: an existing website is left unchanged, and the task
-``verify`` fails if its privacy differs.
+``verify`` fails if its settings differ.
 
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
 """
@@ -11,15 +11,9 @@ from __future__ import annotations
 import os
 
 import pendulum
-from airflow.providers.common.compat.sdk import Param, dag, task
+from airflow.providers.common.compat.sdk import AirflowFailException, Param, dag, task
 
-from airflow_provider_analytics.api.domains import same_domain
-from airflow_provider_analytics.api.fields import same_setting
-from airflow_provider_analytics.operators.websites import (
-    CreateWebsiteOperator,
-    GetWebsiteOperator,
-    UpdateWebsiteOperator,
-)
+from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
 
 #: Pool of the tasks that change websites. If it has one slot, they run one after the other, and each unexpected change
 #: in a result was made by somebody else: airflow pools set analytics_writers 1 "tasks that change websites"
@@ -27,7 +21,7 @@ POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 
 
 @dag(
-    description="Create a website, verify it and mark it as favorite",
+    description="Create a website, verify it, and mark it as favorite",
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     default_args={"pool": POOL, "retries": 2, "retry_delay": pendulum.duration(minutes=1)},
@@ -49,17 +43,18 @@ def onboard_website():
     )
     # With the index, so that it also works in a mapped task group.
     website_id = f"{{{{ ti.xcom_pull('{create.task_id}', map_indexes=ti.map_index)['website_id'] }}}}"
-    read = GetWebsiteOperator(task_id="read", website_id=website_id)
 
     @task
-    def verify(website: dict, params: dict | None = None) -> None:
-        if not same_domain(website["domain"], params["domain"]):
-            raise ValueError(f"website {website['id']} is {website['domain']}")
-        if not same_setting("privacy", website["privacy"], params["privacy"]):
-            raise ValueError(f"{website['domain']} has privacy {website['privacy']}")
+    def verify(website: dict) -> None:
+        differing = ", ".join(website["differing"])  # empty if this run created the website
+        if differing:
+            raise AirflowFailException(
+                f"Website {website['domain']} existed before, and these settings differ: {differing}. "
+                "To change them, set if_exists='update' in the task create."
+            )
 
     mark = UpdateWebsiteOperator(task_id="mark_as_favorite", website_id=website_id, favorite=True)
-    create >> read >> verify(read.output) >> mark
+    create >> verify(create.output) >> mark
 
 
 onboard_website()

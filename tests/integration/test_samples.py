@@ -175,13 +175,14 @@ def test_asset_event_cannot_choose_the_files_that_are_read(
     SnapshotWebsitesOperator(task_id="take", base_path=own).execute({})
     analytics_sandbox.add_website("other.example")
     extra = SnapshotWebsitesOperator(task_id="take", base_path=other).execute({})
-    check = sample_dag("alert_on_changes", own).get_task("check").python_callable
+    alert = sample_dag("alert_on_changes", own)
+    check = alert.get_task("check").python_callable
     load = sample_dag("load_snapshot_into_duckdb", own).get_task("load").python_callable
     with RawServer([http(200, "[]")]) as inside:
         extra |= {forged: f"{inside.url}/admin"} if forged != "path" else {}
         events = {"asset": [SimpleNamespace(extra=extra)]}
         with suppress(ValueError):  # not a day
-            check(params={"test_alert": False, "public_pages": True}, triggering_asset_events=events)
+            check(params=alert.params.dump(), triggering_asset_events=events)
         assert inside.requests == []
     assert not inspect.signature(load).parameters
     load()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import public_api
 import pytest
 from airflow_versions import needs_what_is_measured
 
-FILE = Path(__file__).parents[2] / "docs" / "reference" / "public_api.txt"
+CHECKOUT = Path(__file__).parents[2]
+FILE = CHECKOUT / "docs" / "reference" / "public_api.txt"
+PACKAGE = "airflow_provider_analytics"
+SAMPLES = [*CHECKOUT.glob("dags/*.py"), *CHECKOUT.rglob("examples/**/*.py")]
 
 
 @pytest.mark.repository
@@ -21,3 +25,14 @@ def test_public_api_equals_the_documented_api() -> None:
     assert not changes, (
         f"The public surface changed. Run make generate, and follow CONTRIBUTING.md, Public surface:\n{changes}"
     )
+
+
+@pytest.mark.repository
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_sample_imports_only_public_names(path: Path) -> None:
+    public = {line.partition("(")[0] for line in FILE.read_text(encoding="utf-8").splitlines()}
+    public |= {name.rpartition(".")[0] for name in public}  # modules
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
+            names = {f"{node.module}.{alias.name}".removeprefix(f"{PACKAGE}.exceptions.") for alias in node.names}
+            assert names <= public

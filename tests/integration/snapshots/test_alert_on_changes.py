@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +18,9 @@ from mail import mail_server
 from samples import sample, sample_dag
 from shelf import NIGHT, Shelf, websites
 
-PUBLIC = "2 statistics pages became public: site-1.example.com, new.example"
-REMOVED = "1 website removed: site-4.example.com"
-NEW = "1 new website: new.example"
+PUBLIC = "Pages that became public: 'site-1.example.com', 'new.example'"
+REMOVED = "Removed websites: 'site-4.example.com'"
+NEW = "New websites: 'new.example'"
 SUBJECT = f"{PUBLIC}; {REMOVED}; {NEW}"
 
 
@@ -53,7 +54,7 @@ def test_alert_mail_names_the_domains(
         assert run_dag(sample_dag("alert_on_changes", tmp_path)).state == "success"
         assert len(inbox.received) == 1
     assert [mail[name] for name in ("To", "From", "Subject")] == ["team@example.com", "airflow@example.com", SUBJECT]
-    assert "site-1.example.com\nnew.example" in text.replace("\r\n", "\n")
+    assert "(2):\n'site-1.example.com'\n'new.example'" in html.unescape(text.replace("\r\n", "\n"))
 
 
 @needs_exceptions_in_callbacks
@@ -115,6 +116,6 @@ def test_param_switches_its_alert(take: Callable[[], Any], tmp_path: Path, name:
 def test_alert_can_be_tried_with_the_first_snapshot(tmp_path: Path) -> None:
     Shelf(f"{tmp_path}").take([*websites(5)[:1], *websites(4, privacy=1)])
     check(tmp_path)
-    expected = "1 statistics page became public: site-5.example.com; 5 new websites: .* and 2 more"
+    expected = "Pages that became public: 'site-5.example.com'; New websites: .* and 2 more"
     with pytest.raises(AirflowFailException, match=expected):
         check(tmp_path, {"test_alert": True})

@@ -146,7 +146,7 @@ def test_damaged_day_is_skipped_until_it_is_repaired(tmp_path: Path, capsys: pyt
     content = path.read_bytes()
     path.write_bytes(content.replace(b"example", b"exbmple", 1))
     assert loaded(database, base) == [20, 22]
-    assert f"Skipped the damaged snapshot of 2026-11-21: {path} is damaged: its SHA-256" in capsys.readouterr().out
+    assert f"Skipped the damaged snapshot of 2026-11-21. {path} is damaged: its SHA-256" in capsys.readouterr().out
     path.write_bytes(content)
     assert loaded(database, base) == [21]
     days = "SELECT day(snapshot_date), count(*) FROM snapshots JOIN websites USING (source, snapshot_date) GROUP BY 1"
