@@ -18,7 +18,7 @@ The sync of the run that Airflow starts at once when you unpause the DAG only pl
 websites.
 
 Copy this file to your DAG folder. Requires the connections, of type Website Analytics, both Variables, and a pool with
-as many slots as instances may be worked on at the same time: ``airflow pools set analytics 4 "instances"``.
+as many slots as instances that run at the same time: ``airflow pools set analytics 4 "instances"``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,30 @@ def keep_reason(context):
     """Pass the reason of a failure to the summary. Only this callback receives it."""
     # If many websites failed, the first line has the number, and the second the reason.
     first_lines = " ".join(str(context["exception"]).splitlines()[:2])
-    context["ti"].xcom_push(key="reason", value=f"{context['ti'].task_id.rpartition('.')[2]}: {first_lines}")
+    task_id = context["ti"].task_id.rpartition(".")[2]
+    context["ti"].xcom_push(key="reason", value=f"the task {task_id} failed. {first_lines}")
+
+
+def connection_ids(listed):
+    """Return the ids of the connections in the text of the Variable."""
+    try:
+        conn_ids = json.loads(listed)
+    except json.JSONDecodeError:
+        conn_ids = None
+    if not isinstance(conn_ids, list) or not conn_ids or not all(isinstance(conn_id, str) for conn_id in conn_ids):
+        raise AirflowFailException(
+            f"The Variable analytics_instances is {listed!r}. Set it to a JSON array of connection ids, "
+            'such as ["client_a", "client_b"].'
+        )
+    unusable = [conn_id for conn_id in conn_ids if not re.fullmatch(CONNECTION_ID, conn_id)]
+    counts = Counter(conn_id.lower() for conn_id in conn_ids)
+    repeated = [conn_id for conn_id, count in counts.items() if count > 1]
+    if unusable or repeated:
+        raise AirflowFailException(
+            f"The Variable analytics_instances contains ids that cannot be used: {unusable + repeated}. Each id is the "
+            "name of a folder, so use each once, ignoring case, with letters, digits, _, -, and . only."
+        )
+    return conn_ids
 
 
 #: When a DAG is unpaused, Airflow starts the scheduled run of the day at once, also if "Trigger" unpaused it. A
@@ -107,39 +130,22 @@ DRY_RUN = (
 def many_instances():
     @task
     def instances(listed, params=None):
-        """Return where the files of each instance are."""
-        try:
-            conn_ids = json.loads(listed)
-        except json.JSONDecodeError:
-            conn_ids = listed
-        is_array = isinstance(conn_ids, list) and all(isinstance(website_id, str) for website_id in conn_ids)
-        if not is_array or not conn_ids:
-            raise AirflowFailException(
-                f"The Variable analytics_instances is {listed!r}. Allowed: a JSON array of the ids of connections, "
-                'such as ["client_a", "client_b"]'
-            )
-        wrong = [website_id for website_id in conn_ids if not re.fullmatch(CONNECTION_ID, website_id)]
-        twice = [item for item, number in Counter(website_id.lower() for website_id in conn_ids).items() if number > 1]
-        if wrong or twice:
-            raise AirflowFailException(
-                f"The ids of connections {', '.join(wrong + twice)} are not allowed. Use each once, ignoring case, "
-                "with letters, digits, _, - and . only, because each is the name of a folder"
-            )
+        """Return the connection and the folders of each instance to run."""
+        conn_ids = connection_ids(listed)
         only = set(params["only"] or conn_ids)
         unknown = sorted(only - set(conn_ids))
         if unknown:
             raise AirflowFailException(
-                f"only contains {', '.join(unknown)}, which the Variable analytics_instances does not contain"
+                f"The Param 'only' contains {', '.join(unknown)}, which the Variable analytics_instances does not "
+                "contain. Add it to the Variable, or correct the Param."
             )
         if params["override_guards"] and not params["only"]:
-            raise AirflowFailException("To override guards, also select the instances in only")
+            raise AirflowFailException(
+                "Guards would be overridden for all instances. Select the reviewed instances in the Param 'only'."
+            )
         folders = {conn_id: f"{FOLDER.rstrip('/')}/{conn_id}" for conn_id in conn_ids if conn_id in only}
         return [
-            {
-                "conn_id": conn_id,
-                "base_path": f"{folder}/snapshots",
-                "state_path": folder,
-            }
+            {"conn_id": conn_id, "base_path": f"{folder}/snapshots", "state_path": folder}
             for conn_id, folder in folders.items()
         ]
 
@@ -175,7 +181,7 @@ def many_instances():
     def summary(rows, ti=None, outlet_events=None):
         if rows is None:
             reason = ti.xcom_pull(task_ids=listed.operator.task_id, key="reason")
-            raise AirflowFailException(f"No instance was run. {reason}")
+            raise AirflowFailException(f"No instance was run, because {reason}")
         failed, done, paths = [], [], []
         for index, row in enumerate(rows):
 
@@ -190,13 +196,11 @@ def many_instances():
                 done.append(f"{row['conn_id']}: {written['count']} websites, {planned}")
             else:
                 # A killed task has no reason.
-                failed.append(f"{row['conn_id']}: {reason or 'ended without a reason: see the end of its log'}")
-        message = "\n".join([f"{len(failed)} of {len(rows)} instances failed", *failed])
-        if failed:
-            log.error(message)
+                reason = reason or "a task was killed. Read the end of its log."
+                failed.append(f"{row['conn_id']}: {reason}")
         log.info("\n".join([f"{len(done)} of {len(rows)} instances are done", *done, "Numbers are of each last try."]))
         if failed:
-            raise AirflowFailException(message)  # a notifier in on_failure_callback receives it
+            raise AirflowFailException("\n".join([f"{len(failed)} of {len(rows)} instances failed", *failed]))
         outlet_events[DONE].extra = {"paths": paths}
 
     listed = instances("{{ var.value.get('analytics_instances', '') }}")

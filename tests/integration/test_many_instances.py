@@ -147,7 +147,7 @@ def test_failing_instance_is_named_and_the_others_continue(instances: Instances,
     done = ("instances", "snapshot[0]", "sync[0]", "snapshot[2]", "sync[2]")
     assert states == {**dict.fromkeys(done, "success"), **failed}
     assert instances.lists() == [{SYNCED: 11}, {"9.9.9.9": 12}, {SYNCED: 13}]
-    assert "1 of 3 instances failed\nclient_b: snapshot: API key rejected (401 " in log
+    assert "1 of 3 instances failed\nclient_b: the task snapshot failed. API key rejected (401 " in log
     assert "2 of 3 instances are done\nclient_a: 11 websites, 11 synced\nclient_c: 13 websites, 13 synced" in log
     # The next night it works again, and the list of another service has shrunk, which a dry run does not publish.
     instances.connect("client_b")
@@ -165,17 +165,17 @@ def test_failing_instance_is_named_and_the_others_continue(instances: Instances,
 @pytest.mark.parametrize(
     ("listed", "params", "reason"),
     [
-        ("client_a, client_b", {}, "The Variable analytics_instances is 'client_a, client_b'. Allowed: a JSON array"),
-        ("", {}, "The Variable analytics_instances is ''. Allowed: a JSON array"),
-        ('["client_a", 7]', {}, "The Variable analytics_instances is '[\"client_a\", 7]'. Allowed: a JSON array"),
-        ('["client_a", "CLIENT_A"]', {}, "The ids of connections client_a are not allowed. Use each once"),
-        ('["client_a", "../client_b"]', {}, "The ids of connections ../client_b are not allowed"),
-        ('["client_a\\n"]', {}, "The ids of connections client_a\n are not allowed"),
-        ('["client_a"]', {"only": ["client_a", "prod_db"]}, "only contains prod_db, which the Variable"),
+        ("client_a, client_b", {}, "The Variable analytics_instances is 'client_a, client_b'. Set it to a JSON array"),
+        ("", {}, "The Variable analytics_instances is ''. Set it to a JSON array"),
+        ('["client_a", 7]', {}, "The Variable analytics_instances is '[\"client_a\", 7]'. Set it to a JSON array"),
+        ('["client_a", "CLIENT_A"]', {}, "ids that cannot be used: ['client_a']. Each id"),
+        ('["client_a", "../client_b"]', {}, "ids that cannot be used: ['../client_b']."),
+        ('["client_a\\n"]', {}, "ids that cannot be used: ['client_a\\n']."),
+        ('["client_a"]', {"only": ["client_a", "prod_db"]}, "The Param 'only' contains prod_db, which the Variable"),
         (
             '["client_a"]',
             {"override_guards": ["entries_lost"]},
-            "To override guards, also select the instances in only",
+            "Guards would be overridden for all instances. Select the reviewed instances",
         ),
     ],
 )

@@ -6,6 +6,7 @@ A person who can trigger a DAG or send an asset event cannot choose a folder, a 
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from contextlib import suppress
@@ -43,6 +44,13 @@ def test_sample_has_a_description_of_a_single_line(samples: dict[str, Any]) -> N
     described = {dag_id: dag.description or "" for dag_id, dag in samples.items()}
     assert [dag_id for dag_id, text in described.items() if not 20 < len(text) <= 100 or "\n" in text] == []
     assert len(set(described.values())) == len(samples) >= 10
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_task_functions_of_a_sample_are_short(path: Path) -> None:
+    found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    tasks = [node for node in found if any("task" in ast.unparse(item) for item in node.decorator_list)]
+    assert [node.name for node in tasks if (node.end_lineno or 0) - node.lineno > 25] == []
 
 
 def test_sample_can_be_triggered_with_its_defaults(samples: dict[str, Any]) -> None:
