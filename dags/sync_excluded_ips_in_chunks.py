@@ -74,7 +74,7 @@ def sync_excluded_ips_in_chunks():
         exclude_ips="{{ var.value.exclude_ips }}",
         state_path=FOLDER,
         dry_run=DRY_RUN,
-        # A chunk may be empty, and a website may be deleted during the run.
+        # A chunk can be empty, and a website can be deleted during the run.
         override_guards="{{ (['no_match'] + (params.override_guards or [])) | join(',') }}",
         # The name in the grid, instead of a number.
         map_index_template="{{ 'ids ' ~ task.websites[:3] | join(', ') if task.websites else 'no websites' }}"

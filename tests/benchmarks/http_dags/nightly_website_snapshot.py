@@ -65,9 +65,9 @@ def nightly_website_snapshot():
     def announce(written: dict, changes: dict) -> None:
         print(f"{written['count']} websites are in {written['path']}")
         if written["is_first"]:
-            print("No earlier day has a snapshot: there is nothing to compare this one with")
+            print("Nothing was compared, because no earlier day has a snapshot.")
         elif changes["previous"] is None:
-            print("The snapshot before is damaged: there is nothing to compare this one with")
+            print("Nothing was compared, because the snapshot before is damaged.")
         else:
             print("Since {previous}: {removed} removed, {changed} changed, {added} added".format(**changes))
         for change in changes["changes"]:
