@@ -28,8 +28,8 @@ _TITLES = {
     "websites": "Website operators",
     "websites_as_code": "Websites as code operators",
 }
-#: Methods that a reader of the hook's page does not need: every hook has them, or only this package uses them.
-_NOT_LISTED = {"get_conn", "where", "describe"}
+#: Methods that a reader of the hook's page does not need, because only this package uses them.
+_NOT_LISTED = {"where", "describe"}
 #: The meaning of an argument that another entry of the page explains.
 _SEE = re.compile(r"see `(\w+)`\.")
 #: Attributes of every exception, which the head of the page describes.

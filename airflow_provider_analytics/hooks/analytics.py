@@ -117,7 +117,7 @@ class AnalyticsHook(BaseHook):
         return self._client.settings.where
 
     def get_conn(self) -> AnalyticsClient:
-        """Return the client."""
+        """Return ``client``, as Airflow's hooks do."""
         return self.client
 
     def close(self) -> None:

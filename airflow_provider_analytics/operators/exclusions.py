@@ -391,7 +391,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         from it, or, in the mode ``replace``, of all entries on the selected websites. Checked from 10 entries on.
         (templated)
     :param dry_run: only plan: send no changes. The plan and the compared websites are stored in ``state_path``.
-        (templated, as ``is_dry_run``)
+        (templated)
     :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form
         contains it. Only this plan is applied. Default ``"any"``: any plan that no guard blocks. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
@@ -486,7 +486,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         from it, or, in the mode ``replace``, of all entries on the selected websites. Checked from 10 entries on.
         (templated)
     :param dry_run: only plan: send no changes. The plan and the compared websites are stored in ``state_path``.
-        (templated, as ``is_dry_run``)
+        (templated)
     :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form
         contains it. Only this plan is applied. Default ``"any"``: any plan that no guard blocks. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)

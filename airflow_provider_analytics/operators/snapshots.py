@@ -495,7 +495,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
     :param keep_weeks: number of ISO weeks whose newest snapshot is kept; default 0. (templated)
     :param keep_months: number of months whose newest snapshot is kept; default 0. (templated)
     :param remove_damaged: also remove damaged snapshots that are not kept; default False. (templated)
-    :param dry_run: remove nothing. (templated, as ``is_dry_run``)
+    :param dry_run: remove nothing. (templated)
     :return: a dict with these keys:
 
         * ``path`` (string, such as ``"s3://my-bucket/analytics/websites"``): folder of the snapshots.
