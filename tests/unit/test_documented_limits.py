@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of size limits in docs/security.md has the limits of the code."""
+"""The limits, waits, and periods that the guides name are those of the code."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from airflow_provider_analytics import exceptions, storage
-from airflow_provider_analytics.api import checks, dialect, domains, listing, transport
-from airflow_provider_analytics.reconcile.desired import yaml_values
+import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+from airflow_provider_analytics import exceptions, guards, probe, storage
+from airflow_provider_analytics.api import checks, client, dialect, domains, listing, transport, waiting
+from airflow_provider_analytics.reconcile.apply import application
+from airflow_provider_analytics.reconcile.desired import list_lines, tables, yaml_values
+from airflow_provider_analytics.reconcile.plan import plan_markdown
+from airflow_provider_analytics.snapshots import run_day
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "security.md"
 UNITS = {"MiB": 1024**2, "GiB": 1024**3}
 LIMITS: list[list[float]] = [
     [transport.MAX_BODY_BYTES, dialect.MAX_VALUES],
@@ -40,3 +46,38 @@ def test_page_about_security_names_the_size_limits_of_the_code() -> None:
     assert documented == LIMITS
     assert transport.MAX_TIMEOUTS == 10
     assert storage.MAX_EXPORTED == storage.MAX_ROW_BYTES
+
+
+WAITED = sum(client.CONFIRM_WAITS)
+#: Page to a part of a sentence, with the number of the code.
+SENTENCES = [
+    ("connection.md", f"sends at most {probe.MAX_REQUESTS} requests"),
+    ("connection.md", f"`Retry-After` of at most {waiting.MAX_WAIT:g} s"),
+    ("connection.md", f"repeats the request for up to {transport.ANNOUNCED_SECONDS / 60:g} minutes"),
+    ("exclusions.md", f"entries that expire within {list_lines.EXPIRING_DAYS} days"),
+    ("exclusions.md", f"its addresses are kept for {list_lines.KEEP_UNRESOLVED_DAYS} days"),
+    ("exclusions.md", f"removed from it in the last {tables.KEPT_DAYS} days"),
+    ("exclusions.md", f"a list that has not run for {tables.SPARING_DAYS} days"),
+    ("guarantees.md", f"at most {WAITED:g} s after the write, or {WAITED + sum(client.ACCEPTED_WAITS):g} s after"),
+    ("guards.md", f"more than {run_day.CLOCK_SKEW.seconds // 60} minutes behind"),
+    ("guards.md", f"Lists with fewer than {guards.MIN_COUNTED} items are not checked"),
+    ("snapshots.md", f"ended at most {run_day.LATE_TOLERANCE.seconds // 3600} hours ago"),
+    ("reference/operators/websites_as_code.md", f"{plan_markdown.MAX_CHARACTERS:,} characters"),
+]
+#: The same for numbers that are written as words.
+WORDS = [
+    ("connection.md", "for up to three minutes", transport.REJECTED_SECONDS == 180),
+    ("guarantees.md", "At most ten websites are changed, one at a time", application.MAX_ALONE == 10),
+    ("reference/hook.md", "A write under way has two seconds to finish", waiting.GRACE_SECONDS == 2),
+]
+
+
+@pytest.mark.parametrize(("page", "part"), SENTENCES)
+def test_guide_names_the_number_of_the_code(page: str, part: str) -> None:
+    assert part in " ".join((DOCS / page).read_text().split())
+
+
+@pytest.mark.parametrize(("page", "part", "is_true"), WORDS)
+def test_guide_names_the_number_of_the_code_in_words(page: str, part: str, *, is_true: bool) -> None:
+    assert part in " ".join((DOCS / page).read_text().split())
+    assert is_true
