@@ -22,14 +22,15 @@ from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesO
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 FILE = {"websites": {"1.example": {"privacy": "private"}}}
-#: Operator and arguments to the operation of the service that fails; and the words that would claim a success.
+#: Operator and arguments to the operation of the service that fails, the words that would claim a success, and the
+#: counts that the log of a failed task with many websites has nevertheless.
 SERVICE = [
-    (CreateWebsiteOperator, {"domain": "new.example"}, "create", "Created"),
-    (UpdateWebsiteOperator, {"domain": "1.example", "privacy": "private"}, "update", "Updated"),
-    (DeleteWebsiteOperator, {"domain": "1.example"}, "delete", "Deleted"),
-    (SyncExcludedIpsOperator, {"exclude_ips": ["192.0.2.1"]}, "update", "1 entry added"),
-    (SyncExcludedParamsOperator, {"exclude_params": ["gclid"]}, "update", "1 entry added"),
-    (ApplyWebsitesOperator, {"config": FILE}, "update", "Applied 1"),
+    (CreateWebsiteOperator, {"domain": "new.example"}, "create", "Created", ""),
+    (UpdateWebsiteOperator, {"domain": "1.example", "privacy": "private"}, "update", "Updated", ""),
+    (DeleteWebsiteOperator, {"domain": "1.example"}, "delete", "Deleted", ""),
+    (SyncExcludedIpsOperator, {"exclude_ips": ["192.0.2.1"]}, "update", "1 entry added", "on 0 of 1 website"),
+    (SyncExcludedParamsOperator, {"exclude_params": ["gclid"]}, "update", "1 entry added", "on 0 of 1 website"),
+    (ApplyWebsitesOperator, {"config": FILE}, "update", "Applied 1", "Applied 0 of 1 change, 1 failed"),
 ]
 #: The same for the method of the file system that fails, on the second day.
 STORAGE = [
@@ -39,12 +40,13 @@ STORAGE = [
 ]
 
 
-@pytest.mark.parametrize(("operator", "arguments", "operation", "claim"), SERVICE)
+@pytest.mark.parametrize(("operator", "arguments", "operation", "claim", "counts"), SERVICE)
 def test_change_that_the_service_rejects_is_not_reported_as_done(
     operator: type,
     arguments: dict[str, Any],
     operation: Any,
     claim: str,
+    counts: str,
     sandbox: SandboxServer,
     task_log: Callable[[], str],
 ) -> None:
@@ -53,6 +55,7 @@ def test_change_that_the_service_rejects_is_not_reported_as_done(
     with pytest.raises(Exception, match="no"):
         operator(task_id="task", **arguments).execute({})
     assert claim not in task_log()
+    assert counts in task_log()
     sandbox.clear_faults()
     operator(task_id="task", **arguments).execute({})
     assert claim in task_log()
@@ -87,3 +90,12 @@ def test_file_that_cannot_be_changed_is_not_reported_as_done(
     assert task_log().count(claim) == before
     execute(operator, **given)
     assert task_log().count(claim) > before
+
+
+def test_delete_with_a_wrong_base_url_does_not_log_that_the_website_does_not_exist(
+    sandbox: SandboxServer, task_log: Callable[[], str]
+) -> None:
+    sandbox.fault(status=404, times=None)
+    with pytest.raises(Exception, match="Not found"):
+        DeleteWebsiteOperator(task_id="task", website_id=7).execute({})
+    assert "does not exist" not in task_log()

@@ -193,6 +193,14 @@ def test_check_drift_fails_skips_or_logs_by_on_drift(night: Night, caplog: pytes
     assert night.operations["update"] == 0
 
 
+def test_drift_error_has_at_most_twenty_effects(night: Night) -> None:
+    night.add(30)
+    night.write({"websites": {f"{number}.example": {"exclude_ips": [f"192.0.2.{number}"]} for number in range(1, 31)}})
+    with pytest.raises(REFUSED, match=r"Different from .*: 30 websites") as caught:
+        night.drift()
+    assert str(caught.value).count("exclude_ips: add") == 20
+
+
 def test_unreadable_website_does_not_count_as_new(night: Night, distortion: Distortion) -> None:
     night.add(2)
     night.write(PRIVATE)

@@ -254,3 +254,19 @@ def test_old_snapshots_are_removed(run: Callable[..., TaskOutcome], tmp_path: Pa
         "files": 7,  # the first snapshot has no comparison
     }
     assert len(list(tmp_path.glob("websites/*/*"))) == left
+
+
+def test_log_names_the_days_that_are_not_whole_and_the_days_without_a_manifest(
+    run: Callable[..., TaskOutcome], tmp_path: Path, task_log: Callable[[], str]
+) -> None:
+    shelf = Shelf(str(tmp_path))
+    for night in range(3):
+        taken = shelf.take(3, night * NIGHT)
+    Path(taken.files[0].path).unlink()
+    other = tmp_path / "websites" / "dt=2026-01-31"
+    other.mkdir()
+    (other / "of-others.jsonl").write_text("{}")
+    run(PruneSnapshotsOperator, keep_days=1)
+    log = task_log()
+    assert re.search(r"snapshot of 2026-11-22 .*(damaged|not whole)", log)
+    assert re.search(r"no manifest.* 2026-01-31", log)

@@ -160,6 +160,12 @@ def test_problems_of_all_files_are_reported() -> None:
     ]  # a duplicate, too
 
 
+def test_error_contains_the_first_twenty_problems_and_counts_the_others() -> None:
+    lines = problems(parse, "websites:\n" + "".join(f"  {number}.example: {{privcy: 1}}\n" for number in range(30)))
+    assert len(lines) == 21
+    assert lines[-1] == "and 10 more problems"
+
+
 def test_anchors_are_supported() -> None:
     text = "defaults: {privacy: private}\ngroups: {a: &a {email: true}, b: *a}\nwebsites: {x.example: {groups: [b]}}\n"
     assert settings(text) == {"x.example": {"privacy": "private", "email": True}}
