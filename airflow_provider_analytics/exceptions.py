@@ -433,11 +433,11 @@ class DomainError(AnalyticsError):
 
 @dataclass(eq=False, repr=False)
 class AmbiguousWriteError(AnalyticsError):
-    """A create whose outcome is unknown: it might have been applied, so it was not sent again.
+    """A create whose outcome is unclear: it might have been applied, so it was not sent again.
 
     Look up the domain before a retry. ``CreateWebsiteOperator`` does this automatically.
 
-    :param reason: why the outcome is unknown.
+    :param reason: why the outcome is unclear.
     :param domain: domain of the website.
     """
 

@@ -202,7 +202,7 @@ class AnalyticsHook(BaseHook):
             Privacy is a name, a number, or a :class:`Privacy`. A flag is a bool. An exclusion list is a list, or a text
             with one entry per line. A password is only allowed with privacy ``password``.
         :return: the website record.
-        :raises AmbiguousWriteError: if it is unknown whether the website was created; look up the domain.
+        :raises AmbiguousWriteError: if it is unclear whether the website was created; look up the domain.
         :raises NotAppliedError: if the service does not return these settings and the defaults.
         """
         return self.client.create_website(domain, **settings).record
@@ -220,7 +220,7 @@ class AnalyticsHook(BaseHook):
         :raises DomainError: if the domain has several websites.
         :raises DomainError: if the service seems to spell the domain differently, and a website with that spelling
             exists.
-        :raises AmbiguousWriteError: if it is unknown whether the website was created; call this method again.
+        :raises AmbiguousWriteError: if it is unclear whether the website was created; call this method again.
         :raises NotAppliedError: if the service does not return these settings for the new website.
         """
         return self.client.ensure_website(domain, **settings).record

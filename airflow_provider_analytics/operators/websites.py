@@ -226,7 +226,7 @@ class CreateWebsiteOperator(_SettingsOperator):
 
     :raises AirflowFailException: without a retry, if the service rejects a value, the website exists and
         ``if_exists="fail"``, the website was created but is not as requested, or the domain has several websites.
-    :raises AmbiguousWriteError: if it is unknown whether the website was created; a retry reads the list first.
+    :raises AmbiguousWriteError: if it is unclear whether the website was created; a retry reads the list first.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ class State(StrEnum):
     UNCHANGED = "unchanged"
     #: It was changed, and all returned fields are as sent.
     APPLIED = "applied"
-    #: The change was sent, but the outcome is unknown.
+    #: The change was sent, but its outcome cannot be known.
     UNCLEAR = "unclear"
     #: It could not be changed, or is not as expected.
     FAILED = "failed"
