@@ -23,12 +23,16 @@
 
 A bad argument raises :class:`ValueError` before any request is sent.
 
-Each error has a ``problem`` (what happened) and a ``remedy`` (what to do, can be empty).
-``permanent`` is true if a retry cannot help before someone acts, and ``before_retry`` says what to do first.
-``retry_after`` is the number of seconds that the service asks to wait, or None. ``str(error)`` contains the problem,
-the remedy, further details, the service, and the connection. All errors can be pickled. No error contains an API key or
-a website password: text of the service is made :func:`readable` before it is passed to an exception, and so is the
-whole message.
+Each error has these attributes:
+
+* ``problem``: what happened.
+* ``remedy``: what to do; can be empty.
+* ``permanent``: true if a retry cannot help before someone acts.
+* ``before_retry``: what to do first, if it is permanent.
+* ``retry_after``: number of seconds that the service asks to wait, or None.
+
+``str(error)`` also contains further details, the service, and the connection, but no API key and no website password.
+All errors can be pickled.
 """
 
 from __future__ import annotations
