@@ -193,6 +193,22 @@ def test_check_drift_fails_skips_or_logs_by_on_drift(night: Night, caplog: pytes
     assert night.operations["update"] == 0
 
 
+def test_result_counts_the_websites_by_their_change(night: Night) -> None:
+    night.add(3)
+    new = {f"new-{number}.example": {"privacy": "public"} for number in range(25)}
+    night.write({"websites": {"1.example": {"privacy": "private"}, "2.example": {"privacy": "public"}, **new}})
+    planned = night.plan()
+    counts = ("websites_compared", "creates", "updates", "deletes", "unchanged", "changes_omitted", "applied")
+    assert [planned[name] for name in counts] == [2, 25, 1, 0, 1, 6, 0]
+    assert len(planned["changes"]) == 20
+    applied = night.apply()
+    assert [applied[name] for name in counts] == [2, 25, 1, 0, 1, 6, 26]
+    assert applied["states"] == {
+        "unchanged": 0, "applied": 26, "unclear": 0, "failed": 0, "rejected": 0, "not_tried": 0,
+    }  # fmt: skip
+    assert [night.plan()[name] for name in counts] == [27, 0, 0, 0, 27, 0, 0]
+
+
 def test_drift_error_has_at_most_twenty_effects(night: Night) -> None:
     night.add(30)
     night.write({"websites": {f"{number}.example": {"exclude_ips": [f"192.0.2.{number}"]} for number in range(1, 31)}})
