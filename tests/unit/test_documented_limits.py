@@ -54,19 +54,19 @@ SENTENCES = [
     ("connection.md", f"sends at most {probe.MAX_REQUESTS} requests"),
     ("connection.md", f"`Retry-After` of at most {waiting.MAX_WAIT:g} s"),
     ("connection.md", f"repeats the request for up to {transport.ANNOUNCED_SECONDS / 60:g} minutes"),
+    ("connection.md", f"repeats the request for up to {transport.REJECTED_SECONDS / 60:g} minutes"),
     ("exclusions.md", f"entries that expire within {list_lines.EXPIRING_DAYS} days"),
     ("exclusions.md", f"its addresses are kept for {list_lines.KEEP_UNRESOLVED_DAYS} days"),
     ("exclusions.md", f"removed from it in the last {tables.KEPT_DAYS} days"),
     ("exclusions.md", f"a list that has not run for {tables.SPARING_DAYS} days"),
     ("guarantees.md", f"at most {WAITED:g} s after the write, or {WAITED + sum(client.ACCEPTED_WAITS):g} s after"),
     ("guards.md", f"more than {run_day.CLOCK_SKEW.seconds // 60} minutes behind"),
-    ("guards.md", f"Lists with fewer than {guards.MIN_COUNTED} items are not checked"),
+    ("guards.md", f"Fewer than {guards.MIN_COUNTED} items** are not checked"),
     ("snapshots.md", f"ended at most {run_day.LATE_TOLERANCE.seconds // 3600} hours ago"),
     ("reference/operators/websites_as_code.md", f"{plan_markdown.MAX_CHARACTERS:,} characters"),
 ]
 #: The same for numbers that are written as words.
 WORDS = [
-    ("connection.md", "for up to three minutes", transport.REJECTED_SECONDS == 180),
     ("guarantees.md", "At most ten websites are changed, one at a time", application.MAX_ALONE == 10),
     ("reference/hook.md", "A write under way has two seconds to finish", waiting.GRACE_SECONDS == 2),
 ]
