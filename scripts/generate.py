@@ -79,7 +79,7 @@ def known(table: Mapping[Any, Found], key: Any, place: str) -> Found:
 
 def columns() -> Iterator[str]:
     """Yield the rows of the table of a snapshot's columns."""
-    yield "| column | type | |"
+    yield "| Column | Type | Meaning |"
     yield "|---|---|---|"
     for name, kind in COLUMNS.items():
         field = FIELDS.get(name)
@@ -172,7 +172,7 @@ def keys_of_a_manifest() -> Iterator[str]:
     for name, definition in manifest_schema()["$defs"].items():
         _, *parameters = re.split(r"^:param (?=\w+: )", definition["description"], flags=re.MULTILINE)
         meanings = dict(parameter.split(": ", 1) for parameter in parameters)
-        yield from (f"### {name}", "", "| key | type | |", "|---|---|---|")
+        yield from (f"### {name}", "", "| Key | Type | Meaning |", "|---|---|---|")
         for key, schema in definition["properties"].items():
             place = f"The docstring of {name} in airflow_provider_analytics/snapshots/manifest.py"
             meaning = known(meanings, key, place).replace("``", "`")
@@ -193,7 +193,7 @@ def keys_of_a_file() -> Iterator[str]:
         yield from (f"### {place}", "")
         if place == "In each of `websites`":
             yield from ("All settings of `defaults`, and in addition:", "")
-        yield from ("| key | allowed | |", "|---|---|---|")
+        yield from ("| Key | Allowed | Meaning |", "|---|---|---|")
         for key, schema_of_key in found["properties"].items():
             if place == "In each of `websites`" and key in shared:
                 continue
@@ -283,7 +283,7 @@ AIRFLOW_DAYS = {
 
 def policy() -> Iterator[str]:
     """Yield the rows of the table of supported versions of Airflow; a pinned one without a date is an error."""
-    yield "| Airflow | tested with | counted from | supported until at least |"
+    yield "| Airflow | Tested with | Counted from | Supported until at least |"
     yield "|---|---|---|---|"
     for pins in sorted((CHECKOUT / "constraints").glob("airflow-*.[0-9].in")):
         version = pins.stem.removeprefix("airflow-")
