@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_analytics import exceptions, guards, probe, storage
 from airflow_provider_analytics.api import checks, client, dialect, domains, listing, transport, waiting
+from airflow_provider_analytics.reconcile import service_websites
 from airflow_provider_analytics.reconcile.apply import application
 from airflow_provider_analytics.reconcile.desired import list_lines, tables, yaml_values
 from airflow_provider_analytics.reconcile.plan import plan_markdown
@@ -55,6 +56,10 @@ SENTENCES = [
     ("connection.md", f"`Retry-After` of at most {waiting.MAX_WAIT:g} s"),
     ("connection.md", f"repeats the request for up to {transport.ANNOUNCED_SECONDS / 60:g} minutes"),
     ("connection.md", f"repeats the request for up to {transport.REJECTED_SECONDS / 60:g} minutes"),
+    (
+        "exclusions.md",
+        f"after {service_websites.GIVE_UP_AFTER} consecutive failures, or after {application.FAILURES_ALONE} while it",
+    ),
     ("exclusions.md", f"entries that expire within {list_lines.EXPIRING_DAYS} days"),
     ("exclusions.md", f"its addresses are kept for {list_lines.KEEP_UNRESOLVED_DAYS} days"),
     ("exclusions.md", f"removed from it in the last {tables.KEPT_DAYS} days"),
