@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The numbers of the package as text: ``docs/internals/limits.txt``, written by ``make generate``.
 
-They are the limits, waits, and periods that users notice. A changed line in a commit shows that one of them moves.
+They are limits, waits, periods, and statuses. A changed line in a commit shows that one of them moves.
 """
 
 from __future__ import annotations
@@ -26,14 +26,18 @@ def render() -> str:
         constants = vars(importlib.import_module(f"{PACKAGE}.{module}"))
         for name in _constants(path):
             value = constants[name]
-            values = value if isinstance(value, tuple) else [value]
+            values = [value]
+            if isinstance(value, frozenset):
+                values = sorted(value, key=str)
+            elif isinstance(value, tuple):
+                values = list(value)
             if values and all(isinstance(number, (int, float, timedelta)) for number in values):
                 lines.append(f"{module}.{name}: {', '.join(map(str, values))}")
     return "\n".join(["Written by `make generate`.", "", *lines, ""])
 
 
 def _constants(path: Path) -> Iterator[str]:
-    """Yield the constants of a module without a leading underscore, in their order."""
+    """Yield the constants of a module, in their order."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
@@ -42,5 +46,5 @@ def _constants(path: Path) -> Iterator[str]:
             targets = [node.target]
         for target in targets:
             for inner in ast.walk(target):
-                if isinstance(inner, ast.Name) and inner.id.isupper() and not inner.id.startswith("_"):
+                if isinstance(inner, ast.Name) and inner.id.isupper():
                     yield inner.id

@@ -43,6 +43,9 @@ os.environ["AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS"] = "False"
 # Airflow 2 warns of its own default, and of the SQLAlchemy that it pins.
 os.environ["AIRFLOW__METRICS__TIMER_UNIT_CONSISTENCY"] = "True"
 os.environ["SQLALCHEMY_SILENCE_UBER_WARNING"] = "1"
+# Machines of tests use UTC, where a local time instead of UTC changes nothing.
+os.environ["TZ"] = "Asia/Tokyo"
+time.tzset()
 
 
 def _forbid_far_hosts(event: str, args: tuple[Any, ...]) -> None:
