@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -12,8 +13,9 @@ from operations import OPERATIONS, READS
 from raw_server import RawServer, Reply, Request, answer_read, http, list_body
 from wire_client import WEBSITE, Time, client_of, do, error_of, served
 
+from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.transport import FIRST_BACKOFF, MAX_BACKOFF
-from airflow_provider_analytics.api.waiting import MAX_WAIT, MIN_INTERVAL
+from airflow_provider_analytics.api.waiting import MAX_WAIT, MIN_INTERVAL, Stopping
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -24,6 +26,7 @@ from airflow_provider_analytics.exceptions import (
     NotFoundError,
     UnexpectedResponseError,
 )
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
 GOOD = {
     "list": http(200, list_body({}, [WEBSITE])),
@@ -387,3 +390,31 @@ def test_hint_about_https_is_given_only_before_the_first_success() -> None:
             assert ("write https:// in the Base URL" in str(caught.value)) is is_first
             if is_first:
                 client.get_website(7)
+
+
+@pytest.mark.parametrize(
+    ("fault", "work", "reason"),
+    [
+        ({"operation": "list", "skip": 1, "drift": {"delete": 1}}, AnalyticsClient.list_websites, "Reading the list"),
+        ({"operation": "update", "status": 204}, lambda it: it.update_website(1, favorite=True), "Sending the change"),
+        ({"operation": "show", "status": 500}, lambda it: it.get_website(1), "Retrying in"),
+    ],
+)
+def test_log_names_the_reason_before_the_wait(
+    fault: dict[str, Any],
+    work: Callable[[AnalyticsClient], object],
+    reason: str,
+    client: AnalyticsClient,
+    analytics_sandbox: SandboxServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level("INFO")
+    logs: list[str] = []
+    monkeypatch.setattr(Stopping, "wait", lambda *_: logs.append(caplog.text))
+    analytics_sandbox.seed(250)
+    for website in analytics_sandbox.websites():
+        analytics_sandbox.change_website(website["id"], favorite=False)
+    analytics_sandbox.fault(**fault)
+    work(client)
+    assert reason in logs[-1]

@@ -19,6 +19,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow_versions import allow_execute_in_this_thread
 from nights import Nights
 
+from airflow_provider_analytics.api.waiting import Stopping
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import AnalyticsApiError
 from airflow_provider_analytics.reconcile.desired.tables import Identity, Run, Table
@@ -344,13 +345,15 @@ def test_hidden_files_in_the_state_folder_are_not_tables(nights: Nights) -> None
 
 
 def test_second_reading_after_another_list_does_not_repeat_the_warnings(
-    nights: Nights, task_log: Callable[[], str]
+    nights: Nights, task_log: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the changes, each website has the entries of this run, which nobody added by hand."""
     nights.sync("vpn", "192.0.2.9")
+    logs: list[str] = []
+    monkeypatch.setattr(Stopping, "wait", lambda *_: logs.append(task_log()))
     nights.sync("office", "192.0.2.1")
     log = task_log()
-    assert "Another list ran in the hour before, or at the same time: reading all websites again." in log
+    assert "Another list ran in the hour before, or at the same time: reading all websites again." in logs[-1]
     assert "it manages these entries from now on" not in log
 
 
