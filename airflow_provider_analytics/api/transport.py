@@ -79,18 +79,19 @@ _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 #: Maximum length of the reason of a connection error.
 _MAX_REASON = 1000
 
-_PROXY = "The proxy {proxy} did not pass the request on to {host}: {cause}. See the extra proxies."
+_PROXY = "The proxy {proxy} did not pass the request on to {host}: {cause}. Check the extra proxies."
 _TIMED_OUT = "{host} did not {missing} within {seconds:g} s."
+_CLOSED = "{host} closed the connection before it responded: {cause}. If a retry fails, too, check its log.{https}"
 _BAD_ADDRESS = "{host} is not a valid address: {cause}."
 _TLS_FAILED = "TLS to {host} failed: {cause}."
-_OTHER_HOST = "The certificate of {host} is for another host: check the Base URL. ({cause})"
+_OTHER_HOST = "The certificate of {host} is for another host ({cause}). Check the Base URL."
 #: Checks of certificates that Python 3.13 enables (VERIFY_X509_STRICT); earlier versions accept such certificates.
 _STRICT = "Missing (Authority|Subject) Key|Basic Constraints of CA|key usage extension|Empty Subject|X509v3"
 _NOT_STRICT = (
-    "The certificate of {host}, or its CA, does not fulfill RFC 5280, which Python requires from 3.13 on: {cause}. "
+    "The certificate of {host}, or its CA, does not fulfill RFC 5280, as Python 3.13 requires ({cause}). "
     "Renew this certificate. Other CA files in the extra verify do not help."
 )
-_CLIENT_CERT = f"{_TLS_FAILED} It might require a client certificate, or another one: see the extra client_cert."
+_CLIENT_CERT = f"{_TLS_FAILED} It might require another client certificate. Check the extra client_cert."
 #: Errors before a response: an exception of requests or urllib3, a pattern of its innermost cause, its description, and
 #: whether a retry can help. The first match counts.
 _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
@@ -103,30 +104,40 @@ _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
         True,
     ),
     (exceptions.TimeoutError, "", _TIMED_OUT, True),
-    (exceptions.SSLError, "has expired", "The certificate of {host} has expired: the service has to renew it.", True),
+    (exceptions.SSLError, "has expired", "The certificate of {host} has expired. The service has to renew it.", True),
     (exceptions.SSLError, "mismatch", _OTHER_HOST, False),
     (exceptions.SSLError, _STRICT, _NOT_STRICT, False),
     (
         exceptions.SSLError,
         "VERIFY_FAILED",
-        "The certificate of {host} is not trusted: set the extra verify to the CA bundle that signed it. ({cause})",
+        "The certificate of {host} is not trusted ({cause}). Set the extra verify to the CA bundle that signed it.",
         False,
     ),
     (
         exceptions.SSLError,
         "WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE",
-        "{host} does not speak https on this port: write http://, or the port of https.",
+        "{host} does not speak https on this port. Write http:// in the Base URL, or the port of https.",
         False,
     ),
     (exceptions.SSLError, "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE|EOF", _CLIENT_CERT, False),
     (exceptions.SSLError, "", _TLS_FAILED, False),
     (exceptions.LocationValueError, "", _BAD_ADDRESS, False),
     # The response to plain http is a TLS alert.
-    (exceptions.HTTPError, r"\\x15\\x03", "{host} speaks https, and the Base URL says http: write https://.", False),
-    (exceptions.HTTPError, "", "{host} closed the connection before it responded: {cause}.{https}", True),
+    (
+        exceptions.HTTPError,
+        r"\\x15\\x03",
+        "{host} speaks https, not http. Write https:// in the Base URL.",
+        False,
+    ),
+    (exceptions.HTTPError, "", _CLOSED, True),
     (requests.exceptions.InvalidURL, "", _BAD_ADDRESS, False),
     # Before the connection is opened: a CA or client certificate.
-    (Exception, "", "The request to {host} cannot be sent: {cause}.", False),
+    (
+        Exception,
+        "",
+        "The request to {host} cannot be sent: {cause}. Check the extras of the connection.",
+        False,
+    ),
 )
 
 Returned = TypeVar("Returned")
@@ -367,7 +378,7 @@ class Transport:
         bound = min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1))
         seconds = RANDOM.uniform(bound / 2, bound)
         number = f"attempt {attempts} of {self.settings.max_retries + 1} failed"
-        self._limiter.report(logging.INFO, f"Retrying in {seconds:.1f} s ({number}): {error.text}")
+        self._limiter.report(logging.INFO, f"Retrying in {seconds:.1f} s, because {number}. {error.text}")
         self.wait(seconds, unwanted)
 
     def _answer(self, request: _Request) -> Answer:
@@ -470,11 +481,11 @@ class Transport:
     def _ended_error(self, request: _Request, *, sent: bool) -> AnalyticsError:
         """Return the typed error for a request that a stop or the watchdog ended."""
         if self.stopped and not sent:
-            return StoppedError(f"{STOPPED}, so this was not sent: {request}.")
+            return StoppedError(f"{STOPPED} before {request} was sent.")
         if self.stopped and request.method == "GET":
-            return StoppedError(f"{STOPPED}, before the service responded: {request}.")
+            return StoppedError(f"{STOPPED} before the service responded to {request}.")
         if self.stopped:
-            why = f"{STOPPED}, before the service responded. The request might have been applied."
+            why = f"{STOPPED} before the service responded. The request might have been applied."
             return AnalyticsConnectionError(why, request.method, request.path)
         missing = "accept the connection"
         if sent:

@@ -81,7 +81,7 @@ LOOK_SECONDS = 0.1
 GRACE_SECONDS = 2.0
 
 #: Why a request is not sent or not waited for, as the start of a sentence.
-STOPPED = "Stopped: the task was killed"
+STOPPED = "The task was killed"
 
 
 @dataclass
@@ -330,9 +330,9 @@ class RateLimiter:
         if not is_first:
             return
         if seconds > ANNOUNCED_FROM:
-            self.report(logging.WARNING, f"Waiting until {until(seconds)}: {reason}")
+            self.report(logging.WARNING, f"Waiting until {until(seconds)}. {reason}")
         else:
-            self.report(logging.WARNING, f"Slowing down all requests: {reason}")
+            self.report(logging.WARNING, f"Slowing down all requests. {reason}")
 
     def report(self, level: int, message: str) -> None:
         """Log a message; for all threads together, at most one in :data:`REPORT_SECONDS`."""

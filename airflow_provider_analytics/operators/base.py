@@ -430,7 +430,7 @@ class HookSession(FailWithoutRetry):
         """
         self._hook.close()
         if self._is_stopped and error is None:
-            raise StoppedError("Stopped: the task was killed. A retry completes the work.")
+            raise StoppedError("The task was killed. A retry completes the work.")
         if isinstance(error, BulkError):
             error.failures = {readable(name): readable(why, MAX_MESSAGE) for name, why in error.failures.items()}
         if isinstance(error, GuardError) and error.guard:

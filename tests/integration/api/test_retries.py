@@ -287,8 +287,9 @@ def test_retry_is_logged_with_attempt_wait_and_reason(caplog: pytest.LogCaptureF
         client.get_website(7)
     (message,) = [record.getMessage() for record in caplog.records]
     assert message == (
-        f"Retrying in {time.slept[0]:.1f} s (attempt 1 of 4 failed): The service failed (500 Internal Server Error). "
-        "Check the log of the service. The service says: busy. Request: GET /api/v1/websites/7."
+        f"Retrying in {time.slept[0]:.1f} s, because attempt 1 of 4 failed. "
+        "The service failed (500 Internal Server Error). Check the log of the service. The service says: busy. "
+        "Request: GET /api/v1/websites/7."
     )
 
 

@@ -159,7 +159,7 @@ def test_service_that_rejects_for_ten_minutes_gets_few_requests_and_is_logged_tw
         limiter.speed_up()
     assert requests < 45
     assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
-        "Slowing down all requests: the service responded with 503",
+        "Slowing down all requests. the service responded with 503",
         "The service accepts requests again",
     ]
 
