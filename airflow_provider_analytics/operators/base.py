@@ -465,7 +465,7 @@ def how_to_override(guards: Sequence[str], context: Context) -> str:
             where = f"on task {ti.task_id}"
         return (
             f"If this is intended, set override_guards={list(guards)!r} {where} for one run.\n"
-            "This DAG has no Param override_guards."
+            f"See {SITE}guards/#override-a-guard"
         )
     # With the other values of this run, because they can select the websites that it changes.
     conf = {**(getattr(context.get("dag_run"), "conf", None) or {}), "override_guards": list(guards)}

@@ -70,7 +70,7 @@ TOLD = {
         "Nothing was published.",
         "This is more than max_loss_fraction=0.3 allows.",
         "If this is intended, set override_guards=['fewer_websites'] on task shrunk for one run.",
-        "This DAG has no Param override_guards.",
+        "guards/#override-a-guard",
         "Not retried: someone has to review it first.",
     ],
     "wrong_key": [
@@ -90,7 +90,7 @@ TESTED = {
     "wrong_key": ("red", "API key rejected (401 Unauthorized). Correct the API key of the connection."),
     "host_down": ("red", "cannot be reached: Connection refused."),
     "http_on_https": ("red", "write https://"),
-    "https_on_http": ("red", "does not speak https on this port: write http://, or the port of https."),
+    "https_on_http": ("red", "does not speak https on this port. Write http:// in the Base URL, or the port of https."),
 }
 
 

@@ -175,7 +175,7 @@ def test_guard_in_a_task_group_names_the_argument_of_the_group(
     assert [outcome.tasks[name].state for name in ("websites.check", "office.plan")] == ["failed", "failed"]
     for group in ("websites_as_code('websites', ...)", "exclusion_list('office', ...)"):
         assert f"set override_guards=['empty_list'] in {group} for one run." in task_log()
-    assert "This DAG has no Param override_guards." in task_log()
+    assert "guards/#override-a-guard" in task_log()
 
 
 @pytest.mark.sample("sync_excluded_ips_with_approval")
