@@ -121,10 +121,8 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         return result
 
     def _log_applied(self, result: Mapping[str, Any], outcome: Outcome) -> None:
-        failures = len(outcome.failures)
-        if not outcome.targets and not failures:
-            websites = counted(result["websites_compared"], "website")
-            self.log.info("%s is up to date on all of %s.", self.field, websites)
+        if not outcome.targets and not outcome.failures:
+            self.log.info("%s is up to date on %s.", self.field, counted(result["websites_compared"], "website"))
             return
         self.log.info(
             "Updated %s on %s of %s: %s added, %s removed.",
@@ -134,8 +132,6 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             counted(outcome.entries_added, "entry"),
             f"{outcome.entries_removed:,}",
         )
-        if failures:
-            self.log.info("%s failed.", counted(failures, "website").capitalize())
 
     def _plan_only(self, hook: AnalyticsHook, context: Context) -> dict[str, Any]:
         if self.approved_digest != "any":
