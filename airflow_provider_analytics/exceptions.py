@@ -203,7 +203,7 @@ _MEANINGS: Mapping[int, _Meaning] = {
     407: _Meaning("The proxy requires a user name and a password", "Correct the extra proxies."),
     422: _Meaning("The service rejected {fields}", permanent=True, before_retry="correct the value first"),
     429: _Meaning("The service limits the rate of requests", f"S{_RATE[1:]}"),
-    503: _Meaning("The service is unavailable"),
+    503: _Meaning("The service is unavailable", "Check that it runs and is not in maintenance."),
 }
 #: Messages of services about a boolean that they cannot read. Messages about other rules, such as a limit of favorites,
 #: have other words. Compiled when it is used: each file with a DAG imports this module.
@@ -288,6 +288,8 @@ class AnalyticsApiError(AnalyticsError):
                 permanent=True,
                 before_retry="correct the extra first",
             )
+        elif status == HTTPStatus.UNPROCESSABLE_ENTITY and not self.errors:
+            meaning = meaning._replace(remedy="It names no field. Check its log, or send one field at a time.")
         fields = ", ".join(sorted(self.errors)) or "a value"
         return meaning._replace(problem=meaning.problem.format(fields=fields))
 
@@ -471,7 +473,7 @@ class NotAppliedError(AnalyticsError):
 
     website_id: str
     fields: Mapping[str, str]
-    remedy: str = ""
+    remedy: str = "Check the website in the service. Another client might change it at the same time."
     permanent: bool = False
     problem: str = ""
     waited: float | None = None
@@ -550,14 +552,13 @@ class BulkError(AnalyticsError):
         for reason in sorted(websites_by_reason, key=lambda reason: self._priority(websites_by_reason[reason])):
             websites = first_of(websites_by_reason[reason], limit, show=_short_name)
             text = readable(reason, _MAX_REASON_LENGTH, breaks="fold")
-            if not text.endswith("..."):
-                text = text.rstrip(".")
-            line = f"{text}: {websites}."
+            text = text.removesuffix(".")
+            line = f"{text}.\nWebsites: {websites}."
             if len(lines) > _MAX_LISTED or len("\n".join([*lines, line]).encode()) > _MAX_MESSAGE_BYTES:
                 lines.append(f"And {len(websites_by_reason) - len(lines) + 1:,} more reasons.")
                 break
             lines.append(line)
-        # Alerts quote the first line, so it must contain a reason.
+        # Alerts quote the first line, so it contains a reason.
         return "\n".join([" ".join(lines[:2]), *lines[2:]])
 
     def _summary(self) -> str:

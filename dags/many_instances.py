@@ -53,7 +53,7 @@ log = logging.getLogger("many_instances")  # Airflow's own name for this file is
 
 def keep_reason(context):
     """Pass the reason of a failure to the summary. Only this callback receives it."""
-    # If many websites failed, the first line has the number, and the second the reason.
+    # If many websites failed, the first line has the number and the reason, and the second the websites.
     first_lines = " ".join(str(context["exception"]).splitlines()[:2])
     task_id = context["ti"].task_id.rpartition(".")[2]
     context["ti"].xcom_push(key="reason", value=f"the task {task_id} failed. {first_lines}")

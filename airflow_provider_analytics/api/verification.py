@@ -141,11 +141,11 @@ class ExpectedRecord:
         elif name in LINE_FIELDS:
             self._compare_sent_lines(name, record, found, allowed)
         elif not same_setting(name, record[name], self.sent[name]):
-            found.not_applied[name] = f"is '{_text(name, record)}', expected '{_text(name, self.sent)}'"
+            found.not_applied[name] = f"is {_text(name, record)}, expected {_text(name, self.sent)}"
 
     def _compare_sent_lines(self, name: str, record: Record, found: Comparison, allowed: Collection[str]) -> None:
         if not has_value(name, record):
-            found.not_applied[name] = f"is returned in an unknown form: '{_text(name, record)}'"
+            found.not_applied[name] = f"is returned in an unknown form: {_text(name, record)}"
             return
         now, sent = _by_key(name, record), _by_key(name, self.sent)
         before: dict[LineKey, str] = {}
@@ -173,7 +173,7 @@ class ExpectedRecord:
             if missing:
                 found.unsent[name] = _phrase([before[key] for key in missing])
         elif normalise(name, self.before[name]) != normalise(name, record[name]):
-            found.unsent[name] = f"is '{_text(name, record)}', was '{_text(name, self.before)}'"
+            found.unsent[name] = f"is {_text(name, record)}, was {_text(name, self.before)}"
 
 
 def is_final(reads: Sequence[Comparison]) -> bool:
@@ -233,4 +233,4 @@ def _phrase(missing: Iterable[str], extra: Iterable[str] = ()) -> str:
 
 
 def _text(name: str, values: Record) -> str:
-    return readable(str(normalise(name, values[name])), _MAX_CHARACTERS)
+    return readable(repr(normalise(name, values[name])), _MAX_CHARACTERS)

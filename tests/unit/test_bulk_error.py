@@ -14,14 +14,15 @@ def test_websites_are_grouped_by_reason_and_ten_are_named() -> None:
     }
     differs = {f"x{n}.example (id {n})": f"Still differs: update x{n}.example (id {n}): privacy" for n in range(3)}
     lines = str(BulkError({**rejected, **differs}, done=1957, not_tried=differs.keys())).splitlines()
-    told = "40 websites failed, 3 were not tried, 1,957 succeeded. The service rejected a value: 0.example (id 0), "
-    assert lines[0].startswith(told)
-    assert lines[0].endswith(" and 35 more.")
-    assert lines[1].startswith("Still differs: update the website: privacy: x0.example (id 0), x1.example")
+    assert lines[0] == "40 websites failed, 3 were not tried, 1,957 succeeded. The service rejected a value."
+    assert lines[1].startswith("Websites: 0.example (id 0), ")
+    assert lines[1].endswith(" and 35 more.")
+    assert lines[2] == "Still differs: update the website: privacy."
+    assert lines[3].startswith("Websites: x0.example (id 0), x1.example")
     assert str(BulkError({"a.example": "no"})).startswith("1 website failed, 0 succeeded.")
     unclear = BulkError({"a.example": "Website 'a.example' might have been created: no answer."})
-    assert "word...: a.example." in str(BulkError({"a.example": "word " * 300}))
-    assert "0 succeeded. The website might have been created: no answer: a.example." in str(unclear)
+    assert "word...\nWebsites: a.example." in str(BulkError({"a.example": "word " * 300}))
+    assert "0 succeeded. The website might have been created: no answer.\nWebsites: a.example." in str(unclear)
 
 
 @pytest.mark.parametrize("character", ["a", "\u00fc", "\U0001f600"])
@@ -36,4 +37,4 @@ def test_message_is_shorter_than_4_kb(character: str) -> None:
 def test_reason_of_websites_that_were_not_tried_is_last() -> None:
     failures = {"a.example": "Rejected.", "b.example": "Stopped.", "c.example": "Stopped."}
     error = BulkError(failures, not_tried=["b.example", "c.example"])
-    assert str(error).index("Rejected: a.example") < str(error).index("Stopped: b.example, c.example")
+    assert str(error).index("Websites: a.example") < str(error).index("Websites: b.example, c.example")

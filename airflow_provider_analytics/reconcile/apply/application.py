@@ -249,7 +249,7 @@ class Application:
         if outcome.unexpected_changes:
             number = counted(len(outcome.changed_unexpectedly), "website")
             named = first_of(outcome.unexpected_changes, _MAX_NAMED, "; ")
-            log.warning("Values that this task did not send changed on %s: %s", number, named)
+            log.warning("Values that this task did not send changed on %s. %s.", number, named)
         self._client.stats.count("changes_applied", outcome.applied)
         self._client.stats.count("changes_failed", len([target for target in targets if not target.is_good]))
         return outcome
@@ -260,7 +260,7 @@ class Application:
             left = [target for target in self._targets if target.state is State.NOT_TRIED]
             if left and not is_single:
                 first = counted(len(self._targets) - len(left), "website")
-                log.info("Changed %s first, one at a time, and read them back. Now the others.", first)
+                log.info("Tried %s first, one at a time. Changing the others now.", first)
             self._sender.send_all(left)
         sent = [target for target in self._targets if target.may_be_applied]
         if sent and self._stopped is None:
@@ -349,7 +349,7 @@ class Application:
             self._proven |= pairs - open_pairs
         if wrong:
             self._suspected[target] = open_pairs
-            log.warning("Not as expected, so another website decides: %s: %s", target.website, target.differences)
+            log.warning("%s is not as expected, so another one is tried. %s.", target.website, target.differences)
             if not target.is_rejected_method and wrong != {"domain"}:
                 self._client.wait(sum(self._client.confirm_waits))
         for suspected, open_pairs in list(self._suspected.items()):
@@ -407,11 +407,11 @@ class Application:
                 is_permanent = True
                 end = f"{failure}. Values before: {target.values_before}."
             target.set(State.FAILED, f"{differences}. {end}")
-            ends.append(f"{target.website}: {end}")
+            ends.append(f"{target.website}: {differences}. {end}")
         self._stopped = NotAppliedError(
             str(first.website_id),
             {**first.not_applied, **first.unsent},
-            "\n".join([f"No other change was sent. Unchanged: {counted(unchanged, 'website')}.", *ends, remedy]),
+            "\n".join([f"No other change was sent, so {counted(unchanged, 'website')} did not change.", *ends, remedy]),
             permanent=is_permanent,
             problem=problem,
         )
@@ -420,17 +420,16 @@ class Application:
         """Return the problem of two websites, and a remedy that fits."""
         method = self._client.settings.update_method
         named = ", ".join(fields)
-        changes = "; ".join(f"{target.website}: {target.differences}" for target in (first, second))
         other_method = f"Set the extra update_method to {OTHER_METHODS[method]}; it is {method} now."
         if first.is_rejected_method:
             problem = f"The service rejected {method} for two websites. {first.website}: {first.reason}"
             return problem, f"{other_method} Or use a key that can change websites."
         if first.lost and second.lost:
-            problem = f"Values that were not sent changed on two websites ({named}): {changes}."
+            problem = f"Values that were not sent changed on two websites: {named}."
             if not _is_sent(second, fields):
                 return problem, f"The service might reset values that are not sent. {other_method}"
             return problem, _remedy_for_values(first, fields)
-        problem = f"The service accepted the changes of two websites but did not store {named}: {changes}."
+        problem = f"The service accepted the changes of two websites but did not store {named}."
         if first.planned.action != "update":
             return problem, ""
         if "favorite" in fields:

@@ -56,7 +56,7 @@ _UNDER_WAY = "Stopped while its change was under way: it might have been applied
 
 
 #: Why a website is not tried, if the work ended before.
-NOT_SENT = "Not tried: the work ended before its turn."
+NOT_SENT = "Not tried, because the work ended before its turn."
 
 
 class State(StrEnum):

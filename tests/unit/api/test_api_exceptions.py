@@ -74,7 +74,7 @@ def test_every_exception_class_is_tested() -> None:
             "Allow PATCH in the proxy or firewall, or set the extra update_method to PUT if PUT keeps unsent fields. "
             "The sample DAG try_your_service.py finds out.",
         ),
-        (422, "The service rejected a value", ""),
+        (422, "The service rejected a value", "It names no field. Check its log, or send one field at a time."),
         (500, "The service failed", "Check the log of the service."),
     ],
 )

@@ -69,7 +69,7 @@ def test_unavailable_service_gets_no_request_per_website(night: Night, distortio
     assert (len(caught.value.failures), night.updated) == (500, set())
     text = str(caught.value)
     assert text.startswith(f"{FAILURES_ALONE} websites failed, 497 were not tried, 0 succeeded. The service ")
-    assert "\nNot tried: the work ended before its turn: " in text
+    assert "\nNot tried, because the work ended before its turn.\nWebsites: " in text
     assert text.count(" and 492 more.") == 1
     assert len(text) < 4096
 
@@ -155,7 +155,7 @@ def test_log_says_how_many_websites_were_changed_before_the_others(
     night.add(9)
     with caplog.at_level("INFO"):
         night.sync(NEW)
-    first = re.search(r"Changed (\d) websites? first, one at a time, and read them back", caplog.text)
+    first = re.search(r"Tried (\d) websites? first, one at a time\.", caplog.text)
     others = re.search(r"Changing: (\d) of \1 websites done", caplog.text)
     assert first
     assert others
