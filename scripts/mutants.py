@@ -156,6 +156,7 @@ def record() -> None:
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     run = [sys.executable, "-m", "coverage", "run", f"--data-file={RECORD}", *PYTEST, *FAST, *FOLDERS]
     if subprocess.run(run, cwd=CHECKOUT, env=ENVIRONMENT, check=False).returncode:
+        RECORD.unlink(missing_ok=True)
         raise SystemExit("Tests fail without a mistake, so they notice none. Repair them first.")
     combine = [sys.executable, "-m", "coverage", "combine", "--quiet", f"--data-file={RECORD}", str(RECORD.parent)]
     subprocess.run(combine, cwd=CHECKOUT, check=True)
