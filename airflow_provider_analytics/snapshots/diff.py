@@ -163,7 +163,7 @@ def diff_snapshots(
     """
     current_day = current or _newest_day(series)
     if current_day is None:
-        raise MissingSnapshotError(f"No snapshot is published in {series.data}: run SnapshotWebsitesOperator first")
+        raise MissingSnapshotError(f"No snapshot is published in {series.data}.")
     after = _published(series, current_day)
     previous_day = previous or _newest_day(series, before=current_day)
     result: dict[str, Any] = {
@@ -187,9 +187,9 @@ def diff_snapshots(
             ignored = ignored_between(before.manifest, after.manifest.exclude_ips_as, ignored or after.manifest.ignored)
             counts = write_changes(diff(before.rows(), after.rows(), ignored), lines)
         except StorageError as error:
-            if previous is not None:
+            if previous is not None or after.problems():
                 raise
-            log.warning("Not compared with the snapshot of %s: %s", previous_day, error)
+            log.warning("The snapshot of %s was not compared, because it cannot be read. %s", previous_day, error)
             return result
         target = after.partition.about
         with storage_errors(f"write the changes to {target}"):
@@ -259,7 +259,7 @@ def _newest_day(series: SnapshotSeries, before: date | None = None) -> date | No
 def _published(series: SnapshotSeries, day: date) -> Snapshot:
     snapshot = series.partition(day).read()
     if snapshot is None:
-        raise MissingSnapshotError(f"No snapshot of {day} is published in {series.data}")
+        raise MissingSnapshotError(f"No snapshot of {day} is published in {series.data}.")
     return snapshot
 
 

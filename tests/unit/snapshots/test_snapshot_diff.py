@@ -117,6 +117,15 @@ def test_published_snapshots_are_compared(shelf: Shelf) -> None:
         diff_snapshots(SnapshotSeries(shelf.base / "elsewhere"))
 
 
+def test_comparison_fails_if_the_newer_snapshot_is_damaged(shelf: Shelf) -> None:
+    """It is not the fault of the earlier snapshot, without which a comparison only logs a warning."""
+    shelf.take(3)
+    [file] = shelf.take(4, NIGHT).files
+    shelf.fs.pipe_file(file.path, b"damaged")
+    with pytest.raises(StorageError, match=r"dt=2026-11-21.* is damaged"):
+        diff_snapshots(shelf.series)
+
+
 def test_addresses_do_not_count_if_only_a_single_side_has_them(shelf: Shelf) -> None:
     records = websites(3, exclude_ips="192.0.2.1")
     shelf.take(records)
