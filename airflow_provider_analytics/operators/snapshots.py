@@ -563,7 +563,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
             if pruning.unknown:
                 days = ", ".join(map(str, pruning.unknown[:MAX_DAYS]))
                 self.log.warning(
-                    "Not touched, because no manifest lists the files: %s: %s",
+                    "Kept the files of %s, because no manifest lists them: %s",
                     counted(len(pruning.unknown), "day"),
                     days,
                 )

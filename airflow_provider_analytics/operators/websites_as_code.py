@@ -520,7 +520,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         base = storage_path(str(self.base_path), "base_path")
         snapshot = read_snapshot(base, str(self.snapshot_date), self.snapshot_name)
         if snapshot is None:
-            raise MissingSnapshotError(f"No snapshot of {self.snapshot_date} is published under {self.base_path}")
+            raise MissingSnapshotError(f"No snapshot of {self.snapshot_date} is published in {self.base_path}.")
         records = []
         size = 0
         for row in snapshot.rows():

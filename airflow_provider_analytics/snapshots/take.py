@@ -413,7 +413,7 @@ def _changes_since(previous: Snapshot | None, data: Path, options: SnapshotOptio
     try:
         counts = write_changes(diff(previous.rows(), _stored_rows(data), ignored), changes)
     except (StorageError, MissingPackageError) as error:
-        log.warning("Not compared with the snapshot of %s: %s", manifest.snapshot_date, error)
+        log.warning("The snapshot of %s was not compared, because it cannot be read. %s", manifest.snapshot_date, error)
         return None
     return Previous(
         snapshot_date=manifest.snapshot_date,

@@ -196,7 +196,7 @@ def test_forged_rows_of_an_earlier_snapshot_are_reported_as_damage(
     with caplog.at_level(logging.WARNING):
         second = shelf.take(20, NIGHT, html_report=True)
     assert (second.manifest.is_first, second.manifest.previous) == (False, None)
-    assert "Not compared with the snapshot of 2026-11-20" in caplog.text
+    assert "The snapshot of 2026-11-20 was not compared" in caplog.text
     assert diff_snapshots(shelf.series)["previous"] is None
     with pytest.raises(StorageError, match="is damaged"):
         diff_snapshots(shelf.series, previous=NOON.date())
