@@ -21,6 +21,7 @@ from reconciling import Night
 
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, StoppedError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.reconcile import service_websites as workers_module
 from airflow_provider_analytics.reconcile.apply.application import FAILURES_ALONE
 from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Target
@@ -253,6 +254,21 @@ def test_key_that_is_rejected_while_changes_are_read_back_fails_without_a_retry(
     distortion.before = lambda method, path: 401 if method == "GET" and len(night.updated) == 2 else None
     with pytest.raises(AirflowFailException, match="API key rejected"):
         night.sync(NEW)
+
+
+@pytest.mark.parametrize("step", range(1, 14))
+def test_task_that_is_stopped_at_any_request_ends_as_stopped(night: Night, step: int) -> None:
+    night.add(4)
+    task = SyncExcludedIpsOperator(task_id="sync", exclude_ips=[NEW])
+
+    def stop(_: RecordedRequest) -> None:
+        if len(night.sandbox.requests) == step:
+            task.on_kill()
+
+    night.sandbox.meanwhile(stop)
+    with pytest.raises(StoppedError):
+        task.execute({})
+    assert len(night.sandbox.requests) < 14, "all steps are parameters of this test"
 
 
 def test_overtaken_run_does_not_count_as_the_last_run(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
