@@ -20,6 +20,7 @@ from airflow_provider_analytics.exceptions import IncompleteListError
 _GROUPS = fault_matrix.groups(complete="FAULT_MATRIX" in os.environ)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "group",
     [

@@ -106,6 +106,7 @@ def test_more_than_half_of_the_rate_is_used(
     assert all("set the extra requests_per_minute" in warning.lower() for warning in warnings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("burst", "status"), [(0, 503), (5, 429)])
 def test_all_threads_slow_down_together(burst: int, status: int, caplog: pytest.LogCaptureFixture) -> None:
     rate, websites = 40, 40

@@ -196,6 +196,7 @@ def in_phases(*phases: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("hanging", phases, indirect=True)
 
 
+@pytest.mark.long
 @in_phases(*PHASES)
 def test_hanging_request_ends_in_time(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
     """If every byte arrives within the timeout, the socket's timeout starts again with each byte."""
@@ -214,6 +215,7 @@ def test_hanging_request_ends_in_time(hanging: Hanging, monkeypatch: pytest.Monk
         assert "did not finish its response within 0.6 s" in str(caught.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operation", OPERATIONS)
 @in_phases(*(phase for phase in PHASES if phase != "connect"))
 def test_hanging_request_ends_at_a_stop(hanging: Hanging, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,6 +260,7 @@ def test_client_sends_nothing_if_it_was_stopped_during_the_dns_lookup(
 # The watchdog
 
 
+@pytest.mark.long
 @in_phases(*(phase for phase in PHASES if phase not in DRIPPING))
 def test_hanging_request_ends_without_the_watchdog(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each read, and the handshake as a whole, has the timeout of the socket."""
