@@ -80,8 +80,10 @@ def test_domain_with_a_typographic_character_is_rejected(domain: str) -> None:
         check_domain(domain)
 
 
-@pytest.mark.parametrize("domain", ["shop．example：8080", "shop.example／blog", "a＠shop.example"])
-def test_domain_with_a_full_width_separator_is_rejected(domain: str) -> None:
+@pytest.mark.parametrize(
+    "domain", ["shop．example：8080", "shop.example／blog", "a＠shop.example", "shop..example", ".shop.example"]
+)
+def test_domain_with_a_full_width_separator_or_an_empty_part_is_rejected(domain: str) -> None:
     with pytest.raises(ValueError, match="is not allowed"):
         check_domain(domain)
 

@@ -51,6 +51,8 @@ def test_report_lists_the_websites_and_their_changes(shelf: Shelf) -> None:
         "\u2212utm_source",
         "new.example",
         "<b>1</b>password",
+        "<b>1</b>email",
+        "<b>1</b>favorite",
         'gclid</td><td class="n">11<',
         "<td>password</td><td>email: yes, exclude_bots: no, favorite: yes</td>",
         "prefers-color-scheme: dark",

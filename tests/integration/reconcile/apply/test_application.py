@@ -62,6 +62,16 @@ def test_fields_that_list_rows_omit_are_fetched(night: Night, distortion: Distor
     assert night.lists() == [f"9.9.9.9\n{NEW}", "9.9.9.9", "9.9.9.9", f"9.9.9.9\n{NEW}"]
 
 
+def test_single_records_without_a_domain_are_accepted(night: Night, distortion: Distortion) -> None:
+    def hide(_: str, path: str, record: dict[str, Any]) -> None:
+        if path != "/websites":
+            record.pop("domain", None)
+
+    night.add(3)
+    distortion.change = hide
+    assert night.sync(NEW)["applied"] == 3
+
+
 def test_unavailable_service_gets_no_request_per_website(night: Night, distortion: Distortion) -> None:
     night.add(500)
     distortion.before = lambda method, path: 503 if path != "/websites" else None
