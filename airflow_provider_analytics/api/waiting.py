@@ -81,7 +81,7 @@ LOOK_SECONDS = 0.1
 GRACE_SECONDS = 2.0
 
 #: Why a request is not sent or not waited for, as the start of a sentence.
-STOPPED = "The task was killed"
+STOPPED = "The client was stopped"
 
 
 @dataclass

@@ -227,7 +227,7 @@ def test_hanging_request_ends_at_a_stop(hanging: Hanging, operation: str, monkey
         hanging.reached = client.stop
         # The plan counts an error of the connection as an unknown outcome.
         kind = AnalyticsConnectionError if is_write else StoppedError
-        with pytest.raises(kind, match=f"The task was killed {message}") as caught:
+        with pytest.raises(kind, match=f"The client was stopped {message}") as caught:
             hanging.call(client, operation)
         assert client.stats.requests == 1 + (hanging.phase == "reused connection")
     assert may_have_been_applied(caught.value) == is_write == ("might have been applied" in str(caught.value))
@@ -360,7 +360,7 @@ def test_wait_ends_at_a_stop(
         with pytest.raises(error) as caught:
             [call(client) for _ in range(3)]
         assert len(server.requests) <= 2
-    assert may_have_been_applied(caught.value) or "The task was killed before GET" in str(caught.value)
+    assert may_have_been_applied(caught.value) or "The client was stopped before GET" in str(caught.value)
 
 
 # Operators

@@ -233,7 +233,7 @@ def test_hanging_service_is_abandoned_after_the_time_limit(analytics_sandbox: Fa
     told = {finding.name: finding.mark for finding in probed(settings_of(analytics_sandbox), seconds=3).findings}
     assert (told["list"], told["favorite"]) == ("SET", "?")
     analytics_sandbox.fault("account", delay=600, times=None)
-    with pytest.raises(AnalyticsError, match=r"Stopped|did not respond"):
+    with pytest.raises(AnalyticsError, match=r"was stopped|did not respond"):
         probed(settings_of(analytics_sandbox), seconds=0.3)
 
 
