@@ -24,7 +24,7 @@ if __name__ == "__main__":  # tests import this module, and have their own log l
     # The operators run once, and log only what is wrong with this script.
     os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "CRITICAL"
 
-import limits
+import package_limits
 import public_api
 import reference
 
@@ -387,7 +387,7 @@ def contents() -> Iterator[tuple[Path, str]]:
     yield CHECKOUT / "examples" / "warehouses" / "create_tables.sql", warehouses()
     yield CHECKOUT / ".airflow-registry.yaml", registry()
     yield CHECKOUT / "docs" / "reference" / "public_api.txt", public_api.render()
-    yield CHECKOUT / "docs" / "internals" / "limits.txt", limits.render()
+    yield CHECKOUT / "docs" / "internals" / "limits.txt", package_limits.render()
     pages = CHECKOUT / "docs" / "reference" / "operators"
     yield pages / "index.md", _page(reference.operator_index())
     for module in reference.operator_modules():
