@@ -168,3 +168,15 @@ def test_export_does_not_replace_a_file_with_many_more_websites(
     execute(ExportWebsitesOperator, **given, websites=[DOMAINS[1]])  # only this website is exported
     file.write_text("no: [file")
     assert execute(ExportWebsitesOperator, **given)["websites_exported"] == 1
+
+
+def test_run_for_a_few_websites_does_not_replace_the_websites_of_the_last_run(
+    sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    """Otherwise, the guard would compare the next list with these few websites."""
+    state = {"state_path": str(tmp_path)}
+    execute(SyncExcludedIpsOperator, **SYNC, **state, task_id="all")
+    execute(SyncExcludedParamsOperator, exclude_params="a", websites=["0.example"], **state, task_id="few")
+    forget(sandbox, 20)
+    with pytest.raises(AirflowFailException, match="fewer_websites"):
+        execute(SyncExcludedIpsOperator, **SYNC, **state, task_id="all")
