@@ -180,6 +180,7 @@ class Addresses(EntryType):
     def parse(self, entry: str, networks: str = ALLOW, limit: int = EXPAND_LIMIT) -> Entries:
         """Return an address, a network, or the addresses of a network."""
         if networks == AS_IS and not _is_network(entry):
+            _check_size_of_text(entry)
             return super().parse(entry, networks)
         network = _check_network(entry)
         if network.num_addresses == 1:
@@ -319,6 +320,21 @@ def _check_network(entry: str) -> Network:
         raise ValueError("is not an IP address") from None
     if "/" in entry and _network(entry.partition("/")[0]).network_address != network.network_address:
         raise ValueError(f"has host bits set; the network is {network}")
+    _check_size(network)
+    return network
+
+
+def _check_size_of_text(text: str) -> None:
+    """Raise :class:`ValueError` for a network that is too wide, also if its address has host bits (``0.0.0.1/0``)."""
+    try:
+        network = _network(text, strict=False)
+    except ValueError:
+        return  # any other text
+    _check_size(network)
+
+
+def _check_size(network: Network) -> None:
+    """Raise :class:`ValueError` for the unspecified address, and for a network that is too wide."""
     if network.num_addresses == 1 and network.network_address.is_unspecified:
         raise ValueError("is the unspecified address, which no visitor has")
     shortest = _SHORTEST_PREFIX[network.version]
@@ -327,7 +343,6 @@ def _check_network(entry: str) -> Network:
             f"covers {network.num_addresses:,} addresses; the widest network allowed is "
             f"/{shortest} for IPv{network.version}"
         )
-    return network
 
 
 # Thousands of websites have the same few addresses.

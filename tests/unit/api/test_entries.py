@@ -99,6 +99,15 @@ def test_unusual_entries_are_sent_only_unchanged(entry: str, reason: str) -> Non
     assert parse(Addresses(), "exclude_ips", entry, "as_is") == (entry,)
 
 
+@pytest.mark.parametrize("entry", ["0.0.0.1/0", "11.0.0.0/7", "2001::/15", "::ffff:1.2.3.4/97"])
+def test_host_bits_do_not_hide_a_very_wide_network(entry: str) -> None:
+    for networks in ("reject", "expand"):
+        with pytest.raises(ValueError, match="has host bits set"):
+            parse(Addresses(), "exclude_ips", entry, networks)
+    with pytest.raises(ValueError, match=r"covers .* the widest network allowed is"):
+        parse(Addresses(), "exclude_ips", entry, "as_is")
+
+
 @pytest.mark.parametrize("entry", ["a\x00b", "10.0.0.1\u200b", "a\x1b[31m"])
 def test_entries_with_invisible_characters_are_never_sent(entry: str) -> None:
     with pytest.raises(ValueError, match="contains invisible characters"):
