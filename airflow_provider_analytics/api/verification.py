@@ -233,4 +233,8 @@ def _phrase(missing: Iterable[str], extra: Iterable[str] = ()) -> str:
 
 
 def _text(name: str, values: Record) -> str:
-    return readable(repr(normalise(name, values[name])), _MAX_CHARACTERS)
+    value = normalise(name, values[name])
+    text = readable(str(value), _MAX_CHARACTERS)
+    if isinstance(value, str):
+        return f"'{text}'"
+    return text
