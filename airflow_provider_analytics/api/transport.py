@@ -81,7 +81,10 @@ _MAX_REASON = 1000
 
 _PROXY = "The proxy {proxy} did not pass the request on to {host}: {cause}. Check the extra proxies."
 _TIMED_OUT = "{host} did not {missing} within {seconds:g} s."
-_CLOSED = "{host} closed the connection before it responded: {cause}. If a retry fails, too, check its log.{https}"
+_CLOSED = (
+    "{host} closed the connection before it responded: {cause}. If a retry also fails, check the log of the service."
+    "{https}"
+)
 _BAD_ADDRESS = "{host} is not a valid address: {cause}."
 _TLS_FAILED = "TLS to {host} failed: {cause}."
 _OTHER_HOST = "The certificate of {host} is for another host ({cause}). Check the Base URL."
@@ -91,7 +94,7 @@ _NOT_STRICT = (
     "The certificate of {host}, or its CA, does not fulfill RFC 5280, as Python 3.13 requires ({cause}). "
     "Renew this certificate. Other CA files in the extra verify do not help."
 )
-_CLIENT_CERT = f"{_TLS_FAILED} It might require another client certificate. Check the extra client_cert."
+_CLIENT_CERT = f"{_TLS_FAILED} It might require a client certificate, or another one. Check the extra client_cert."
 #: Errors before a response: an exception of requests or urllib3, a pattern of its innermost cause, its description, and
 #: whether a retry can help. The first match counts.
 _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
