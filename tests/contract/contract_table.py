@@ -109,9 +109,9 @@ STATEMENTS: tuple[Statement, ...] = (
         store_required="A create must contain the domain.",
         store_optional="It can contain every other field that can be sent on create.",
         update_optional="An update can contain any of the fields that can be sent on update, or only one.",
-        update_no_defaults="Fields that an update omits keep their values.",
+        update_no_defaults="No defaults apply on update.",
         update_domain="An update cannot change the domain.",
-        update_methods="`PUT` and `PATCH` do the same.",
+        update_methods="`PUT` and `PATCH` are accepted.",
     ),
     *(
         Statement(f"{field.name}-{column}", "Fields", text)
