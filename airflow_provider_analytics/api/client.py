@@ -49,6 +49,8 @@ ACCOUNT = "/account"
 CONFIRM_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 #: Seconds to wait in addition, if the service responds to writes with 202: it applies them later.
 ACCEPTED_WAITS: tuple[float, ...] = (8.0, 8.0, 8.0)
+#: Seconds after which the log says that the service does not return a write yet.
+USUAL_DELAY = 1.5
 #: Seconds to wait before all changed websites are read back: an update that another process computed earlier might
 #: still arrive.
 SETTLE_SECONDS = 1.0
@@ -154,6 +156,7 @@ class AnalyticsClient:
         self.stop = transport.stop
         self.close = transport.close
         self.wait = transport.wait
+        self.announce = transport.announce
         self._not_returned: set[str] = set()
         #: Fields that records of the list, and single records, contained so far.
         self._fields_of_rows: set[str] = set()
@@ -783,13 +786,26 @@ class AnalyticsClient:
 
     def _until(self, read: Callable[[], Returned], is_enough: Callable[[Returned], bool]) -> Returned:
         """Return the result of ``read`` once it is enough, or the last one; wait while the service is late."""
+        left = sum(self.confirm_waits)
         for seconds in self.confirm_waits:
             with suppress(NotFoundError):
                 found = read()
                 if is_enough(found):
                     return found
+            self.announce_late("a website", left)
             self.wait(seconds)
+            left -= seconds
         return read()
+
+    def announce_late(self, websites: str, left: float) -> None:
+        """Log that the service does not return changes yet, unless this is a usual delay.
+
+        :param websites: the changed websites.
+        :param left: seconds that the client still waits.
+        """
+        if sum(self.confirm_waits) - left >= USUAL_DELAY:
+            reason = f"because the service does not return the change of {websites} yet"
+            self.announce(f"Waiting up to {left:g} s, {reason}.", left)
 
     def _hide_password(self, form: Texts) -> None:
         """Redact the password of a form from now on."""

@@ -244,6 +244,10 @@ class Transport:
         finally:
             self.stats.count("waited", self._clock() - start)
 
+    def announce(self, message: str, seconds: float) -> None:
+        """Log the reason of a wait, unless the log explains these seconds already. See :meth:`RateLimiter.report`."""
+        self._limiter.report(logging.INFO, message, seconds)
+
     @functools.cached_property
     def _root(self) -> requests.PreparedRequest:
         try:
@@ -305,7 +309,7 @@ class Transport:
         error = _status_error(answer, follows_success=max(self._accepted_at.values()) > -math.inf)
         pause = error.retry_after or 0.0
         if _is_rate_limit(error) and pause <= MAX_WAIT:
-            reason = f"{error.text} It is repeated for {_patience(error):.0f} s."
+            reason = f"Rejected requests are repeated for {_patience(error):.0f} s. {error.text}"
             self._limiter.slow_down(start, pause, reason)
         raise error
 
@@ -381,7 +385,7 @@ class Transport:
         bound = min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1))
         seconds = RANDOM.uniform(bound / 2, bound)
         number = f"attempt {attempts} of {self.settings.max_retries + 1} failed"
-        self._limiter.report(logging.INFO, f"Retrying in {seconds:.1f} s, because {number}. {error.text}")
+        self.announce(f"Retrying in {seconds:.1f} s, because {number}. {error.text}", seconds)
         self.wait(seconds, unwanted)
 
     def _answer(self, request: _Request) -> Answer:

@@ -212,7 +212,7 @@ class Stopping:
 ANNOUNCED_FROM = 5.0
 #: Longest pause, in seconds, that the service can request.
 MAX_WAIT = 60.0
-#: Seconds between two log lines.
+#: Seconds between two log lines, unless a wait has not been announced.
 REPORT_SECONDS = 30.0
 #: Bounds of the interval between two requests, in seconds, while the service rejects requests, and the upper bound as
 #: soon as it accepts one.
@@ -253,6 +253,8 @@ class RateLimiter:
         self._clock = clock
         self._not_before = 0.0
         self._reported_at = -math.inf
+        #: End of the waits that were announced.
+        self._announced_until = -math.inf
         self._interval = 0.0
         self._slowed_at = self._last_turn = -math.inf
         #: When the service started to reject requests; None while it accepts them.
@@ -280,10 +282,11 @@ class RateLimiter:
                         turn = free_at
                         reason = f"requests_per_minute is {limit}"
                 self._sent_at.extend([turn] * requests)
-        if turn - now > ANNOUNCED_FROM:
-            self.report(logging.INFO, f"Waiting {turn - now:.0f} s, until {until(turn - now)}: {reason}")
-        if turn > now:
-            self._sleep(turn - now, unwanted)
+        seconds = turn - now
+        if seconds > ANNOUNCED_FROM:
+            self.report(logging.INFO, f"Waiting {seconds:.0f} s, until {until(seconds)}, because {reason}.", seconds)
+        if seconds > 0:
+            self._sleep(seconds, unwanted)
 
     def pause(self, seconds: float) -> None:
         """Delay all requests until ``seconds`` from now, at most :data:`MAX_WAIT`."""
@@ -330,18 +333,25 @@ class RateLimiter:
         if not is_first:
             return
         if seconds > ANNOUNCED_FROM:
-            self.report(logging.WARNING, f"Waiting until {until(seconds)}. {reason}")
+            self.report(logging.WARNING, f"Waiting until {until(seconds)}. {reason}", seconds)
         else:
             self.report(logging.WARNING, f"Slowing down all requests. {reason}")
 
-    def report(self, level: int, message: str) -> None:
-        """Log a message; for all threads together, at most one in :data:`REPORT_SECONDS`."""
+    def report(self, level: int, message: str, seconds: float = 0.0) -> None:
+        """Log a message; for all threads together, at most one in :data:`REPORT_SECONDS`.
+
+        A wait that ends more than :data:`ANNOUNCED_FROM` seconds after the announced ones is always logged.
+
+        :param seconds: duration of the wait that follows; 0 if none follows.
+        """
         with self._lock:
-            is_news = self._clock() >= self._reported_at + REPORT_SECONDS
-            if is_news:
-                self._reported_at = self._clock()
-        if is_news:
-            log.log(level, "%s", message)
+            now = self._clock()
+            is_unannounced = seconds > 0 and now + seconds > self._announced_until + ANNOUNCED_FROM
+            if not is_unannounced and now < self._reported_at + REPORT_SECONDS:
+                return
+            self._reported_at = now
+            self._announced_until = max(self._announced_until, now + seconds)
+        log.log(level, "%s", message)
 
     def speed_up(self) -> None:
         """Speed up, because the service accepted a request."""

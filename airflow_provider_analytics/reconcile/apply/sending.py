@@ -36,7 +36,7 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     StorageError,
 )
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import counted, readable
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
 from airflow_provider_analytics.reconcile.plan.changes import Change, Plan, change_of, deletion
 from airflow_provider_analytics.reconcile.plan.plan_guards import raise_unless_approved
@@ -478,11 +478,14 @@ class Sender:
         waiting = self.read(targets, is_alone=is_alone)
         reads: dict[Target, list[Comparison]] = {target: [] for target in waiting}
         # Rows of the list might have fewer fields or be stale. Then the record of the single website decides.
+        left = sum(self.client.confirm_waits)
         for seconds in (0, *self.client.confirm_waits):
             is_down = self._failed_reads >= max(GIVE_UP_AFTER, len(waiting))
             if not waiting or is_down or all(is_final(reads[target]) for target in waiting):
                 break
+            self.client.announce_late(counted(len(waiting), "website"), left)
             self.client.wait(seconds)
+            left -= seconds
             waiting = self.read(waiting, is_alone=is_alone, one_by_one=True)
             for target in waiting:
                 reads[target].append(target.comparison or Comparison())

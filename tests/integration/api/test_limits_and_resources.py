@@ -139,7 +139,7 @@ def test_long_wait_is_logged_once_with_its_reason_and_end(caplog: pytest.LogCapt
         for _ in range(3):
             client.get_website(7)
     [message] = caplog.messages
-    assert re.fullmatch(r"Waiting 61 s, until \d\d:\d\d:\d\d UTC: requests_per_minute is 2", message)
+    assert re.fullmatch(r"Waiting 61 s, until \d\d:\d\d:\d\d UTC, because requests_per_minute is 2\.", message)
 
 
 def test_connections_are_reused_and_closed() -> None:

@@ -15,7 +15,7 @@ from wire_client import WEBSITE, Time, client_of, do, error_of, served
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.transport import FIRST_BACKOFF, MAX_BACKOFF
-from airflow_provider_analytics.api.waiting import MAX_WAIT, MIN_INTERVAL, Stopping
+from airflow_provider_analytics.api.waiting import ANNOUNCED_FROM, MAX_WAIT, MIN_INTERVAL, Stopping
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -293,6 +293,19 @@ def test_retry_is_logged_with_attempt_wait_and_reason(caplog: pytest.LogCaptureF
     )
 
 
+def test_each_long_wait_between_attempts_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Only two lines would be logged if there were one in thirty seconds."""
+    time = Time()
+    caplog.set_level("INFO")
+    with served(http(500, {}), time, max_retries=6) as (client, _), suppress(AnalyticsApiError):
+        client.get_website(7)
+    long = [seconds for seconds in time.slept if seconds > ANNOUNCED_FROM]
+    assert [message.partition(",")[0] for message in caplog.messages[-len(long) :]] == [
+        f"Retrying in {seconds:.1f} s" for seconds in long
+    ]
+    assert len(caplog.messages) <= len(long) + 1
+
+
 def test_retried_update_is_computed_from_a_new_read() -> None:
     """Between the two attempts, another user adds a line."""
     lists = ["192.0.2.1", "192.0.2.1\n192.0.2.2"]
@@ -398,6 +411,11 @@ def test_hint_about_https_is_given_only_before_the_first_success() -> None:
     [
         ({"operation": "list", "skip": 1, "drift": {"delete": 1}}, AnalyticsClient.list_websites, "Reading the list"),
         ({"operation": "update", "status": 204}, lambda it: it.update_website(1, favorite=True), "Sending the change"),
+        (
+            {"operation": "update", "status": 204},
+            lambda it: it.update_website(1, favorite=True),
+            "Waiting up to 6 s, because the service does not return the change of a website yet.",
+        ),
         ({"operation": "show", "status": 500}, lambda it: it.get_website(1), "Retrying in"),
     ],
 )
@@ -413,6 +431,7 @@ def test_log_names_the_reason_before_the_wait(
     caplog.set_level("INFO")
     logs: list[str] = []
     monkeypatch.setattr(Stopping, "wait", lambda *_: logs.append(caplog.text))
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.5, 1.0, 2.0, 4.0))
     analytics_sandbox.seed(250)
     for website in analytics_sandbox.websites():
         analytics_sandbox.change_website(website["id"], favorite=False)
