@@ -126,7 +126,7 @@ def each(
     Items that are skipped because the service is down are not yielded.
 
     :param verb: verb for the progress in the log, such as ``Checking``; logged every :data:`~.listing.PROGRESS_SECONDS`
-        and at the end, if there is more than one item.
+        and at the end, if there is more than one item. Empty: no progress is logged.
     :raises AuthenticationError: if the service rejects the API key; the remaining items are skipped.
     :raises StoppedError: if the client was stopped before the work was complete. Requests under way get
         :data:`END_SECONDS` to end.
@@ -190,12 +190,12 @@ class _Progress:
             self.log()
 
     def log(self) -> None:
-        """Log a line if there is more than one website, and the last line was another one."""
+        """Log a line if there is a verb and more than one website, and the last line was another one."""
         is_new = self._done != self._logged
         self._logged_at, self._logged = time.monotonic(), self._done
-        if self._total > 1 and is_new:
+        if self._verb and self._total > 1 and is_new:
             done = f"{self._done:,} of {self._total:,} websites done, {self._failed:,} failed"
-            log.info("%s: %s", self._verb, done)
+            log.info("%s: %s.", self._verb, done)
 
 
 def reason_of(error: BaseException) -> str:
@@ -255,7 +255,10 @@ class Websites:
             listed = self.client.complete_rows(self.client.list_websites())
             rows = by_id(listed)
             return ReadResult({website_id: rows[website_id] for website_id in ids if website_id in rows}, listed=listed)
-        read = _show_each(self.client, ids, "Checking", self.client.read_website)
+        verb = "Checking"
+        if one_by_one:
+            verb = ""  # these websites were read before
+        read = _show_each(self.client, ids, verb, self.client.read_website)
         if len(read.found) + len(read.failures) < len(ids):
             self.client.get_account()  # with a wrong base URL, everything is "not found"
         return read

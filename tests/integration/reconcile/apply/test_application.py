@@ -19,6 +19,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Stats
 from distortion import Distortion
 from reconciling import Night
 
+from airflow_provider_analytics.api.waiting import Stopping
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, StoppedError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
@@ -154,10 +155,35 @@ def test_progress_is_logged_every_ten_seconds(night: Night, monkeypatch: pytest.
     with pytest.raises(AirflowFailException):
         night.sync(NEW, parallel_requests=1)
     changing = [line for line in lines if line.startswith("Changing: ")]
-    assert re.fullmatch(r"Changing: (\d+) of \1 websites done, 1 failed", changing[-1])
+    assert re.fullmatch(r"Changing: (\d+) of \1 websites done, 1 failed\.", changing[-1])
     seconds = len(night.sandbox.requests)
     assert seconds / 20 < len(lines) <= seconds / 10 + 2
     assert len(set(lines)) == len(lines)
+
+
+@pytest.mark.parametrize(
+    ("websites", "status", "line"),
+    [
+        (1, 204, "Waiting up to 6 s, because the service does not return the change of 1 website yet."),
+        (3, 500, "Changing: 2 of 2 websites done, 2 failed."),
+    ],
+)
+def test_repeated_reads_of_failed_websites_are_logged_as_one_wait(
+    websites: int,
+    status: int,
+    line: str,
+    night: Night,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Stopping, "wait", lambda *_: None)
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.5, 1.0, 2.0, 4.0))
+    night.add(websites)
+    night.sandbox.fault("update", status=status, times=None)
+    with caplog.at_level("INFO"), pytest.raises((AnalyticsError, AirflowFailException)):
+        night.sync(NEW)
+    assert caplog.text.count(line) == 1
+    assert "Checking" not in caplog.text
 
 
 def test_log_says_how_many_websites_were_changed_before_the_others(
