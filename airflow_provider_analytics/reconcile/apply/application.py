@@ -230,7 +230,9 @@ class Application:
         self._pairs = {target: pairs_of(target.planned, record) for target, record in self._records.items()}
         #: Pairs that a website had that was changed alone, and is as expected.
         self._proven: set[Pair] = set()
-        #: Websites that were changed alone and are not as expected, with the pairs that are not proven since.
+        #: Websites that were changed alone and are not as expected, with the pairs that are not proven since. A website
+        #: stays here when all its pairs are proven: another one might be as expected only because it needed no change
+        #: of the kind that the service damages, such as a list that is sorted already.
         self._suspected: dict[Target, set[Pair]] = {}
         self._stopped: NotAppliedError | None = None
 
@@ -352,10 +354,8 @@ class Application:
             log.warning("%s is not as expected, so another one is tried. %s.", target.website, target.differences)
             if not target.is_rejected_method and wrong != {"domain"}:
                 self._client.wait(sum(self._client.confirm_waits))
-        for suspected, open_pairs in list(self._suspected.items()):
+        for open_pairs in self._suspected.values():
             open_pairs -= self._proven
-            if not open_pairs:
-                del self._suspected[suspected]
 
     def _is_list_outdated(self, target: Target) -> bool:
         """Return whether a create reveals that the list was not right, although it was complete.

@@ -352,6 +352,18 @@ def test_service_that_stores_entries_in_upper_case_is_stopped_after_two_websites
     assert night.lists("exclude_params").count("own") == 10
 
 
+def test_website_without_a_value_to_damage_does_not_clear_the_earlier_one(night: Night) -> None:
+    """The second list is stored already in the form of the service, so it is as expected."""
+    own = ["10.0.0.1 # ann in the office", "10.0.0.1 # ANN IN BERLIN", *["10.1.0.0/16 # ann"] * 4]
+    for number, lines in enumerate(own):
+        night.add(f"{number}.example", exclude_ips=lines)
+    night.sandbox.configure(lists_stored="normalized")
+    with pytest.raises(AirflowFailException, match=UNSENT):
+        night.sync(NEW)
+    assert len(night.updated) == 3
+    assert night.lists("exclude_ips").count("10.1.0.0/16 # ann") == 3
+
+
 def test_unsent_changes_of_different_fields_stop_the_run_after_two_websites(night: Night) -> None:
     own: list[Website] = [{"email": 1}, {"exclude_ips": "10.0.0.2"}, {"favorite": True}, {}, {}]
     for number, values in enumerate(own):
