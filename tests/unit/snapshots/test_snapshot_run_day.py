@@ -14,8 +14,6 @@ from airflow_provider_analytics.snapshots.run_day import choose_day
 #: The day depends on the time zone of the DAG, and never on the one of the worker.
 pytestmark = pytest.mark.usefixtures("time_zone")
 
-LATE_EVENING = datetime(2026, 11, 19, 23, 30, tzinfo=UTC)
-
 
 def on(day: int) -> datetime:
     return datetime(2026, 11, day, tzinfo=UTC)
@@ -47,8 +45,10 @@ def test_first_given_value_names_the_day(given: dict[str, Any], day: int, named_
     assert (chosen.day, chosen.named_by, type(chosen.day)) == (on(day).date(), named_by, date)
 
 
-def test_day_has_the_length_of_its_time_zone() -> None:
-    chosen = choose_day("Europe/Berlin", on(15), partition_date="2026-10-25")  # 25 hours: summer time ends
+@pytest.mark.parametrize("text", ["2026-10-25", "2026-10-25T23:30:00", "2026-10-24T22:30:00+00:00"])
+def test_day_is_that_of_the_time_zone_of_the_dag(text: str) -> None:
+    chosen = choose_day("Europe/Berlin", on(15), partition_date=text)  # 25 hours: summer time ends
+    assert chosen.day == date(2026, 10, 25)
     assert chosen.begins == datetime(2026, 10, 24, 22, tzinfo=UTC)
     assert chosen.ends == datetime(2026, 10, 25, 23, tzinfo=UTC)
 
