@@ -11,7 +11,9 @@ import yaml
 from airflow.providers.common.compat.sdk import AirflowFailException
 from fixture_types import Execute
 
+from airflow_provider_analytics import storage
 from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.websites_as_code import (
     ApplyWebsitesOperator,
@@ -148,7 +150,7 @@ def test_command_compares_with_the_last_run_and_does_not_count_as_one(
 
 
 def test_export_does_not_replace_a_file_with_many_more_websites(
-    sandbox: SandboxServer, execute: Execute, tmp_path: Path
+    sandbox: SandboxServer, execute: Execute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "websites.yaml"
     given: dict[str, Any] = {"output_path": str(file)}
@@ -160,6 +162,15 @@ def test_export_does_not_replace_a_file_with_many_more_websites(
     for missing in (13, 40):
         forget(sandbox, missing)
         with pytest.raises(AirflowFailException, match=f"The list lacks {missing} of 40 websites of "):
+            execute(ExportWebsitesOperator, **given)
+        assert file.read_text() == full
+    with monkeypatch.context() as patch:
+
+        def fail(*_: object) -> None:
+            raise TimeoutError("The storage did not respond.")
+
+        patch.setattr(storage, "_first_bytes", fail)
+        with pytest.raises(StorageError, match="did not respond"):
             execute(ExportWebsitesOperator, **given)
         assert file.read_text() == full
     assert execute(ExportWebsitesOperator, **given, override_guards="fewer_websites")["websites_exported"] == 0
