@@ -20,6 +20,7 @@ from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import StoppedError
 from airflow_provider_analytics.reconcile.state import ListFile
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
+from airflow_provider_analytics.storage import SharedFile
 
 A, B, C, V = "203.0.113.1", "203.0.113.2", "203.0.113.3", "198.51.100.1"
 #: A list, and its entries.
@@ -70,6 +71,26 @@ def test_address_that_moves_to_another_list_remains(
     with before_request(analytics_sandbox, number, lambda: nights.sync(*inner)):
         nights.sync(*outer)
     assert nights.everywhere() == left
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_entry_that_two_lists_drop_at_the_same_time_is_removed(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The other list runs directly before this one announces its entries, or writes its table."""
+    nights.sync("office", A, B)
+    nights.sync("vpn", V, B)
+    counted, write = itertools.count(), SharedFile.write
+
+    def overtaken(file: SharedFile, text: str) -> bool:
+        if file.place.name == "vpn.json" and next(counted) == number:
+            nights.sync("office", A)
+        return write(file, text)
+
+    monkeypatch.setattr(SharedFile, "write", overtaken)
+    nights.sync("vpn", V)
+    assert next(counted) == 2
+    assert nights.everywhere() == {A, V}
 
 
 @pytest.mark.parametrize("number", range(4))
