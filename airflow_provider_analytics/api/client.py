@@ -707,7 +707,7 @@ class AnalyticsClient:
         for _ in range(resends):
             if not again:
                 return
-            log.info("Sending the change of %s again: it is not in effect.", counted(len(again), "website"))
+            log.info("Sending the change of %s again, because it is not in effect.", counted(len(again), "website"))
             # Several tasks that overwrite each other's lines must not do it again at the same time.
             self.wait(RANDOM.uniform(0, SETTLE_SECONDS))
             send(again)
@@ -741,11 +741,11 @@ class AnalyticsClient:
             raise NotAppliedError(website_id, comparison.not_applied, waited=self._waited)
         if comparison.unsent:
             changed = "; ".join(map(" ".join, comparison.unsent.items()))
-            log.warning("Another process changed website %s at the same time: %s", website_id, changed)
+            log.warning("Another process changed website %s at the same time: %s.", website_id, changed)
         hidden = [name for name in comparison.unverified if name not in self._not_returned]
         if hidden:
             self._not_returned.update(hidden)
-            log.warning("The service does not return %s: not verified.", ", ".join(hidden))
+            log.warning("The service does not return these fields, so they were not verified: %s.", ", ".join(hidden))
 
     def _raise_unsent(self, comparison: Comparison, before: Mapping[str, Any]) -> None:
         """Raise the error for a website with unsent changes, with all its values before the update."""

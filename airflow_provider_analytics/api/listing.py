@@ -410,9 +410,9 @@ class Reading:
         if self.total is not None:
             progress = f"{len(self.ids):,} of {counted(self.total, 'website')}"
         if self.is_back:
-            log.info("Reading in the other direction: %s", progress)
+            log.info("Reading in the other direction: %s.", progress)
         else:
-            log.info("Reading: %s", progress)
+            log.info("Reading: %s.", progress)
 
     def _pages(self) -> Pages:
         """Yield the pages. Fetch the head before them, if it is not the first page."""

@@ -158,7 +158,7 @@ def _report_entries(title: str, entries: Iterable[tuple[str, EntrySource]]) -> l
         report.append(values)
         lines.append(readable(f"{entry}: {source.text}"))
     if lines:
-        log.info("%s: %s of the list\n%s", title, counted(len(lines), "line"), first_of(lines, SHOWN_CHANGES, "\n"))
+        log.info("%s: %s of the list.\n%s", title, counted(len(lines), "line"), first_of(lines, SHOWN_CHANGES, "\n"))
     return report
 
 

@@ -272,7 +272,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         manifest = snapshot.manifest
         late = " (late)" if manifest.late else ""
         self.log.info(
-            "Published %s as %s%s, %s.\nComplete: %s.\n%s",
+            "Published %s as %s%s. %s\nThe list is complete: %s.\n%s",
             counted(manifest.count, "website"),
             manifest.snapshot_date,
             late,
@@ -466,8 +466,9 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
                 reason = "no day before %s has a snapshot"
             self.log.info(f"Nothing to compare: {reason}.\nFolder: %s", result["current"], result["path"])
             return result
-        summary = f"{in_words(result)}, from {result['previous']} to {result['current']}"
-        self.log.info("Websites: %s", summary)
+        counts = in_words(result)
+        summary = f"{counts}, from {result['previous']} to {result['current']}"
+        self.log.info("Compared the websites of %s and %s: %s.", result["previous"], result["current"], counts)
         if count_changes(result) and self.on_change != "log":
             changes = "\n".join(in_lines(result, SHOWN_CHANGES))
             message = f"The website list changed: {summary}.\n{changes}\nAll changes: {result['changes_path']}."
@@ -559,22 +560,20 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
             )
             for day, problem in pruning.damaged.items():
                 fate = "removed" if day in pruning.removed else "kept"
-                self.log.warning("The snapshot of %s is not whole, and %s: %s", day, fate, problem)
+                self.log.warning("The snapshot of %s is damaged, and is %s: %s.", day, fate, problem.rstrip("."))
             if pruning.unknown:
                 days = ", ".join(map(str, pruning.unknown[:MAX_DAYS]))
                 self.log.warning(
-                    "Kept the files of %s, because no manifest lists them: %s",
+                    "Kept the files of %s, because no manifest lists them: %s.",
                     counted(len(pruning.unknown), "day"),
                     days,
                 )
             prune(series, pruning, dry_run=dry_run)
-        self.log.info(
-            "%s %s (%s), and kept %s.",
-            "Dry run: would have removed" if dry_run else "Removed",
-            counted(len(pruning.removed), "snapshot"),
-            counted(pruning.count, "file"),
-            len(pruning.kept),
-        )
+        removed = f"{counted(len(pruning.removed), 'snapshot')} ({counted(pruning.count, 'file')})"
+        if dry_run:
+            self.log.info("Dry run: would remove %s and keep %s.", removed, len(pruning.kept))
+        else:
+            self.log.info("Removed %s and kept %s.", removed, len(pruning.kept))
         return {
             "path": str(series.data),
             "dry_run": dry_run,

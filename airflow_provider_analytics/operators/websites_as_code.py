@@ -274,7 +274,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             self.log.info("The plan was:\n%s", to_markdown(planned.plan))
             # Last, because Airflow displays the end of a log first.
             self.log.info(
-                "Applied %s of %s, %s failed, %s not tried",
+                "Applied %s of %s, %s failed, %s not tried.",
                 f"{outcome.applied:,}",
                 counted(len(outcome.targets), "change"),
                 f"{len(outcome.failures) - len(outcome.not_tried):,}",
@@ -457,7 +457,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
             if not self.base_path:
                 self._check_replaced(file, selectors, records)
             write_text(file, "output_path", text, PRIVATE)
-        self.log.info("Exported %s of %s to %s", counted(len(records), "website"), origin, self.output_path)
+        self.log.info("Exported %s of %s to %s.", counted(len(records), "website"), origin, self.output_path)
         if omitted:
             listed = "\n".join(omitted[:SHOWN_CHANGES])
             self.log.warning("The file omits %s, listed at its top:\n%s", counted(len(omitted), "item"), listed)

@@ -132,8 +132,12 @@ def apply_plan(
         outcome = send_changes(job, planned, trail, passwords, ignore_gone=ignore_gone)
         if digest is None and outcome.is_complete and job.list_file and job.list_file.runs_at_the_same_time():
             # The other list might have fetched a website before it could see the update of this one.
-            log.info("Another list ran in the hour before, or at the same time: reading all websites again.")
-            job.client.wait(sum(job.client.confirm_waits))
+            seconds = sum(job.client.confirm_waits)
+            log.info(
+                "Reading all websites again in %g s, because another list ran in the hour before or at the same time.",
+                seconds,
+            )
+            job.client.wait(seconds)
             again = check_approval(job, make_plan(job, is_again=True), digest)
             if again.plan.changes:
                 outcome = outcome.followed_by(send_changes(job, again, trail, passwords, ignore_gone=ignore_gone))

@@ -243,7 +243,7 @@ def _clean_up(
             for path in orphaned_files(series.partition(day), now):
                 remove(path)
     except Exception:
-        log.warning("Could not remove files of an earlier snapshot from %s", partition.data, exc_info=True)
+        log.warning("Could not remove files of an earlier snapshot from %s.", partition.data, exc_info=True)
 
 
 def _list_files(partition: Partition) -> list[StoragePath]:

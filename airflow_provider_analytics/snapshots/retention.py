@@ -149,10 +149,10 @@ def prune(series: SnapshotSeries, pruning: Pruning, *, dry_run: bool = False) ->
         kind = "the snapshot" if day in pruning.removed else "leftover files"
         listed = readable(", ".join(path.name for path in files), MAX_MESSAGE)
         if dry_run:
-            log.info("Would remove %s of %s: %s", kind, day, listed)
+            log.info("Dry run: would remove %s of %s: %s.", kind, day, listed)
         else:
             remove_files(series.partition(day), files)
-            log.info("Removed %s of %s: %s", kind, day, listed)
+            log.info("Removed %s of %s: %s.", kind, day, listed)
 
 
 def remove_snapshot(

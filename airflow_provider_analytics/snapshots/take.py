@@ -376,20 +376,20 @@ def history(series: SnapshotSeries, before: date) -> list[tuple[date, int]]:
 
 
 def what_changed(manifest: Manifest) -> str:
-    """Return the changes since the previous snapshot as text for a log line."""
+    """Return the changes since the previous snapshot as sentences for the log."""
     found = []
     if replaced := manifest.replaced_snapshot:
         found.append(
-            f"replaces the snapshot of {replaced.observed_at:%H:%M} UTC ({counted(replaced.count, 'website')}):\n"
-            f"{in_words(replaced.counts)}"
+            f"It replaces the snapshot of {replaced.observed_at:%H:%M} UTC ({counted(replaced.count, 'website')}):\n"
+            f"{in_words(replaced.counts)}."
         )
     if previous := manifest.previous:
-        found.append(f"since {previous.snapshot_date}: {in_words(previous.counts)}")
+        found.append(f"Since {previous.snapshot_date}: {in_words(previous.counts)}.")
     elif not manifest.is_first:
-        found.append("not compared with the day before, because its snapshot is damaged")
+        found.append("It was not compared with the day before, because that snapshot is damaged.")
     elif not replaced:
-        found.append("the first snapshot")
-    return "; ".join(found)
+        found.append("It is the first snapshot.")
+    return " ".join(found)
 
 
 def drift(fields: Fields) -> str | None:

@@ -61,8 +61,8 @@ with DAG(
 #: Connection to the text that the log of its night must contain at the top; its task has the same name.
 TOLD = {
     "analytics_default": [
-        f"Published 264 websites as {TODAY}, since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.",
-        "Complete: totals and newest websites matched before and after.",
+        f"Published 264 websites as {TODAY}. Since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.",
+        "The list is complete: totals and newest websites matched before and after.",
         f"/websites/dt={TODAY}",
     ],
     "shrunk": [

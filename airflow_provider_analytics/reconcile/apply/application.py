@@ -164,7 +164,7 @@ class Outcome:
         if self.interrupted is None:
             return
         summary = self._summary_of_a_stop()
-        log.warning("%s", summary)
+        log.warning("%s.", summary)
         if isinstance(self.interrupted, StoppedError):
             raise StoppedError(f"{summary}.", "The next try completes the work.") from None
         if isinstance(self.interrupted, (AuthenticationError, StorageError)):

@@ -220,7 +220,7 @@ def test_field_that_is_never_returned_is_logged_once(
     for password in ("first-password", "second-password"):
         assert client.update_website(1, privacy="password", password=password).unverified == ("password",)
     told = [message for message in caplog.messages if "does not return" in message]
-    assert told == ["The service does not return password: not verified."]
+    assert told == ["The service does not return these fields, so they were not verified: password."]
 
 
 # Services with a delay

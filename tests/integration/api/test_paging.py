@@ -239,7 +239,7 @@ def test_progress_of_a_long_list_is_logged(
     caplog.set_level("INFO")
     analytics_sandbox.seed(1250)
     client.list_websites()
-    assert "Reading: 1,200 of 1,250 websites" in caplog.messages
+    assert "Reading: 1,200 of 1,250 websites." in caplog.messages
 
 
 # Several requests at the same time

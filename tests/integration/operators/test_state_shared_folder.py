@@ -353,7 +353,7 @@ def test_second_reading_after_another_list_does_not_repeat_the_warnings(
     monkeypatch.setattr(Stopping, "wait", lambda *_: logs.append(task_log()))
     nights.sync("office", "192.0.2.1")
     log = task_log()
-    assert "Another list ran in the hour before, or at the same time: reading all websites again." in logs[-1]
+    assert "because another list ran in the hour before or at the same time" in logs[-1]
     assert "it manages these entries from now on" not in log
 
 

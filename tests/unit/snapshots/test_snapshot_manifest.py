@@ -81,15 +81,15 @@ def test_snapshot_is_compared_with_the_snapshot_that_it_replaces(shelf: Shelf) -
     ]
     assert manifest["previous"] is None
     assert what_changed(second.manifest) == (
-        "replaces the snapshot of 12:00 UTC (60 websites):\n1 removed, 0 changed, 1 added"
+        "It replaces the snapshot of 12:00 UTC (60 websites):\n1 removed, 0 changed, 1 added."
     )
     assert [change["change"] for change in second.changes()] == ["removed", "added"]
     assert shelf.take(records, NIGHT).manifest.replaced_snapshot is None
     third = shelf.take(records[:-2], NIGHT + HOUR)
     assert stored(third)["replaced_snapshot"]["removed"] == 2
     assert what_changed(third.manifest) == (
-        "replaces the snapshot of 12:00 UTC (60 websites):\n2 removed, 0 changed, 0 added; "
-        "since 2026-11-20: 3 removed, 0 changed, 1 added"
+        "It replaces the snapshot of 12:00 UTC (60 websites):\n2 removed, 0 changed, 0 added. "
+        "Since 2026-11-20: 3 removed, 0 changed, 1 added."
     )
 
 
