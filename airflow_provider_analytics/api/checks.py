@@ -58,11 +58,15 @@ def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
     by_text = {str(choice): choice for choice in allowed}
     if not isinstance(value, bool) and str(value) in by_text:
         return by_text[str(value)]
-    hint = ", ".join(by_text)
-    near = nearest(str(value), by_text)
-    if near:
-        hint += f". Did you mean {near}?"
-    raise invalid(name, value, hint)
+    raise invalid(name, value, ", ".join(by_text) + closest(str(value), by_text))
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message, with the known name that is most similar to ``name``; empty without one."""
+    near = nearest(name, known)
+    if near is None:
+        return ""
+    return f". The closest is {near!r}."
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, TypedDict, Unpack
 
-from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, invalid, is_missing_text, nearest, one_of
+from airflow_provider_analytics.api.checks import NOT_SHOWN, closest, flag, invalid, is_missing_text, one_of
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import Addresses, EntryType, Parameters, each_line, stripped
 from airflow_provider_analytics.readable import is_plain, readable
@@ -173,10 +173,7 @@ class PrivacyFlag(Flag):
                 if text in (str(setting.value), setting.label):
                     return setting.label
         allowed = ", ".join([f"{setting.label} ({setting.value})" for setting in Privacy])
-        near = nearest(str(value), [setting.label for setting in Privacy])
-        if near:
-            allowed += f". Did you mean {near}?"
-        raise invalid(self.name, value, allowed)
+        raise invalid(self.name, value, allowed + closest(str(value), [setting.label for setting in Privacy]))
 
     def to_form(self, value: Any, booleans: BooleanTexts) -> str:
         """Return the number."""
@@ -538,11 +535,8 @@ def _given(allowed: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any
     """
     for name in values:
         if name not in allowed:
-            near = nearest(name, allowed)
-            hint = f"Allowed: {', '.join(allowed)}"
-            if near:
-                hint = f"Did you mean {near}?"
-            raise ValueError(f"{name} is not a field of this request. {hint}")
+            hint = closest(name, allowed) or f". Allowed: {', '.join(allowed)}"
+            raise ValueError(f"{name} is not a field of this request{hint}")
     return {name: values[name] for name in allowed if values.get(name) is not None}
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, ObjectStoragePath
 
-from airflow_provider_analytics.api.checks import invalid, nearest
+from airflow_provider_analytics.api.checks import closest, invalid
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, MissingPackageError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
@@ -185,10 +185,8 @@ def _extras(text: str | None) -> tuple[dict[str, Any], str]:
 def _unknown_extra(name: str) -> str:
     if name.lower() in ("api_key", "apikey", "key", "password", "token"):
         return f"The extra {name!r} is unknown. Enter the key in the field API key."
-    near = nearest(name, EXTRAS)
-    if near:
-        return f"The extra {name!r} is unknown. The name of a similar extra is {near!r}."
-    return f"The extra {name!r} is unknown. Allowed: {', '.join(EXTRAS)}."
+    hint = closest(name, EXTRAS) or f". Allowed: {', '.join(EXTRAS)}."
+    return f"The extra {name!r} is unknown{hint}"
 
 
 _PLACES = "a URL such as s3://bucket/path or file:///path, or /path"

@@ -229,9 +229,8 @@ def _invalid_value(error: Any, path: Path, values: Values) -> str:
     value = f"={readable(repr(error.instance), 60)}" if is_shown else " (value not shown)"
     choices = error.schema.get("enum", ())
     allowed = error.schema.get("errorMessage") or ", ".join(choices)
-    near = values.nearest(str(error.instance), choices)
-    if near and is_shown:
-        allowed += f". Did you mean {near}?"
+    if is_shown:
+        allowed += values.closest(str(error.instance), choices)
     return f"{name}{value} is not allowed. Allowed: {allowed}"
 
 
@@ -247,10 +246,8 @@ def _unknown_key(key: str, known: Iterable[str], path: Path, values: Values) -> 
         return f"password: passwords are not allowed in the file. Use {PASSWORD_FROM}"
     if key == "<<":
         return f"<< is not supported: put the shared settings into {_GROUPS}, and give the websites these groups"
-    near = values.nearest(key, known)
-    if near:
-        return f"{key} is not known. Did you mean {near}?"
-    return f"{key} is not known. Allowed: {', '.join(known)}"
+    hint = values.closest(key, known) or f". Allowed: {', '.join(known)}"
+    return f"{key} is not known{hint}"
 
 
 def _take_out(data: Any, path: Path) -> None:
@@ -341,10 +338,7 @@ class _YamlFile:
             if name in self._groups:
                 yield self._groups[name]
             elif name and not self._values.has_problem(_GROUPS):
-                problem = f"there is no group {name}"
-                near = self._values.nearest(name, self._groups)
-                if near:
-                    problem = f"{problem}. Did you mean {near}?"
+                problem = f"there is no group {name}{self._values.closest(name, self._groups)}"
                 self._values.problem((*path, _GROUPS, number), problem)
 
     def _parts(self, name: str, layers: Sequence[Mapping[str, Any]], path: Path) -> list[EntryList]:

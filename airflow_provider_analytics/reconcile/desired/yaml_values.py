@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from airflow_provider_analytics.api.checks import nearest
+from airflow_provider_analytics.api.checks import closest
 from airflow_provider_analytics.readable import readable
 
 #: Maximum number of values in all files, with their aliases expanded; also the maximum number of list entries, with
@@ -153,9 +153,9 @@ class Values:
             allowed = f"at most {MAX_VALUES:,} in all files"
             raise ProblemsError([(self.place(path), f"there are too many {what} up to here. Allowed: {allowed}")])
 
-    def nearest(self, name: str, known: Iterable[str]) -> str | None:
-        """Return the known name that is most similar to ``name``; None without one, or after many problems."""
-        return nearest(name, known) if len(self.problems) < _MAX_SUGGESTIONS else None
+    def closest(self, name: str, known: Iterable[str]) -> str:
+        """Return the end of a message, see :func:`closest`; empty after many problems."""
+        return closest(name, known) if len(self.problems) < _MAX_SUGGESTIONS else ""
 
     def _at(self, mark: Any) -> Place:
         """Return the place of a PyYAML mark; None is the start of the file."""

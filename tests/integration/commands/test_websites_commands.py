@@ -19,7 +19,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Capture = pytest.CaptureFixture[str]
 BAD = "websites:\n  b.example: {privcy: 1}\n"
-SAID = "privcy is not known. Did you mean privacy?"
+SAID = "privcy is not known. The closest is 'privacy'."
 
 
 @pytest.mark.parametrize("output", ["text", "github", "gitlab"])

@@ -43,7 +43,7 @@ CREATES: Rows = [
     ({"domain": "a example"}, ["domain='a example'", "spaces"]),
     ({"domain": "a.example\n"}, ["domain='a.example"]),
     ({**NEW, "privacy": 3}, ["privacy=3", "public (0)"]),
-    ({**NEW, "privacy": "privat"}, ["privacy='privat'", "private (1)", "Did you mean private?"]),
+    ({**NEW, "privacy": "privat"}, ["privacy='privat'", "private (1)", "The closest is 'private'."]),
     ({**NEW, "password_from": "variable:page_password"}, ["privacy=None", "a password is given"]),
     ({**NEW, **ANOTHER_SECRET}, ["Allowed: connection:page_password"]),
     ({**NEW, "exclude_ips": ["10.0.0.1\n10.0.0.2"]}, ["exclude_ips", "entry 1", "line break"]),

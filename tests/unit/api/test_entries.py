@@ -119,7 +119,7 @@ def test_networks_are_rejected_expanded_or_sent() -> None:
         parse(Addresses(), "exclude_ips", "203.0.113.0/30")
     assert parse(Addresses(), "exclude_ips", "203.0.113.0/30", "expand") == tuple(f"203.0.113.{n}" for n in range(4))
     assert parse(Addresses(), "exclude_ips", "203.0.113.0/30", "as_is") == ("203.0.113.0/30",)
-    with pytest.raises(ValueError, match="Did you mean reject"):
+    with pytest.raises(ValueError, match="The closest is 'reject'"):
         parse(Addresses(), "exclude_ips", "", "rejekt")
 
 

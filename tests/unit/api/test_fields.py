@@ -184,7 +184,7 @@ def test_settings_of_a_request_are_checked_and_sent_in_the_order_of_the_interfac
     assert form(check_update(favorite=True), WORDS) == {"favorite": "yes"}
     with pytest.raises(ValueError, match="Nothing to update"):
         check_update(favorite=None)
-    with pytest.raises(ValueError, match=r"favorit is not a field of this request\. Did you mean favorite"):
+    with pytest.raises(ValueError, match=r"favorit is not a field of this request\. The closest is 'favorite'"):
         check_update(favorit=True)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="favorite is not a field of this request"):
         check_create(favorite=True)  # type: ignore[call-arg]

@@ -98,11 +98,11 @@ websites:
 colour: red
 """
     assert problems(parse, text) == [
-        "websites.yaml:2: privcy is not known. Did you mean privacy?",
+        "websites.yaml:2: privcy is not known. The closest is 'privacy'.",
         "websites.yaml:3: password: passwords are not allowed in the file. Use password_from",
         "websites.yaml:6: email='perhaps' is not allowed. Allowed: true, false",
         "websites.yaml:7: also_exclude_ips: '300.1.1.1' is not an IP address",
-        "websites.yaml:10: there is no group shosp. Did you mean shops?",
+        "websites.yaml:10: there is no group shosp. The closest is 'shops'.",
         "websites.yaml:11: WWW.example.com. is a duplicate of websites.yaml:9",
         "websites.yaml:12: exclude_params is empty",
         "websites.yaml:13: domain='https://x.example' is not allowed. Allowed: a domain name such as www.example.com, "
@@ -307,7 +307,7 @@ def test_same_websites_from_any_source_have_the_same_plan(value: Any) -> None:
     [
         ([{"privacy": 1}], r"config websites\.0: has no domain"),
         ([{"domain": "a.example"}, {"domain": "a.example"}], r"config websites\.1: a\.example is a duplicate"),
-        ([{"domain": "a.example", "privcy": 1}], r"config websites\.a\.example\.privcy: .*Did you mean privacy"),
+        ([{"domain": "a.example", "privcy": 1}], r"config websites\.a\.example\.privcy: .*The closest is 'privacy'"),
         ([{"domain": "a.example", "privacy": 7}], r"a\.example\.privacy: privacy=7 is not allowed. Allowed: public"),
         ([{"domain": "a.example", "email": "yes"}], r"\.email: email='yes' is not allowed. Allowed: true, false"),
         ({"websites": {7: {}}}, "config websites: the key 7 is not text"),
