@@ -148,11 +148,10 @@ def storage_errors(doing: str) -> Iterator[None]:
     except (AnalyticsError, ValueError):
         raise
     except FileNotFoundError as error:
-        raise StorageError(f"Cannot {doing}: {error}. Check that the bucket or folder exists.") from error
+        raise StorageError(f"Cannot {doing}: {error}.", "Check that the bucket or folder exists.") from error
     except Exception as error:  # each storage library has its own errors; OSError is only the most common
-        raise StorageError(
-            f"Cannot {doing}: {type(error).__name__}: {error}. Check its permissions and free space."
-        ) from error
+        problem = f"Cannot {doing}: {type(error).__name__}: {error}."
+        raise StorageError(problem, "Check its permissions and free space.") from error
 
 
 class UnusableFileError(ValueError):
@@ -451,7 +450,9 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
         stored.seek(0)
         found = hashlib.file_digest(stored, "sha256").hexdigest()  # type: ignore[arg-type]  # it is readable
         if found != sha256:
-            raise StorageError(f"{path} is damaged: its SHA-256 is {found}, but {sha256} in the manifest")
+            hashes = f"The SHA-256 of the file is {found}, but {sha256} in the manifest."
+            problem = f"{path} is damaged: its SHA-256 differs from the manifest."
+            raise StorageError(problem, f"Restore it, or take the snapshot again. {hashes}")
         stored.seek(0)
         yield stored
 

@@ -98,7 +98,7 @@ class Partition:
         manifest = decode(content, str(self.manifest))
         if manifest.snapshot_date != self.day:
             raise StorageError(
-                f"{self.manifest} is damaged (it is the manifest of {manifest.snapshot_date}). {_REMEDY}"
+                f"{self.manifest} is damaged: it is the manifest of {manifest.snapshot_date}.", _REMEDY
             )
         return Snapshot(self, manifest, digest(content))
 
@@ -213,7 +213,7 @@ class Snapshot:
         try:
             return [json.loads(line) for line in content.splitlines()]
         except (ValueError, RecursionError) as error:
-            raise StorageError(f"{path} is damaged ({error}). {_REMEDY}") from error
+            raise StorageError(f"{path} is damaged ({error}).", _REMEDY) from error
 
     def problems(self, *, verify: bool = True) -> list[str]:
         """Return the problems of the data files; empty if the snapshot is whole.
@@ -228,13 +228,13 @@ class Snapshot:
             if size is None:
                 found.append(f"{path} is missing")
             elif size != file.bytes:
-                found.append(f"{path} is damaged: it has {size} bytes, the manifest says {file.bytes}")
+                found.append(f"{path} is damaged: it has {size:,} bytes instead of {file.bytes:,}")
             elif verify:
                 try:
                     with storage_errors(f"read {path}"), open_verified(path, file.sha256):
                         pass
                 except StorageError as error:
-                    found.append(str(error))
+                    found.append(error.text)
         return found
 
 
@@ -246,7 +246,7 @@ def _read_file(path: StoragePath) -> bytes:
     with storage_errors(f"read {path}"):
         content = read_bytes(path)
     if content is None:
-        raise StorageError(f"{path} is missing. {_REMEDY}")
+        raise StorageError(f"{path} is missing.", _REMEDY)
     return content
 
 
@@ -261,10 +261,10 @@ def _checked(rows: Iterable[Row], path: StoragePath) -> Iterator[Row]:
             number += 1
             check_limit(path, "rows", number, MAX_ROWS)
             if not _is_row(row):
-                raise StorageError(f"{path} is damaged: row {number:,} has no id, record or record_hash. {_REMEDY}")
+                raise StorageError(f"{path} is damaged: row {number:,} has no id, record, or record_hash.", _REMEDY)
             yield row
     except (ValueError, RecursionError) as error:
-        raise StorageError(f"{path} is damaged after {counted(number, 'row')}: {error}. {_REMEDY}") from error
+        raise StorageError(f"{path} is damaged after {counted(number, 'row')}: {error}.", _REMEDY) from error
 
 
 def _is_row(row: object) -> bool:
@@ -334,7 +334,7 @@ def list_snapshots(base: Any, snapshot_name: str = DEFAULT_NAME, *, verify: bool
         try:
             snapshot = partition.read()
         except StorageError as error:
-            found.append(Entry(partition.day, None, (str(error),)))
+            found.append(Entry(partition.day, None, (error.text,)))
             continue
         if snapshot is not None:  # otherwise removed since the days were listed
             found.append(Entry(partition.day, snapshot, tuple(snapshot.problems(verify=verify))))
@@ -353,7 +353,7 @@ def point_to_latest(series: SnapshotSeries) -> None:
         try:
             snapshot = newest.read()
         except StorageError as error:
-            log.warning("%s still names an earlier snapshot: %s", series.latest, error)
+            log.warning("%s still names an earlier snapshot: %s", series.latest, error.text)
             return
         if snapshot is None:
             continue

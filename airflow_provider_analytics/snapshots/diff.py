@@ -73,7 +73,7 @@ def diff(before: Iterable[Row], after: Iterable[Row], ignored: Collection[str] =
             database.executemany("INSERT INTO earlier (id, hash, record) VALUES (?, ?, ?)", columns)
         except sqlite3.IntegrityError:
             raise StorageError(
-                "The earlier snapshot contains a website twice. Take the snapshot of that day again."
+                "The earlier snapshot contains a website twice.", "Take the snapshot of that day again."
             ) from None
         except UnicodeEncodeError as error:
             raise StorageError(f"The earlier snapshot is damaged: it has text that is not UTF-8 ({error}).") from error
@@ -189,7 +189,7 @@ def diff_snapshots(
         except StorageError as error:
             if previous is not None or after.problems():
                 raise
-            log.warning("The snapshot of %s was not compared, because it cannot be read. %s", previous_day, error)
+            log.warning("The snapshot of %s was not compared, because it cannot be read. %s", previous_day, error.text)
             return result
         target = after.partition.about
         with storage_errors(f"write the changes to {target}"):

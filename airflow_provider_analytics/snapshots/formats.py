@@ -155,7 +155,7 @@ def _id(value: object) -> str:
     text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
     # Two texts that UTF-8 cannot encode could become equal in the file.
     if not text or not (text.isascii() or _utf8(text) == text):
-        raise StorageError(f"A website record has no usable id: id={short_repr(value)}. Allowed: a number or text.")
+        raise StorageError(f"A website record has no usable id: id={short_repr(value)}.", "Allowed: a number or text.")
     return text
 
 
@@ -438,7 +438,7 @@ def read_rows(file: IO[bytes], name: str) -> Generator[Row, None, None]:
         file = cast("IO[bytes]", gzip.GzipFile(fileobj=file))
     file_format = FORMATS.get(stem.rpartition(".")[2])
     if file_format is None:
-        raise StorageError(f"{name} has no known format; known: {', '.join(FORMATS)}")
+        raise StorageError(f"{name} has no known format. Allowed: {', '.join(FORMATS)}.")
     file_format.check(f"reading {name}")
     yield from file_format.read(file)
 

@@ -122,7 +122,7 @@ def publish(
     try:
         point_to_latest(series)
     except StorageError as error:  # the snapshot is published, and the next run repairs this file
-        log.warning("Could not update %s: %s", series.latest, error)
+        log.warning("Could not update %s: %s", series.latest, error.text)
     _remove_all([draft])
     _clean_up(series, partition, manifest, replaced, token)
     with storage_errors(f"write the snapshot to {partition.data}"):

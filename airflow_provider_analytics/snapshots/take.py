@@ -239,7 +239,7 @@ def read(
             count = formats.FORMATS[options.format].write(typed, data, options.compression)
         except OSError as error:
             raise StorageError(
-                f"Cannot write the list to the temporary folder {directory}: {error}. Check its free space."
+                f"Cannot write the list to the temporary folder {directory}: {error}.", "Check its free space."
             ) from error
         size = data.stat().st_size
         if size > MAX_DATA_BYTES:
@@ -295,7 +295,7 @@ def _lost(before: Snapshot, now: LocalList | Snapshot, count: int) -> int:
     try:
         return count_missing(before.rows(), _stored_rows(now.data) if isinstance(now, LocalList) else now.rows())
     except (StorageError, MissingPackageError) as error:
-        log.info("Only the numbers of websites are compared, because rows cannot be read: %s", error)
+        log.info("Only the numbers of websites are compared, because rows cannot be read: %s", error.text)
         return max(0, before.manifest.count - count)
 
 
@@ -413,7 +413,9 @@ def _changes_since(previous: Snapshot | None, data: Path, options: SnapshotOptio
     try:
         counts = write_changes(diff(previous.rows(), _stored_rows(data), ignored), changes)
     except (StorageError, MissingPackageError) as error:
-        log.warning("The snapshot of %s was not compared, because it cannot be read. %s", manifest.snapshot_date, error)
+        log.warning(
+            "The snapshot of %s was not compared, because it cannot be read. %s", manifest.snapshot_date, error.text
+        )
         return None
     return Previous(
         snapshot_date=manifest.snapshot_date,
@@ -429,12 +431,12 @@ def _read_or_warn(partition: Partition, options: SnapshotOptions) -> Snapshot | 
         return partition.read()
     except NewerVersionError as error:
         if "newer_version" not in options.override_guards:
-            raise snapshot_guards.guard_error("newer_version", str(error)) from error
+            raise snapshot_guards.guard_error("newer_version", error.text) from error
         log.warning(
-            "Continuing without the snapshot of %s, because newer_version is overridden: %s", partition.day, error
+            "Continuing without the snapshot of %s, because newer_version is overridden: %s", partition.day, error.text
         )
     except StorageError as error:
-        log.warning("Continuing without the snapshot of %s: %s", partition.day, error)
+        log.warning("Continuing without the snapshot of %s: %s", partition.day, error.text)
     return None
 
 

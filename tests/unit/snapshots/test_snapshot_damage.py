@@ -70,8 +70,11 @@ def test_reader_never_gets_a_row_of_a_damaged_file(shelf: Shelf, how: str, compr
     damage(shelf.take(20, compression=compression), how)
     read = shelf.read()
     assert read is not None
-    with pytest.raises(StorageError, match="Cannot read" if how == "missing" else "is damaged: its SHA-256 is"):
+    with pytest.raises(
+        StorageError, match="Cannot read" if how == "missing" else "is damaged: its SHA-256 differs"
+    ) as caught:
         next(read.rows())
+    assert caught.value.remedy
     assert len(read.problems()) == 1
 
 
@@ -82,7 +85,8 @@ def test_file_with_another_size_is_damaged_without_reading_it(shelf: Shelf, more
     content = shelf.fs.cat_file(file.path)
     shelf.fs.pipe_file(file.path, content + more if more else content[:-1])
     [problem] = taken.problems(verify=False)
-    assert f"{file} is damaged: it has {len(content) + (1 if more else -1)} bytes" in problem
+    found = len(content) + (1 if more else -1)
+    assert f"{file} is damaged: it has {found:,} bytes instead of {len(content):,}" in problem
     assert shelf.days(verify=False) == {20: False}
 
 
@@ -90,7 +94,7 @@ def test_manifest_of_another_day_is_damage(shelf: Shelf) -> None:
     first, second = shelf.take(3), shelf.take(4, NIGHT)
     shelf.fs.pipe_file(second.partition.manifest.path, shelf.fs.cat_file(first.partition.manifest.path))
     assert list_snapshots(shelf.base)[0].problems == (
-        f"{second.partition.manifest} is damaged (it is the manifest of 2026-11-20). Restore it, or take the snapshot "
+        f"{second.partition.manifest} is damaged: it is the manifest of 2026-11-20. Restore it, or take the snapshot "
         "again.",
     )
 
