@@ -268,8 +268,7 @@ def render() -> str:
         "",
         "Not supported: fields in camelCase, such as `excludeIps`, flags as on/off or yes/no, and exclusion lists in",
         "one line, such as `a,b`, `{a,b}`, or JSON as text. A task fails before it changes such a website, and the",
-        "message contains what was returned. The probe exits with 1. The assumptions are in",
-        "`airflow_provider_analytics/api/dialect.py`.",
+        "message contains what was returned. The probe exits with 1.",
         "",
         "<!-- Written by `make generate` from tests/contract/contract_table.py. -->",
     ]

@@ -14,7 +14,6 @@ from fsspec.implementations.local import LocalFileSystem
 from raw_server import RawServer, Reply, http
 
 from airflow_provider_analytics.commands import main
-from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
@@ -123,13 +122,6 @@ def unknown_key(scenario: Scenario) -> None:
     scenario.execute(ListWebsitesOperator)
 
 
-def twice(scenario: Scenario) -> None:
-    for _ in range(2):
-        scenario.sandbox.add_website("shop.example")
-    with AnalyticsHook() as hook:
-        hook.find_website("shop.example")
-
-
 def no_folder(scenario: Scenario) -> None:
     (scenario.folder / "file").write_text("in the way")
     scenario.snapshots({"base_path": str(scenario.folder / "file")})
@@ -195,7 +187,6 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     "is not as expected after the write": not_taken,
     "websites failed": lambda scenario: scenario.rejected(3),
     "accepted the changes of two websites but did not store": lambda scenario: scenario.unchanged(3),
-    "websites have the domain": twice,
     "more than max_loss_fraction": lambda scenario: scenario.nights(20, 5),
     "The list has 0 websites": lambda scenario: scenario.nights(20, 0),
     "is of another list": lambda scenario: scenario.snapshots({}, {"favorite": True}),
