@@ -7,7 +7,7 @@
         AnalyticsConfigError          correct the connection; no request was sent
         AnalyticsApiError             any error status: read ``status``, ``message``, and ``errors``
             AuthenticationError       401: correct the API key
-            NotFoundError             404: check the website id and the base URL
+            NotFoundError             404 or 410: check the website id and the base URL
         AnalyticsConnectionError      check host, proxy, and TLS; retry later if ``transient``
         UnexpectedResponseError       check the base URL: a login page or a proxy might respond there
         IncompleteListError           discard the records; read again if ``moved``, otherwise follow the message
@@ -32,7 +32,6 @@ Each error has these attributes:
 * ``retry_after``: number of seconds that the service asks to wait, or None.
 
 ``str(error)`` also contains further details, the service, and the connection, but no API key and no website password.
-All errors can be pickled.
 """
 
 from __future__ import annotations

@@ -335,6 +335,7 @@ BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
     "metrics": metrics,
     "commands": reference.command_line,
     "hook": reference.hook,
+    "functions": reference.snapshot_functions,
     "exceptions": reference.raised,
     "sandbox": reference.sandbox,
 }

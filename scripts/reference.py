@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of docs/reference that are written from docstrings: operators, hook, exceptions and sandbox."""
+"""The pages of docs/reference that are written from docstrings: of operators, functions, classes, and commands."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.get_provider_info import get_provider_info
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.snapshots.catalog import (
+    Entry,
+    Snapshot,
+    list_snapshots,
+    newest_snapshot,
+    read_snapshot,
+)
+from airflow_provider_analytics.snapshots.retention import remove_snapshot
 
 _DOCS = Path(__file__).parents[1] / "docs"
 #: Module of operators to the title of its page; a guide has another title.
@@ -35,17 +43,16 @@ _SEE = re.compile(r"see `(\w+)`\.")
 #: Attributes of every exception, which the head of the page describes.
 _OF_EVERY_ERROR = {"problem", "remedy", "permanent", "before_retry"}
 #: Number of arguments in common from which an entry refers to an earlier entry of its page.
-_MANY = 3
+_MANY = 2
 #: Item of a list of keys in a docstring, with its type, an example, and its meaning.
 _KEY = re.compile(r"`(\w+)` \((.+?), such as `(.+?)`\): (.+)\.")
 _LINE = 120
 _OF_EVERY_OPERATOR = (
     "Each operator also accepts the arguments of every Airflow task and, if it calls the service, `analytics_conn_id` "
-    "(default `analytics_default`). A wrong argument or connection fails the task without a retry."
+    "(default `analytics_default`). The arguments on these pages can be templates, except `asset`. A wrong argument "
+    "or connection fails the task without a retry."
 )
-_OF_ALL = (
-    "[Arguments of all operators](index.md) are not repeated. Arguments of operators can be templates, except `asset`."
-)
+_OF_ALL = "[Arguments of all operators](index.md) are not repeated."
 _TEMPLATED = " (templated)"
 _CONNECTION = "id of a connection of type `analytics`." + _TEMPLATED
 _WRITTEN = "<!-- Written by `make generate` from the docstrings. -->"
@@ -92,10 +99,17 @@ def hook() -> Iterator[str]:
     """Yield the reference of the hook and its methods."""
     page = _Page("../")
     yield from page.entry(AnalyticsHook, 2)
-    for name, found in vars(AnalyticsHook).items():
-        method = found.fget if isinstance(found, property) else found
-        if inspect.isfunction(method) and not name.startswith("_") and name not in _NOT_LISTED:
-            yield from page.entry(method, 3, is_attribute=isinstance(found, property))
+    yield from page.methods(AnalyticsHook)
+
+
+def snapshot_functions() -> Iterator[str]:
+    """Yield the reference of the functions that read and remove snapshots, and of the classes that they return."""
+    page = _Page("../")
+    for function in (read_snapshot, newest_snapshot, list_snapshots, remove_snapshot):
+        yield from page.entry(function, 2)
+    for found in (Snapshot, Entry):
+        yield from _Page("../", is_returned=True).entry(found, 2)
+        yield from page.methods(found)
 
 
 def sandbox() -> Iterator[str]:
@@ -106,9 +120,10 @@ def sandbox() -> Iterator[str]:
 def raised() -> Iterator[str]:
     """Yield the reference of the exceptions."""
     yield from (*_markdown(inspect.getdoc(exceptions) or "").partition("\n\n")[2].splitlines(), "")
-    page = _Page("../", is_of_exceptions=True)
+    page = _Page("../", is_returned=True)
     for found in vars(exceptions).values():
-        if inspect.isclass(found) and issubclass(found, exceptions.AnalyticsError):
+        is_described_above = ":param" not in (inspect.getdoc(found) or "")
+        if inspect.isclass(found) and issubclass(found, exceptions.AnalyticsError) and not is_described_above:
             yield from page.entry(found, 2)
 
 
@@ -120,11 +135,11 @@ def command_line() -> Iterator[str]:
         arguments = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
         usage = " ".join([parser.prog, *(_usage(action) for action in arguments)])
         yield from (f"## {name}", "", parser.description or "", "", "```text", *_wrapped(usage, "    "), "```", "")
-        yield from ("| Argument | Required | Meaning |", "|---|---|---|")
+        yield from ("| Argument | Meaning |", "|---|---|")
         for action in arguments:
             label = " ".join(filter(None, [*action.option_strings, _value(action)]))
             meaning = ((action.help or "") % {"default": action.default}).replace("|", r"\|")
-            yield f"| `{label}` | {'yes' if _is_required(action) else 'no'} | {meaning} |"
+            yield f"| `{label}` | {meaning} |"
         yield ""
 
 
@@ -155,12 +170,12 @@ class _Page:
     """The entries of a page.
 
     :param folder: the folder docs/ from the page, for its links.
-    :param is_of_exceptions: the entries are exceptions: readers use their attributes, and do not create them.
+    :param is_returned: the entries are classes, such as exceptions, of which readers only use the attributes.
     """
 
-    def __init__(self, folder: str, *, is_of_exceptions: bool = False) -> None:
+    def __init__(self, folder: str, *, is_returned: bool = False) -> None:
         self._folder = folder
-        self._is_of_exceptions = is_of_exceptions
+        self._is_returned = is_returned
         #: Each row of arguments to the first entry that has it.
         self._printed: dict[str, str] = {}
 
@@ -188,7 +203,7 @@ class _Page:
                 errors.append(f"Raises **`{name}`**: {meaning}")
             else:
                 results.append(f"Returns: {meaning}")
-        if self._is_of_exceptions:
+        if self._is_returned:
             yield from _attributes(arguments)
         elif arguments:
             optional = {"settings": "{}"}  # the name of keyword arguments that are documented together
@@ -200,6 +215,13 @@ class _Page:
             yield from _wrapped(line)
         if results or errors:
             yield ""
+
+    def methods(self, found: type) -> Iterator[str]:
+        """Yield the entries of the public methods and properties of a class."""
+        for name, member in vars(found).items():
+            method = member.fget if isinstance(member, property) else member
+            if inspect.isfunction(method) and not name.startswith("_") and name not in _NOT_LISTED:
+                yield from self.entry(method, 3, is_attribute=isinstance(member, property))
 
     def _arguments(self, entry: str, arguments: Mapping[str, str], defaults: Mapping[str, str]) -> Iterator[str]:
         """Yield the table of arguments, the required ones first, without many that an earlier entry has as well."""
@@ -227,12 +249,11 @@ class _Page:
 
 
 def _attributes(arguments: Mapping[str, str]) -> Iterator[str]:
-    """Yield the table of the attributes of an exception, without those of every exception."""
+    """Yield the list of the attributes of a class, without those of every exception."""
     own = {name: meaning for name, meaning in arguments.items() if name not in _OF_EVERY_ERROR}
+    for name, meaning in own.items():
+        yield from _wrapped(f"`{name}`: {meaning}")
     if own:
-        yield from ("| Attribute | Meaning |", "|---|---|")
-        for name, meaning in own.items():
-            yield f"| `{name}` | {meaning} |"
         yield ""
 
 

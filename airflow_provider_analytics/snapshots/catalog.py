@@ -97,9 +97,7 @@ class Partition:
         content = _read_file(self.manifest)
         manifest = decode(content, str(self.manifest))
         if manifest.snapshot_date != self.day:
-            raise StorageError(
-                f"{self.manifest} is damaged: it is the manifest of {manifest.snapshot_date}.", _REMEDY
-            )
+            raise StorageError(f"{self.manifest} is damaged: it is the manifest of {manifest.snapshot_date}.", _REMEDY)
         return Snapshot(self, manifest, digest(content))
 
 
@@ -170,7 +168,7 @@ def snapshot_series(base: Any, name: str = DEFAULT_NAME) -> SnapshotSeries:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A published snapshot. Only this way of reading never returns a partial snapshot or a mix of two.
+    """A published snapshot. Its methods never return a part of it, or a mix of two snapshots.
 
     :param partition: its folders.
     :param manifest: its manifest.
@@ -189,8 +187,8 @@ class Snapshot:
     def rows(self) -> Iterator[Row]:
         """Yield the rows in the order of the files. The SHA-256 of each file is verified before its rows.
 
-        :raises StorageError: if a file is missing or damaged. A run that replaces the snapshot during the reading
-            removes the old files; in this case, read the manifest again.
+        :raises StorageError: if a file is missing or damaged. A run that replaces the snapshot in the meantime
+            removes the old files; then call :func:`read_snapshot` again.
         :raises MissingPackageError: if the format needs an extra that is not installed.
         """
         for file, path in zip(self.manifest.files, self.files, strict=True):
@@ -202,7 +200,7 @@ class Snapshot:
                 yield from _checked(rows, path)
 
     def changes(self) -> list[dict[str, Any]]:
-        """Return the changes since the previous snapshot (docs/snapshots.md); empty without a previous one.
+        """Return the changes since the previous snapshot; empty without one.
 
         :raises StorageError: if the file cannot be read.
         """
@@ -296,12 +294,9 @@ class Entry:
 def read_snapshot(base: Any, day: date | str, snapshot_name: str = DEFAULT_NAME) -> Snapshot | None:
     """Return the snapshot of a day, or None if none is published.
 
-    The rule for every reader: ``_SUCCESS`` marks the day as published, and ``_manifest.json`` lists its files. Read
-    only those files.
-
     :param base: base path: the text of a URL or path, or Airflow's ``ObjectStoragePath``, which has a connection.
     :param day: the day, also as text: ``2026-11-20``; not a point in time.
-    :param snapshot_name: name of the snapshots; default ``websites``.
+    :param snapshot_name: name of the snapshots.
     :raises ValueError: if the day or the snapshot name is not allowed.
     :raises StorageError: if the manifest cannot be read, is damaged, or is from a newer version.
     """
@@ -311,9 +306,8 @@ def read_snapshot(base: Any, day: date | str, snapshot_name: str = DEFAULT_NAME)
 def newest_snapshot(base: Any, snapshot_name: str = DEFAULT_NAME) -> Snapshot | None:
     """Return the newest published snapshot of a series, or None if there is none.
 
-    :param base: base path: the text of a URL or path, or Airflow's ``ObjectStoragePath``, which has a connection.
-    :param snapshot_name: name of the snapshots; default ``websites``.
-    :raises ValueError: if the snapshot name is not allowed.
+    :param base: see :func:`read_snapshot`.
+    :param snapshot_name: name of the snapshots.
     :raises StorageError: if its manifest cannot be read, is damaged, or is from a newer version.
     """
     newest = next(snapshot_series(base, snapshot_name).published(), None)
@@ -323,10 +317,9 @@ def newest_snapshot(base: Any, snapshot_name: str = DEFAULT_NAME) -> Snapshot | 
 def list_snapshots(base: Any, snapshot_name: str = DEFAULT_NAME, *, verify: bool = False) -> list[Entry]:
     """Return the published snapshots of a series, newest first.
 
-    :param base: base path: the text of a URL or path, or Airflow's ``ObjectStoragePath``, which has a connection.
-    :param snapshot_name: name of the snapshots; default ``websites``.
+    :param base: see :func:`read_snapshot`.
+    :param snapshot_name: name of the snapshots.
     :param verify: read all files and compare their SHA-256 with the manifest, not only their sizes.
-    :raises ValueError: if the snapshot name is not allowed.
     :raises StorageError: if the storage fails.
     """
     found = []

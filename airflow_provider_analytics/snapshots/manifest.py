@@ -73,8 +73,8 @@ class ListSource(msgspec.Struct, frozen=True, kw_only=True):
 class Completeness(msgspec.Struct, frozen=True, kw_only=True):
     """The proof that the list is complete.
 
-    :param method: ``one page``, ``closed reading`` or ``both directions``;
-        airflow_provider_analytics/api/listing.py describes the proof of each.
+    :param method: ``one page`` (all websites were on one page), ``closed reading`` (totals and newest websites matched
+        before and after), or ``both directions`` (both found the same websites).
     :param total: number of websites according to the service; null if it does not return one.
     :param pages: number of pages in the attempt that was proven complete.
     """

@@ -160,9 +160,9 @@ def remove_snapshot(
 ) -> list[StoragePath]:
     """Remove the snapshot of a day, whole or damaged, and update ``_latest.json``.
 
-    :param base: base path: the text of a URL or path, or Airflow's ``ObjectStoragePath``, which has a connection.
+    :param base: see :func:`read_snapshot`.
     :param day: the day, also as text: ``2026-11-20``.
-    :param snapshot_name: name of the snapshots; default ``websites``.
+    :param snapshot_name: name of the snapshots.
     :return: the removed files.
     :raises ValueError: if the day or the name is not allowed, or the day has no snapshot.
     :raises StorageError: if the storage fails. Files that were removed before remain removed.

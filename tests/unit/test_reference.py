@@ -53,3 +53,11 @@ def test_documented_attributes_of_an_exception_exist(error: type) -> None:
     source = "".join(inspect.getsource(base) for base in error.__mro__ if base.__module__ == error.__module__)
     documented = re.findall(r"^ +:param (\w+):", inspect.getsource(error), re.MULTILINE)
     assert {name for name in documented if not re.search(rf"(?m)self\.{name} =|^    {name}: ", source)} == set()
+
+
+def test_every_public_function_is_in_the_reference() -> None:
+    public = (reference._DOCS / "reference" / "public_api.txt").read_text(encoding="utf-8")
+    names = re.findall(r"^airflow_provider_analytics\.[\w.]+\.(\w+)\(", public, re.MULTILINE)
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (reference._DOCS / "reference").rglob("*.md"))
+    assert {name for name in names if not re.search(rf"^#+ {name}$", pages, re.MULTILINE)} == set()
+    assert "read_snapshot" in names
