@@ -65,10 +65,11 @@ test-fast: install  ## Run the fast tests (three minutes): no process kills, bro
 
 ROOM ?= api
 
-# The tests of a folder of the package are in folders with the same name.
-test-room: install  ## Run the quick tests of one folder of the package, for example ROOM=reconcile/apply (25 seconds at most)
+# The tests of a folder of the package are in folders with the same name, those of a module in files with its name.
+test-room: install  ## Run the quick tests of a folder or a module of the package, for example ROOM=operators/exclusions
 	@$(PY) -m pytest $(PYTEST_FLAGS) --dist load -m "not (kill or browser or system or slow or long)" \
-		$(or $(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM)),$(error No folder of tests for ROOM=$(ROOM)))
+		$(or $(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM) tests/*/$(dir $(ROOM))test_$(notdir $(ROOM))*.py),$(error \
+		No tests for ROOM=$(ROOM)))
 
 coverage: install  ## Measure the branch coverage of test-fast; fail below the minimum in pyproject.toml
 	@rm -rf build/coverage && mkdir -p build/coverage

@@ -116,6 +116,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", choices=("chosen", "rest"), help="what `make test` runs, or what it leaves out")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Omit the tests that `make test` omits, put the slowest first, and name the sample DAG of a test in the report."""
     if part := config.getoption("part"):
@@ -128,6 +129,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marks = {mark.name for mark in item.iter_markers()}
         if marks & {"system", "browser", "kill", "slow"} and "timeout" not in marks:
             item.add_marker(pytest.mark.timeout(SECONDS_OF_PROCESSES))
+        if "airflow_database" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.long)
         item.user_properties.extend(("sample", mark.args[0]) for mark in item.iter_markers("sample"))
 
 
