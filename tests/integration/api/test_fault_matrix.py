@@ -197,6 +197,7 @@ def test_changed_list_is_read_again_at_most_four_times(sizes: tuple[int, ...]) -
     assert caught.value.check == "total"
 
 
+@pytest.mark.long
 def test_memory_grows_by_ids_only() -> None:
     """From 1,000 to 25,000 websites of about 2 KB each: limited per id, far below a row."""
 

@@ -118,6 +118,7 @@ def test_response_body_has_a_size_limit(small_bodies: int, excess: int, zipped: 
             assert client.get_website(7) == {"id": 7}
 
 
+@pytest.mark.long
 def test_gzip_bomb_is_abandoned_at_the_size_limit(small_bodies: int) -> None:
     """About 100 KB that would become 100 MB: the unpacked size never exceeds the limit."""
     bomb = gzip.compress(b" " * 100_000_000)

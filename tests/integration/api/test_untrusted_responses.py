@@ -263,6 +263,7 @@ def test_bytes_after_the_end_of_a_stream_are_ignored(tail: bytes) -> None:
 
 
 @pytest.mark.parametrize("part", ["%41", "%2541", "&amp;", "\\u0041", "\0", "\u200b", "`", "\n", " "])
+@pytest.mark.long
 def test_text_of_escapes_needs_memory_in_proportion_to_its_size(part: str) -> None:
     """44 KB on the wire became 3.5 GB in eight nested decodings."""
     secrets = Redactor()
@@ -276,6 +277,7 @@ def test_text_of_escapes_needs_memory_in_proportion_to_its_size(part: str) -> No
 
 @pytest.mark.parametrize("unit", [b"{},", b"[],", b'{"a":0},', b'"",', b"0,"])
 @pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.long
 def test_body_of_very_many_values_is_rejected_without_much_memory(unit: bytes, status: int) -> None:
     """47 KB on the wire became 1.2 GB of objects."""
     body = b'{"data": [' + unit * 3_000_000 + b"0]}"
@@ -349,6 +351,7 @@ def endless(request: Request) -> bytes:
         ("MAX_LIST_VALUES", 20_000, "more than 20,000 values"),
     ],
 )
+@pytest.mark.long
 def test_endless_list_is_abandoned_at_each_limit(
     limit: str, value: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,6 +377,7 @@ def test_total_above_the_limit_is_rejected_after_the_first_page(total: int, para
     assert len(server.requests) <= 2
 
 
+@pytest.mark.long
 def test_body_with_the_maximum_number_of_values_is_read() -> None:
     rows = [{"id": number, "domain": "a.example", "list": ["x"] * 90} for number in range(20_000)]
     assert dialect.page(dialect.Answer("GET", "/", 200, {}, json.dumps(rows).encode(), Redactor())).rows == rows
@@ -392,6 +396,7 @@ def test_body_is_rejected_above_two_million_values(excess: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["id", "domain", "privacy", "message"])
+@pytest.mark.long
 def test_error_message_is_short_if_a_value_has_a_megabyte(name: str, serving: Serving, execute: Execute) -> None:
     long: Any = "x" * 1_000_000
     with serving({"id": 1, "domain": "a.example", name: long}, {"id": 2, "domain": "b.example", name: long}) as url:
