@@ -9,10 +9,12 @@ import hashlib
 import os
 import re
 import resource
+import stat
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -176,7 +178,7 @@ def test_write_ends_if_another_process_keeps_the_file_locked(tmp_path: Path, mon
     monkeypatch.setattr(storage, "LOCK_SECONDS", 0)
     with path.open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(StorageError, match=f"Another process has locked {path} for 0 s"):
+        with pytest.raises(StorageError, match=f"^Another process has locked {path} for 0 s"):
             file.write("after")
     assert file.write("after")
 
@@ -217,6 +219,23 @@ def test_file_that_another_process_replaces_while_this_one_waits_for_its_lock_is
     monkeypatch.setattr(fcntl, "flock", lock_after_another_process)
     assert not file.write("after")
     assert path.read_text() == "of another process"
+
+
+@pytest.mark.parametrize(("number", "fails"), [(errno.EIO, True), (errno.EINVAL, False)])
+def test_file_is_written_if_its_disk_cannot_sync_folders(
+    number: int, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def reject(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", reject)
+    file = SharedFile(StoragePath.of(str(tmp_path / "file")), "state_path")
+    with pytest.raises(StorageError, match="Input/output error") if fails else nullcontext():
+        assert file.write("text")
 
 
 class ConditionalStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -269,6 +288,21 @@ def test_object_is_written_only_if_it_is_as_it_was_read(protocol: str) -> None:
     store.after_read = write_of_another_process
     second.write("sixth")  # it is compared by the storage, not read before
     assert store.cat_file("/bucket/file") == b"of another process"
+
+
+@pytest.mark.parametrize("method", ["info", "pipe_file"])
+def test_object_is_kept_if_the_storage_denies_a_request(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(*_: object, **options: object) -> None:
+        if method == "info" or options:
+            raise PermissionError(errno.EACCES, "Access Denied")
+        pytest.fail("The object was written without a condition.")
+
+    store = ConditionalStore("s3")
+    place = StoragePath(store, "/bucket/file", "s3://bucket/file")
+    file = SharedFile(place, "state_path")
+    monkeypatch.setattr(store, method, deny)
+    with pytest.raises(StorageError, match="Access Denied"):
+        file.read() if method == "info" else file.write("text")
 
 
 def test_empty_object_is_read_although_the_storage_rejects_a_range_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
