@@ -366,13 +366,14 @@ def test_website_created_by_another_task_is_found_behind_a_replica() -> None:
     assert (written.created, written.record["domain"], len(service.stored)) == (False, DOMAIN, 1)
 
 
-def test_create_does_not_wait_if_another_value_is_rejected() -> None:
+@pytest.mark.parametrize(("rejected", "last"), [("exclude_ips", "POST"), ("domain", "GET")])
+def test_rejected_create_looks_for_the_website_only_if_its_domain_is_rejected(rejected: str, last: str) -> None:
     service = Replicated()
-    service.answers["POST"] = http(422, {"message": "Bad.", "errors": {"exclude_ips": ["Bad."]}})
+    service.answers["POST"] = http(422, {"message": "Bad.", "errors": {rejected: ["Bad."]}})
     with served(service) as (client, server):
-        with pytest.raises(AnalyticsApiError):
+        with pytest.raises(AnalyticsApiError, match=f"{rejected}: Bad"):
             client.ensure_website(DOMAIN, exclude_ips=["192.0.2.1"])
-        assert server.requests[-1].method == "POST"
+        assert server.requests[-1].method == last
 
 
 def test_delete_with_status_404_succeeds_only_if_the_website_is_gone() -> None:
