@@ -220,6 +220,12 @@ def test_list_fails_if_its_pages_fail(analytics_sandbox: FakeService) -> None:
     assert status(probe) == ExitStatus.FAILED
 
 
+def test_list_that_is_redirected_ends_the_probe(analytics_sandbox: FakeService) -> None:
+    analytics_sandbox.fault("list", status=302, headers={"Location": "/login"})
+    with pytest.raises(AnalyticsError, match="redirects to '/login'"):
+        probed(settings_of(analytics_sandbox))
+
+
 @pytest.mark.parametrize(("given", "limit", "expected"), [(600, 60, 10), (5, 60, 5), (600, 3, 3)])
 def test_probe_waits_for_one_response_at_most_ten_seconds(given: float, limit: float, expected: float) -> None:
     settings = Settings(base_url="https://stats.example.com", api_key="k", timeout=given)
