@@ -8,7 +8,7 @@ import re
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
@@ -120,6 +120,31 @@ def test_delete_checks_the_domain_again(night: Night, distortion: Distortion) ->
         night.apply(config={"websites": kept}, prune=True, **night.state)
     assert caught.value.failures == {"2.example (id 2)": "not deleted: id 2 now belongs to 'other.example'"}
     assert night.lists("domain") == ["other.example", *kept]
+
+
+KEPT: dict[str, Any] = {"websites": {f"{number}.example": {} for number in range(2, 21)}}
+
+
+@pytest.mark.parametrize(
+    "run",
+    [lambda night: night.sync(NEW), lambda night: night.apply(config=KEPT, prune=True)],
+    ids=["update", "delete"],
+)
+def test_website_is_not_gone_if_the_account_is_not_found_either(
+    night: Night, distortion: Distortion, run: Callable[[Night], Any]
+) -> None:
+    """With a wrong base URL, everything is "not found"."""
+    night.add(20)
+    lost: list[str] = []
+
+    def before(_: str, path: str) -> int | None:
+        if path.startswith("/websites/"):
+            lost.append(path)
+        return 404 if lost else None
+
+    distortion.before = before
+    with pytest.raises(BulkError, match="404"):
+        run(night)
 
 
 @pytest.mark.parametrize("action", ["create", "update", "delete"])
@@ -292,9 +317,9 @@ def test_key_that_is_rejected_while_changes_are_read_back_fails_without_a_retry(
         night.sync(NEW)
 
 
-@pytest.mark.parametrize("step", range(1, 14))
-def test_task_that_is_stopped_at_any_request_ends_as_stopped(night: Night, step: int) -> None:
-    night.add(4)
+@pytest.mark.parametrize(("websites", "step"), [*((4, step) for step in range(1, 14)), (1, 3)])
+def test_task_that_is_stopped_at_any_request_ends_as_stopped(night: Night, websites: int, step: int) -> None:
+    night.add(websites)
     task = SyncExcludedIpsOperator(task_id="sync", exclude_ips=[NEW])
 
     def stop(_: RecordedRequest) -> None:
