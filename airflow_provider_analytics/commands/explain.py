@@ -106,7 +106,7 @@ def _cells(source: EntrySource) -> list[str]:
     """Return the last cells of a row, from the owner to the reason."""
     reason = source.reason
     if source.left:
-        reason = ", ".join(filter(None, (f"left the list on {source.left}", source.reason)))
+        reason = ", ".join(filter(None, (f"removed from the list on {source.left}", source.reason)))
     return [source.owner, source.since, str(source.until or ""), ", ".join(source.names), reason]
 
 

@@ -114,7 +114,7 @@ class ListFile:
         self.lists.read_others(self._read_others())
 
     def announce(self) -> None:
-        """Write the entries that the list has, but not that others left it: a guard can still block the plan.
+        """Write the entries of the list, but no removed ones yet: a guard can still block the plan.
 
         See :meth:`write` for the errors.
         """

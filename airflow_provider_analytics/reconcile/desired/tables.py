@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of managed lists: the entries that a list has, and the entries that left it. Pure functions on text.
+"""The tables of managed lists: the entries of a list, and the entries removed from it. Pure functions on text.
 
 A managed list controls its own entries, even those that a person typed first; a line with a comment belongs to people.
 The service cannot store this, so each list has a small file, its table. A run writes it before it sends the first
@@ -7,7 +7,7 @@ change. Nothing depends on the changes that follow: after a killed task, a lost 
 run completes the work.
 
 An entry is removed from a website if the table has it for that website, the list no longer has it, and no other list in
-the same folder has it. An entry that left the list remains in the table for :data:`KEPT_DAYS`, so that it is removed
+the same folder has it. A removed entry remains in the table for :data:`KEPT_DAYS`, so that it is removed
 again if a late request adds it.
 """
 
@@ -39,7 +39,7 @@ EVERYWHERE = "*"
 _EXCEPT = " except "
 #: Maximum number of results that are kept for websites in the same scopes: each can have all entries of a table.
 _MAX_SETTLED = 256
-#: Days for which an entry remains in the table after it left the list.
+#: Days for which an entry remains in the table after it was removed from the list.
 KEPT_DAYS = 90
 #: Days after its last run for which a list protects its entries from other lists.
 SPARING_DAYS = 30
@@ -146,7 +146,7 @@ class _StoredVersion(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Table:
-    """The entries that a list has, and the entries that left it in the last :data:`KEPT_DAYS`.
+    """The entries of a list, and the entries removed from it in the last :data:`KEPT_DAYS`.
 
     For example, the rows ``{"exclude_ips": {"*": {"192.0.2.1": EntrySource(since="2026-11-24")}}}``.
 
@@ -217,7 +217,7 @@ class Table:
 
         :param scopes: the entries that the list has now. A scope that is not in it any more has left.
         :param names: host name on the list to its last resolution.
-        :param only_announced: note the entries that the list has, but not that others left it: a guard can still block
+        :param only_announced: note the entries of the list, but no removed ones yet: a guard can still block
             the plan.
         """
         leaves = "" if only_announced else today.isoformat()
@@ -277,7 +277,7 @@ class Table:
         return found
 
     def entries_of(self, name: str, record: Record) -> Mapping[str, EntrySource]:
-        """Return the rows of a list field for a website, including entries that left the list."""
+        """Return the rows of a list field for a website, including removed entries."""
         return self.entries_in(name, self.scopes_of(name, record))
 
     def items(self, name: str) -> dict[str, EntrySource]:
@@ -445,7 +445,7 @@ def _updated_rows(
 
     :param before: its rows before.
     :param now: the entries that the list has now.
-    :param leaves: the day to note for entries that left the list; empty to note none.
+    :param leaves: the day to note for removed entries; empty to note none.
     """
     forgotten = (today - timedelta(days=KEPT_DAYS)).isoformat()
     rows: dict[str, EntrySource] = {}

@@ -44,10 +44,9 @@ _MAX_WORST = 5
 _CASE = "- "
 #: Maximum number of entries in a warning.
 _MAX_WARNED = 10
-_OWNED_NOW = "it manages these entries from now on, even if somebody added them by hand"
-_REMOVED_LATE = "To be removed, because it left the list earlier"
-_ON_ANOTHER_LIST = "Not removed, because another list has it"
-_WITH_A_COMMENT = "Not removed, because its line has a comment"
+_REMOVED_LATE = "To be removed, because they were removed from the list earlier"
+_ON_ANOTHER_LIST = "Not removed, because another list contains them"
+_WITH_A_COMMENT = "Not removed, because their lines have a comment"
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,7 @@ def managed_lists_lose_entries(given: GuardInput) -> list[str]:
             if entry not in now and not is_expired:
                 removed.append(entry)
         removed.sort()
-        problem = f"entries left the list {given.lists.table.identity.list!r}"
+        problem = f"entries were removed from the list {given.lists.table.identity.list!r}"
         lines += _finding(given, len(removed), len(before), problem, [first_of(removed, _MAX_WORST, show=short)])
     return lines
 
@@ -247,8 +246,8 @@ def internal_warnings(source: ExclusionList | WebsitesAsCode) -> list[str]:
         internal = internal_addresses(listed)
         if internal:
             warnings.append(
-                f"{name} has private or loopback addresses, which a service on the internet never sees. List the "
-                f"public address of the network instead of: {first_of(internal, _MAX_WARNED)}"
+                f"{name} contains private or loopback addresses, which a service on the internet never sees. List the "
+                f"public address of the network instead of: {first_of(internal, _MAX_WARNED)}."
             )
     return warnings
 
@@ -256,9 +255,12 @@ def internal_warnings(source: ExclusionList | WebsitesAsCode) -> list[str]:
 def list_warnings(lists: ListTables, desired: DesiredState, compared: Sequence[Record]) -> list[str]:
     """Return the warnings for the compared websites, each with its entries and their numbers of websites.
 
-    For example: ``["Not removed, because another list has it: 192.0.2.1 (list 'vpn') on 3 websites"]``.
+    For example: ``["Not removed, because another list contains them: 192.0.2.1 (list 'vpn') on 3 websites."]``.
     """
-    owned_now = f"First run of the list {lists.table.identity.list!r}: {_OWNED_NOW}"
+    owned_now = (
+        f"The list {lists.table.identity.list!r} runs for the first time, and manages these entries from now on, even "
+        "if somebody added them by hand"
+    )
     found: dict[str, Counter[str]] = {owned_now: Counter()}
     for reason in (_REMOVED_LATE, _ON_ANOTHER_LIST, _WITH_A_COMMENT):
         found[reason] = Counter()
@@ -276,7 +278,7 @@ def list_warnings(lists: ListTables, desired: DesiredState, compared: Sequence[R
     for reason, entries in found.items():
         if entries:
             named = [f"{entry} on {counted(number, 'website')}" for entry, number in entries.most_common()]
-            warnings.append(f"{reason}: {first_of(named, _MAX_WARNED)}")
+            warnings.append(f"{reason}: {first_of(named, _MAX_WARNED)}.")
     return warnings
 
 

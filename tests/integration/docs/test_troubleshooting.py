@@ -194,9 +194,9 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     "returns a secret in an id or in a domain": named_like_the_key,
     "exclude_ips is empty": lambda scenario: scenario.sync([]),
     "of the last run are missing from the list": websites_gone,
-    "To be removed, because it left the list earlier": typed_again,
+    "To be removed, because they were removed from the list earlier": typed_again,
     "The storage cannot write": full_disk,
-    "entries left the list": managed_list_cut,
+    "entries were removed from the list": managed_list_cut,
     "The list table belongs to another": lambda scenario: scenario.table(
         lambda text: text.replace("http://", "https://")
     ),

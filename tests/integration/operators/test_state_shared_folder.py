@@ -40,8 +40,8 @@ def test_sync_keeps_an_address_of_another_list(nights: Nights, task_log: Callabl
     nights.sync("office", SHARED, OTHER, state_path=None)
     nights.sync("office", SHARED, OTHER)
     assert (
-        "First run of the list 'office': it manages these entries from now on, even if somebody added them by hand: "
-        in task_log()
+        "The list 'office' runs for the first time, and manages these entries from now on, even if somebody added "
+        "them by hand: " in task_log()
     )
     nights.sync("vpn", SHARED)
     nights.sync("office", OTHER)
@@ -73,7 +73,7 @@ def test_explain_lists_both_lists_of_an_address(nights: Nights, capsys: pytest.C
     header, *rows = capsys.readouterr().out.splitlines()
     assert header.startswith("ENTRY")
     assert [row.split("  ")[1].strip() for row in sorted(rows)] == ["office (exclude_ips)", "vpn (exclude_ips)"]
-    assert ["left the list on 2026-11-23" in row for row in sorted(rows)] == [True, False]
+    assert ["removed from the list on 2026-11-23" in row for row in sorted(rows)] == [True, False]
 
 
 @pytest.mark.parametrize("emptied", ["office", "vpn"])
@@ -223,7 +223,7 @@ def test_field_that_a_file_no_longer_manages_is_guarded_and_unchanged(nights: Ni
     file({}, *entries)
     with pytest.raises(AirflowFailException, match="11 of 12 exclude_ips entries would be lost"):
         file({"exclude_ips": "replace"}, "192.0.2.1")
-    with pytest.raises(AirflowFailException, match="12 of 12 entries left the list 'file'"):
+    with pytest.raises(AirflowFailException, match="12 of 12 entries were removed from the list 'file'"):
         file({})
     file({"exclude_ips": "replace"}, "192.0.2.1", override_guards=["entries_lost"])
     # Another list may remove entries that the file no longer manages.
@@ -297,10 +297,10 @@ def test_log_names_a_commented_address_that_remains(nights: Nights, task_log: Ca
     nights.sync("office", SHARED, OTHER)
     nights.sandbox.change_website(1, exclude_ips=f"{SHARED} # Ann\n{OTHER}")
     nights.sync("office", OTHER)
-    assert f"Not removed, because its line has a comment: {SHARED} on 1 website" in task_log()
+    assert f"Not removed, because their lines have a comment: {SHARED} on 1 website." in task_log()
     nights.sandbox.change_website(2, exclude_ips=f"{SHARED}\n{OTHER}")
     nights.sync("office", OTHER)
-    assert f"To be removed, because it left the list earlier: {SHARED} on 1 website" in task_log()
+    assert f"To be removed, because they were removed from the list earlier: {SHARED} on 1 website." in task_log()
     assert nights.lists()["1.example"] == {f"{SHARED} # Ann", OTHER}
 
 
@@ -354,7 +354,7 @@ def test_second_reading_after_another_list_does_not_repeat_the_warnings(
     nights.sync("office", "192.0.2.1")
     log = task_log()
     assert "because another list ran in the hour before or at the same time" in logs[-1]
-    assert "it manages these entries from now on" not in log
+    assert "manages these entries from now on" not in log
 
 
 @pytest.mark.parametrize(("minutes", "is_reported"), [(59, True), (61, False)])

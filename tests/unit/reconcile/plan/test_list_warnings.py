@@ -40,8 +40,9 @@ OFFICE = run_of(EMPTY, "1.1.1.1", "2.2.2.2", days_ago=1)
 def test_first_run_names_the_entries_that_the_list_owns() -> None:
     (warning,) = warnings_of(EMPTY, "1.1.1.1\n9.9.9.9", "1.1.1.1", "3.3.3.3")
     assert warning == (
-        "First run of the list 'office': it manages these entries from now on, even if somebody added them by hand: "
-        "1.1.1.1 on 1 website"
+        "The list 'office' runs for the first time, and manages these entries from now on, even if somebody added "
+        "them by hand: "
+        "1.1.1.1 on 1 website."
     )
 
 
@@ -53,7 +54,7 @@ def test_removed_entry_needs_no_warning() -> None:
 def test_earlier_removed_entry_is_named_if_it_is_removed_from_websites() -> None:
     left = run_of(OFFICE, "1.1.1.1")
     (warning,) = warnings_of(left, "1.1.1.1\n2.2.2.2", "1.1.1.1")
-    assert warning == "To be removed, because it left the list earlier: 2.2.2.2 on 1 website"
+    assert warning == "To be removed, because they were removed from the list earlier: 2.2.2.2 on 1 website."
     assert warnings_of(left, "1.1.1.1", "1.1.1.1") == []
     assert warnings_of(left, "1.1.1.1\n2.2.2.2 # Ann", "1.1.1.1") == []
 
@@ -61,9 +62,9 @@ def test_earlier_removed_entry_is_named_if_it_is_removed_from_websites() -> None
 def test_removed_entry_is_named_if_another_list_has_it() -> None:
     vpn = run_of(Table(Identity(SERVICE, "1", "vpn")), "2.2.2.2")
     (warning,) = warnings_of(OFFICE, "1.1.1.1\n2.2.2.2", "1.1.1.1", others=(vpn,))
-    assert warning == "Not removed, because another list has it: 2.2.2.2 (list 'vpn') on 1 website"
+    assert warning == "Not removed, because another list contains them: 2.2.2.2 (list 'vpn') on 1 website."
 
 
 def test_removed_entry_is_named_if_its_line_has_a_comment() -> None:
     (warning,) = warnings_of(OFFICE, "1.1.1.1\n2.2.2.2 # Ann", "1.1.1.1")
-    assert warning == "Not removed, because its line has a comment: 2.2.2.2 on 1 website"
+    assert warning == "Not removed, because their lines have a comment: 2.2.2.2 on 1 website."
