@@ -504,12 +504,17 @@ def _lock(file: IO[bytes] | int, path: Path) -> bool:
 
     :raises StorageError: if another process keeps the lock for too long.
     """
-    end = time.monotonic() + LOCK_SECONDS
+    start = time.monotonic()
+    is_logged = False
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() >= end:
+            waited = time.monotonic() - start
+            if waited >= 1 and not is_logged:
+                is_logged = True
+                log.info("Waiting up to %g s, because another process has locked %s.", LOCK_SECONDS, path)
+            if waited >= LOCK_SECONDS:
                 raise StorageError(
                     f"Another process has locked {path} for {LOCK_SECONDS:g} s.",
                     "End that process, or try again later.",

@@ -21,6 +21,7 @@ import msgspec
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import Record
+from airflow_provider_analytics.api.waiting import ANNOUNCED_FROM
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
 from airflow_provider_analytics.guards import website_keys
 from airflow_provider_analytics.randomness import RANDOM
@@ -147,6 +148,8 @@ class ListFile:
                 self.table = mine or self.table
                 self.read_others()
                 return
+            if seconds > ANNOUNCED_FROM:
+                log.info("Waiting up to %g s, because other tasks change the list %r.", seconds, self._identity.list)
             time.sleep(RANDOM.uniform(seconds / 2, seconds))  # spreads the tasks
             self._read()
         name = self._identity.list
@@ -197,8 +200,8 @@ class ListFile:
             raise NewerRunError(f"{self._overtaken()} No changes were sent.")
         raise GuardError(
             self._overtaken(),
-            "No changes were sent. Give each task its own list_name. If that time is in the future, correct the clock, "
-            f"and the key began in {self._file.place}.",
+            "No changes were sent. Give each task its own list_name. If that time is in the future, correct the clock "
+            f"of the worker, and the value of began in {self._file.place}.",
         )
 
     def _is_overtaken(self) -> bool:

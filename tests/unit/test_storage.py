@@ -17,10 +17,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from wire_client import Time
 
 from airflow_provider_analytics import storage
 from airflow_provider_analytics.exceptions import StorageError
@@ -171,15 +173,19 @@ def test_new_file_on_a_disk_without_hard_links_and_locks_is_written_with_a_warni
     assert warning.startswith(f"The disk of {tmp_path / 'file'} has neither hard links nor locks.")
 
 
-def test_write_ends_if_another_process_keeps_the_file_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_waits_with_a_log_line_and_ends_if_another_process_keeps_the_file_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "file"
     path.write_text("before")
     file = SharedFile(StoragePath.of(str(path)), "state_path")
-    monkeypatch.setattr(storage, "LOCK_SECONDS", 0)
-    with path.open("rb") as other:
+    time = Time()
+    monkeypatch.setattr(storage, "time", SimpleNamespace(monotonic=time.clock, sleep=time.sleep))
+    with path.open("rb") as other, caplog.at_level("INFO"):
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(StorageError, match=f"^Another process has locked {path} for 0 s"):
+        with pytest.raises(StorageError, match=f"^Another process has locked {path} for 60 s"):
             file.write("after")
+    assert caplog.messages == [f"Waiting up to 60 s, because another process has locked {path}."]
     assert file.write("after")
 
 
