@@ -230,7 +230,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
             is_template = isinstance(value, str) and ("{{" in value or "{%" in value)
             if is_template or not (value is None or isinstance(value, (str, bool))):
                 raise ValueError(
-                    f"asset is required, since {name}={value!r} is known at run time only: give the asset that the "
+                    f"asset is required, because {name}={value!r} is known only at run time. Give the asset that the "
                     "snapshot updates, such as asset=snapshot_asset('my_conn', snapshot_name='my_websites')"
                 )
 

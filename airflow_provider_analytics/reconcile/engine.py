@@ -249,10 +249,11 @@ def check_approval(job: Job, planned: Planned, digest: str | None) -> Planned:
     if approved is None:
         settings = ", ".join(f"{name} {value!r}" for name, value in plan.scope.items())
         raise GuardError(
-            f"The plan is not the approved one: its digest is {plan.digest}, approved is {digest}. The file or a "
-            "website changed, the two tasks have different arguments, or the plan was applied before. To apply the "
-            "rest of a plan, both tasks need the same state_path.",
-            f"No changes were sent. Plan again, with the arguments of this task: {settings}.",
+            "The plan is not the approved one. The file or a website has changed, the two tasks have different "
+            "arguments, or the plan was applied before. To apply the rest of a plan, both tasks need the same "
+            "state_path.",
+            f"No changes were sent. Plan again, with the arguments of this task: {settings}. The digest of the plan is "
+            f"{plan.digest}, but {digest} was approved.",
         )
     not_compared = itertools.filterfalse(planned.desired.is_compared, planned.websites.records)
     raise_unless_remainder(plan, approved, [*planned.compared, *not_compared])

@@ -206,7 +206,7 @@ def reason_of(error: BaseException) -> str:
 
 
 #: Why a website was skipped.
-NOT_READ = "it was not read, because reading other websites failed"
+NOT_READ = "Not read, because reading other websites failed."
 
 log = logging.getLogger(__name__)
 

@@ -186,13 +186,13 @@ def _check_ownership(series: SnapshotSeries, days: Sequence[date]) -> None:
     for folder in (series.data, series.about):
         if is_link(folder):
             raise GuardError(
-                f"{folder} is a symbolic link. Nothing was removed: its target might not belong to this series.",
+                f"{folder} is a symbolic link. Its target might not belong to this series, so nothing was removed.",
                 "Set base_path to the folder itself, or remove the link.",
             )
     if days and not any(has_manifest(series.partition(day)) for day in days):
         raise GuardError(
-            f"{series.data} has folders of {counted(len(days), 'day')}, and {series.about} has no manifest of them. "
-            "Nothing was removed: the files cannot be identified as snapshots.",
+            f"{series.data} contains folders of {counted(len(days), 'day')}, but {series.about} contains no manifest "
+            "of them. Nothing was removed, because the files cannot be identified as snapshots.",
             f"If the data was copied, copy {series.about.name} as well. If it is another table, use another "
             "snapshot_name. Otherwise remove the folders manually.",
         )

@@ -51,8 +51,8 @@ def check_source(source: ListSource, filters: dict[str, Any], last_good: Manifes
     if differing:
         raise guard_error(
             "other_source",
-            f"The snapshot of {last_good.snapshot_date} is of another list: {'; '.join(differing)}. Check "
-            "the connection, and give each list its own snapshot_name.",
+            f"The snapshot of {last_good.snapshot_date} is of another list: {'; '.join(differing)}. Check the "
+            "connection, and give each list its own snapshot_name.",
         )
 
 
@@ -89,7 +89,7 @@ def check_clock(now: datetime, earlier: Manifest) -> None:
         raise guard_error(
             "clock_skew",
             f"The clock says {now:%Y-%m-%d %H:%M} UTC, but the snapshot of {earlier.snapshot_date} was observed at "
-            f"{earlier.observed_at:%Y-%m-%d %H:%M}: one of them is wrong. If it is the clock, correct it.",
+            f"{earlier.observed_at:%Y-%m-%d %H:%M} UTC. One of the two times is wrong. If it is the clock, correct it.",
         )
 
 

@@ -117,7 +117,7 @@ BREAKS = [
     Break(
         "A deleted website is gone",
         "reconcile.apply.sending",
-        '            _check_domain(target.planned, record, "not deleted")\n',
+        '            _check_domain(target.planned, record, "Not deleted")\n',
         "",
         ("integration/reconcile/apply/test_application.py", "delete_checks_the_domain"),
     ),

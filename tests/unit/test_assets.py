@@ -60,7 +60,7 @@ def test_partitioned_asset_is_rejected_before_airflow_3_3() -> None:
 @pytest.mark.parametrize("template", ["{{ params.x }}", "a-{% if x %}b{% endif %}"])
 def test_template_needs_an_asset_when_the_dag_is_parsed(name: str, template: str) -> None:
     arguments: dict[str, Any] = {"task_id": "a_task", "base_path": "/data", name: template}
-    with pytest.raises(ValueError, match=rf"asset is required, since {name}="):
+    with pytest.raises(ValueError, match=rf"asset is required, because {name}="):
         SnapshotWebsitesOperator(**arguments)
     asset = snapshot_asset("stats")
     assert SnapshotWebsitesOperator(**arguments, asset=asset).asset is asset

@@ -400,7 +400,7 @@ class Sender:
         """
         website_id = str(target.website_id)
         record = self.client.read_for_update(website_id)
-        _check_domain(target.planned, record, "not changed")
+        _check_domain(target.planned, record, "Not changed")
         change = self.change_of(record, target.before)
         if change is None:
             return None
@@ -423,7 +423,7 @@ class Sender:
 
     def _delete(self, target: Target) -> None:
         def check(record: Record) -> None:
-            _check_domain(target.planned, record, "not deleted")
+            _check_domain(target.planned, record, "Not deleted")
             target.set(State.UNCLEAR, _UNDER_WAY)
 
         def may_be_applied() -> None:
@@ -649,4 +649,4 @@ def _check_domain(planned: Change, record: Record, verb: str) -> None:
     """Raise :class:`ValueError` if the id in the plan no longer belongs to the domain in the plan."""
     domain = record.get("domain")
     if planned.domain and isinstance(domain, str) and not same_domain(domain, planned.domain):
-        raise ValueError(f"{verb}: id {record['id']} now belongs to {domain!r}")
+        raise ValueError(f"{verb}, because the id {record['id']} belongs to {domain!r} now.")

@@ -326,7 +326,7 @@ class Plan:
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ValueError(f"this is not a complete plan: {error!r}. Plan again") from error
         if not is_as_written:
-            raise ValueError(f"the plan was edited: its digest is {plan.digest}, not {data['digest']}. Plan again")
+            raise ValueError(f"the plan was edited. Plan again. Its digest is {plan.digest}, not {data['digest']}")
         return plan
 
 
@@ -527,7 +527,7 @@ def _password_change(website: DesiredWebsite, domain: str) -> FieldChange:
     reference = website.settings.get(PASSWORD_FROM)
     if reference is None:
         raise ValueError(
-            f"{domain} has privacy: password but no {PASSWORD_FROM}: set it, or once in defaults, to "
+            f"{domain} has privacy: password, but no {PASSWORD_FROM}. Set it, here or in defaults, to "
             "variable:page_password_NAME or connection:page_password_NAME, or use privacy: private"
         )
     return FieldChange(PASSWORD_FROM, None, reference)

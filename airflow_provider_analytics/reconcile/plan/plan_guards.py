@@ -389,7 +389,7 @@ def raise_unless_approved(change: Change | None, approved: Plan) -> None:
     if change is not None:
         problem = _not_approved(change, approved)
     if problem:
-        raise ValueError(f"not changed, because it has changed since the plan was approved: {problem}")
+        raise ValueError(f"Not changed, because it has changed since the plan was approved: {problem}")
 
 
 def _raise_unless_same_scope(planned: Plan, approved: Plan) -> None:
@@ -442,6 +442,7 @@ def _is_settled(change: Change, again: Change | None, record: Record | None) -> 
 
 def _mismatch(reason: str, changes: list[str]) -> GuardError:
     return GuardError(
-        "The plan is not the approved one: the file, the list or the websites changed since. No changes were sent. "
-        f"Plan again. {reason}: {first_of(changes, _MAX_NAMED, '; ')}."
+        "The plan is not the approved one, because the file, the list, or a website has changed since. "
+        f"{reason}: {first_of(changes, _MAX_NAMED, '; ')}.",
+        "No changes were sent. Plan again.",
     )

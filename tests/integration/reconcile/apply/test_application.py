@@ -118,7 +118,9 @@ def test_delete_checks_the_domain_again(night: Night, distortion: Distortion) ->
     kept: dict[str, Any] = {f"{number}.example": {} for number in range(4, 21)}
     with pytest.raises(BulkError) as caught:
         night.apply(config={"websites": kept}, prune=True, **night.state)
-    assert caught.value.failures == {"2.example (id 2)": "not deleted: id 2 now belongs to 'other.example'"}
+    assert caught.value.failures == {
+        "2.example (id 2)": "Not deleted, because the id 2 belongs to 'other.example' now."
+    }
     assert night.lists("domain") == ["other.example", *kept]
 
 
