@@ -57,7 +57,7 @@ CONNECTION_TYPE: dict[str, Any] = {
         ),
         "proxies": _extra(
             "Proxies",
-            'Proxy URL by scheme: {"https": "http://proxy:3128"}. If empty: those of the environment.',
+            'Proxy URL by scheme: {"https": "http://proxy:3128"}. If empty: the proxies of the environment.',
             "object",
         ),
         "headers": _extra(

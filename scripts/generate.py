@@ -144,7 +144,7 @@ def _settings(field: Field) -> dict[str, dict[str, Any]]:
     allowed = "a list, or text with an entry per line"
     return {
         field.name: {
-            "description": f"{meaning} The complete list: replaces that of defaults and groups.",
+            "description": f"{meaning} The complete list: replaces the lists of defaults and groups.",
             **entries,
             "errorMessage": f"{allowed}; [] clears the list",
         },

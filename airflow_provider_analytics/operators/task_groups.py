@@ -62,7 +62,7 @@ def exclusion_list(
 ) -> TaskGroup:
     """Plan the changes of an exclusion list, wait for an approval, and apply exactly that plan.
 
-    The tasks are those of :func:`websites_as_code`.
+    The tasks are the same as in :func:`websites_as_code`.
 
     .. code-block:: python
 

@@ -109,7 +109,7 @@ class GetWebsiteOperator(AnalyticsBaseOperator):
     :return: the website record as the service returns it, a dict without secrets.
     :raises AirflowFailException: without a retry, if the domain has several websites.
     :raises NotFoundError: if there is no website with this id.
-    :raises DomainError: if the domain has no website, or several.
+    :raises DomainError: if no website has the domain.
     """
 
     operator_extra_links = (WebsiteLink(),)
@@ -357,7 +357,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
     :raises AirflowFailException: without a retry, if the service rejects a value, or the domain has several websites.
     :raises NotAppliedError: if the sent values are not in effect afterwards, or other fields changed.
     :raises NotFoundError: if there is no website with this id.
-    :raises DomainError: if the domain has no website, or several.
+    :raises DomainError: if no website has the domain.
     """
 
     def __init__(
@@ -500,7 +500,8 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
         return check_website_id(website_id)
     website = hook.find_website(str(domain))
     if website is None:
-        raise DomainError(f"No website has the domain {str(domain)!r}: all websites were checked. Check its spelling.")
+        problem = f"No website has the domain {str(domain)!r}. All websites were checked."
+        raise DomainError(problem, remedy="Check the spelling of the domain.")
     found: int | str = website["id"]
     return found
 

@@ -218,8 +218,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
     :param prune: also delete websites that are not in the file. (templated)
     :param create_only: create the websites that do not exist, and leave all others unchanged. (templated)
-    :param state_path: see :class:`PlanWebsitesOperator`; with ``approved_digest``, that of the plan, so that a retry
-        finishes a plan that was applied in part. (templated)
+    :param state_path: see :class:`PlanWebsitesOperator`; with ``approved_digest``, as in the plan. (templated)
     :param list_name: see :class:`PlanWebsitesOperator`. (templated)
     :param override_guards: see :class:`PlanWebsitesOperator`; with ``approved_digest``, as in the plan. (templated)
     :param max_loss_fraction: see :class:`PlanWebsitesOperator`; with ``approved_digest``, as in the plan. (templated)
@@ -360,7 +359,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
 
 class ExportWebsitesOperator(AnalyticsBaseOperator):
-    """Write the current websites, or those of a snapshot, to a file for websites as code.
+    """Write the current websites, or the websites of a snapshot, to a file for websites as code.
 
     A plan of this file against the same websites is empty. To restore a snapshot, export it, plan, and apply. Ids,
     statistics, and passwords cannot be restored; the top of the file lists the missing fields.
@@ -390,9 +389,9 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         * ``omitted`` (number, such as ``0``): number of websites and settings that the file omits; the top of the file
           lists them.
 
-    :raises AirflowFailException: without a retry, if a domain has several websites, or the guard blocks the
-        export.
-    :raises StorageError: if the snapshot does not exist or cannot be read.
+    :raises AirflowFailException: without a retry, if a domain has several websites, the snapshot does not exist, or
+        the guard blocks the export.
+    :raises StorageError: if the snapshot cannot be read.
     :raises BulkError: if websites could not be read.
     """
 
