@@ -206,7 +206,7 @@ def test_entries_are_removed_everywhere_after_their_expiration_date_with_a_reaso
     assert lists(night) == [["8.8.8.8"], ["8.8.8.8"]]
     assert ([item["entry"] for item in result["expired"]], result["expiring"]) == (["1.1.1.1", "192.0.2.1"], [])
     why = "until 2026-11-24, owner it@example.com, Berlin"
-    assert f"Expired: 2 lines of the list\n1.1.1.1: {why}" in caplog.text
+    assert f"Expired: 2 lines of the list.\n1.1.1.1: {why}" in caplog.text
     sources = {"1.1.1.1": f"expired, {why}", "192.0.2.1": "expired, until 2026-11-24"}
     last = {line["domain"]: line["sources"] for line in night.trail("*2026-11-25*")}
     assert last == {"a.example": sources, "b.example": sources}
