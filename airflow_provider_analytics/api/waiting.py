@@ -33,14 +33,14 @@ Listener = Callable[[str, float], None]
 class Stats:
     """Counters of a client; thread-safe. ``make generate`` writes the descriptions to docs/monitoring.md.
 
-    :param requests: Requests sent, retries among them
-    :param retries: Requests that are sent again, since an attempt failed
+    :param requests: Requests sent, including retries
+    :param retries: Requests sent again, because an attempt failed
     :param waited: Time waited: for a retry or a rate limit, until the service returns a write, or to read a list again
-    :param pages: Pages of the list read, those that prove it among them
-    :param lists_read_again: Lists read again, because they changed during the reading
+    :param pages: Pages of the list, including the pages that prove it
+    :param lists_read_again: Lists read again, because they changed during the read
     :param websites: Websites of lists that were proven complete
-    :param changes_applied: Websites created, changed or deleted with success
-    :param changes_failed: Websites whose creation, change or deletion failed, or is not returned by the service
+    :param changes_applied: Websites created, changed, or deleted successfully
+    :param changes_failed: Websites whose creation, change, or deletion failed or could not be verified
     :param listener: called each time a counter changes, from any thread.
     """
 

@@ -90,7 +90,7 @@ STATEMENTS: tuple[Statement, ...] = (
     *_stated(
         "Service",
         scope="A client manages the websites that are tracked and reads its own account.",
-        base_url="All paths lie below one base URL.",
+        base_url="All paths are below one base URL.",
         version_in_path="Every path starts with `/api/v1`.",
         account_read_only="The account can only be read.",
     ),
@@ -164,7 +164,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         "`Retry-After` and the usual rate-limit headers are obeyed. Without them, all requests slow down after "
         "429 and 503. An extra sets a limit."),
     OpenPoint("events", "Events", "Not used."),
-    OpenPoint("compatibility", "Policy of deprecation", "The client names its version in the header `User-Agent`."),
+    OpenPoint("compatibility", "Deprecation policy", "The client names its version in the header `User-Agent`."),
 )  # fmt: skip
 
 #: Part of a response to its supported forms. tests/integration/api/test_supported_forms.py has a test for each.
