@@ -326,7 +326,7 @@ def _entries(text: str, entry_type: EntryType, networks: str, limit: int, *, hos
     try:
         return entry_type.parse(text, networks, limit), False
     except ValueError:
-        if name is None:
+        if name is None or not isinstance(entry_type, Addresses):
             raise
         raise ValueError("is not an IP address; a host name needs resolve_names=True and mode='managed'") from None
 

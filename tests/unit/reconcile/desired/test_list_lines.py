@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from airflow_provider_analytics.api.entries import EntryType
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.reconcile.desired import list_lines as maintained
 from airflow_provider_analytics.reconcile.desired.list_lines import (
@@ -129,3 +130,12 @@ def test_comment_line_is_sent_once_before_the_addresses_of_a_network() -> None:
     lines = [{"comment": "Berlin"}, {"entry": "192.0.2.0/31", "comment": "office"}]
     found = read_list("exclude_ips", lines, LINE_FIELDS["exclude_ips"], networks="expand", managed=False)
     assert found.new_lines(found.entries) == ("# Berlin", "192.0.2.0 # office", "192.0.2.1 # office")
+
+
+def test_wrong_entry_of_a_list_without_addresses_is_no_host_name() -> None:
+    class Paths(EntryType):
+        def _check_word(self, entry: str) -> None:
+            raise ValueError("does not begin with /")
+
+    with pytest.raises(ValueError, match=r"'admin\.example' does not begin with /"):
+        read_list("exclude_paths", ["admin.example"], Paths())
