@@ -11,6 +11,8 @@ import public_api
 import pytest
 from airflow_versions import needs_what_is_measured
 
+from airflow_provider_analytics.operators.websites import DeleteWebsiteOperator
+
 CHECKOUT = Path(__file__).parents[2]
 FILE = CHECKOUT / "docs" / "reference" / "public_api.txt"
 PACKAGE = "airflow_provider_analytics"
@@ -25,6 +27,13 @@ def test_public_api_equals_the_documented_api() -> None:
     assert not changes, (
         f"The public surface changed. Run make generate, and follow CONTRIBUTING.md, Public surface:\n{changes}"
     )
+
+
+@pytest.mark.repository
+def test_result_of_an_operator_is_the_same_after_a_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
+    operators = [DeleteWebsiteOperator, *public_api._operators()]
+    monkeypatch.setattr(public_api, "_operators", lambda: operators)
+    assert {*public_api.returned()} <= {*FILE.read_text(encoding="utf-8").splitlines()}
 
 
 @pytest.mark.repository
