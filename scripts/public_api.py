@@ -18,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 from airflow_provider_analytics import commands, exceptions
+from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info
 from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.reconcile.desired import tables, websites_file
@@ -91,7 +92,7 @@ def returned() -> Iterator[str]:
             name = kind.__name__.removesuffix("Operator")
             arguments = given.get(name, {})
             if hasattr(kind, "field"):
-                arguments = {kind.field: ["192.0.2.1"]}
+                arguments = {kind.field: list(LINE_FIELDS[kind.field].examples)}
             elif name not in given and "website_id" in inspect.signature(kind).parameters:
                 arguments = {"website_id": 1}
             sandbox.reset()  # the operator before might have deleted the website

@@ -96,6 +96,8 @@ class EntryType:
 
     #: Allowed entries, for messages.
     allowed: ClassVar[str] = "one word per line or entry"
+    #: Two valid entries, for documents and tests.
+    examples: ClassVar[tuple[str, str]] = ("first", "second")
     #: A text that is the name of a file by mistake; None if entries can look like this, such as ``/admin``.
     file_name: ClassVar[re.Pattern[str] | None] = None
 
@@ -175,6 +177,7 @@ class Addresses(EntryType):
     """IP addresses. IPv6 is compressed and in lower case; an IPv4-mapped address becomes IPv4."""
 
     allowed = "one IP address per line or entry"
+    examples = ("192.0.2.1", "2001:db8::1")
     file_name = _FILE_NAME
 
     def parse(self, entry: str, networks: str = ALLOW, limit: int = EXPAND_LIMIT) -> Entries:

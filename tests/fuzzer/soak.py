@@ -37,6 +37,7 @@ from fake_services import FakeService
 from field_values import FLAGS
 from scenario import FIELDS, LISTS, SINGLE, STEPS, Scenario, ViolationError
 
+from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.randomness import RANDOM
 
 #: Number of violations after which the fuzzer stops.
@@ -48,12 +49,12 @@ _DOMAINS = [f"{name}.example" for name in ("a", "b", "c", "d", "www.e", "shop", 
 #: Domains without a website at the start.
 _NEW = ("new.example", "other.example")
 _LINES = {
-    **{key: ["zero # Ann", "two", "three", "four"] for key in LISTS},
+    **{name: [f"{kind.examples[0]} # Ann", kind.examples[1]] for name, kind in LINE_FIELDS.items()},
     "exclude_ips": ["10.0.0.1 # Ann", "10.0.0.2", "10.1.0.0/16", "192.0.2.1", "192.0.2.2", "2001:db8::1", "# office"],
     "exclude_params": ["utm", "gclid # ads", "ref", "session_id", "utm_*", "fbclid"],
 }
 _ENTRIES = {
-    **{key: ["one", "two", "three", "five"] for key in LISTS},
+    **{name: list(kind.examples) for name, kind in LINE_FIELDS.items()},
     "exclude_ips": ["192.0.2.1", "192.0.2.2", "203.0.113.7", "2001:db8::1", "10.0.0.2"],
     "exclude_params": ["utm", "ref", "fbclid", "page"],
 }

@@ -32,13 +32,11 @@ def _value(field: Field) -> Value:
         number = int(not field.default)
         return Value(bool(number), str(number), number)
     if isinstance(field, Lines):
-        entries = ENTRIES.get(field.name, ["first", "second"])
+        entries = list(field.entries.examples)
         return Value(entries, "\n".join(entries), "\n".join(entries))
     return Value("example", "example", "example")
 
 
-#: Exclusion list to entries, if a word is not allowed.
-ENTRIES = {"exclude_ips": ["192.0.2.1", "2001:db8::1"]}
 #: Field to a value, without the domain.
 VALUES = {field.name: _value(field) for field in WEBSITE_FIELDS if not isinstance(field, Domain)}
 #: Fields that are on or off.
