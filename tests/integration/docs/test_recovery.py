@@ -145,6 +145,7 @@ def test_recovery_after_a_wrong_list_was_synced(
     for website in analytics_sandbox.websites():
         analytics_sandbox.change_website(website["id"], email=1)  # later changes remain
     [line] = re.findall(r"`(defaults: \{ignore: .*?\})`", page("troubleshooting"))
+    assert set(re.findall(r"\w+", line)) - {"defaults", "ignore"} == set(SETTABLE_FIELDS) - {"exclude_ips"}
     append = f"with open({str(tmp_path / 'restore.yaml')!r}, 'a') as file:\n    file.write({line!r})\n"
     done = recipe(RESTORE, ("PlanWebsitesOperator(", f"{append}PlanWebsitesOperator("), WITH_UPDATES)
     assert (done["plan"]["updates"], done["apply"]["applied"], done["apply"]["verified"]) == (12, 12, True)
