@@ -25,7 +25,7 @@ COLUMNS = ("entry", "list", "for", "websites", "owner", "since", "until", "host 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.epilog = f"{parser.epilog} An entry that no list contains is a finding."
-    parser.add_argument("entry", metavar="ENTRY", nargs="?", help="address or query parameter; default: all entries")
+    parser.add_argument("entry", metavar="ENTRY", nargs="?", help="entry of a list; default: all entries")
     parser.add_argument("--state-path", metavar="FOLDER", required=True, help="state folder of the operators")
     add_connection(parser, default="none: the websites are not counted")
     parser.description = f"{parser.description} With --conn-id, also count the websites that contain it."
