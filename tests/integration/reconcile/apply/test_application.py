@@ -279,6 +279,8 @@ def test_changes_count_as_applied_or_failed_and_bad_arguments_as_neither(
         hook.update_website(website["id"], email=True)
     with pytest.raises(ValueError, match="domain"):
         hook.create_website("https://a.example")
+    with pytest.raises(ValueError, match="privacy"):
+        hook.update_website(website["id"], privacy="hidden")
     assert (told["changes_applied"], told["changes_failed"]) == (3, 1)
     # The requests of a list, once each.
     night.add(12)
