@@ -18,6 +18,7 @@ from airflow_versions import AIRFLOW_2, last_asset_event, register_assets
 from dag_runs import RunDag, TaskOutcome
 from shelf import NIGHT, Shelf, held, own, websites
 
+from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.hooks.connection import storage_path
 from airflow_provider_analytics.operators.snapshots import (
     CompareSnapshotsOperator,
@@ -31,6 +32,7 @@ from airflow_provider_analytics.snapshots.manifest import ListSource
 from airflow_provider_analytics.storage import StoragePath, put_bytes
 
 TODAY = datetime.now(UTC)
+AZURE = "abfss://cont@acct.dfs.core.windows.net/analytics"
 
 
 def make_dag(operator: Any = SnapshotWebsitesOperator, **arguments: Any) -> Any:
@@ -190,23 +192,26 @@ def test_storage_path_is_written_as_the_user_wrote_it(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "problem"),
+    ("url", "error", "problem"),
     [
         # Azure writes the container before the @, where Airflow reads a connection id.
-        (AirflowNotFoundException("The conn_id `cont` isn't defined"), "base_path='{url}'.* has no connection 'cont'"),
-        (ValueError("The account is disabled"), "^The account is disabled$"),
+        (AZURE, AirflowNotFoundException("isn't defined"), f"base_path='{AZURE}'.* has no connection 'cont'"),
+        ("abfss://cont/analytics", AirflowNotFoundException("isn't defined"), "^isn't defined$"),
+        (AZURE, ValueError("The account is disabled"), "^The account is disabled$"),
+        ("gs://bucket", None, "no file system for gs:// here; install apache-airflow-providers-google"),
+        ("ftp://host/analytics", None, "no file system for ftp:// here. Allowed: file, s3, gs"),
     ],
 )
 def test_storage_url_that_cannot_be_used_is_an_error_with_the_cause(
-    error: Exception, problem: str, monkeypatch: pytest.MonkeyPatch
+    url: str, error: Exception | None, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def file_system(*_: object) -> Any:
+        assert error is not None
         raise error
 
     module = "airflow.io" if AIRFLOW_2 else "airflow.sdk.io.fs"
     monkeypatch.setattr(f"{module}._register_filesystems", lambda: {"abfss": file_system})
-    url = "abfss://cont@acct.dfs.core.windows.net/analytics"
-    with pytest.raises(ValueError, match=problem.format(url=url)):
+    with pytest.raises((ValueError, AnalyticsError, AirflowNotFoundException), match=problem):
         storage_path(url, "base_path")
 
 
