@@ -325,6 +325,7 @@ def test_change_with_a_lost_response_is_found_on_the_website(
     night.add(1)
     connection = json.loads(os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"])
     extra = {"max_retries": 1 if then else 0, "timeout": 5}
+    monkeypatch.setattr("airflow_provider_analytics.api.transport.FIRST_BACKOFF", 0)
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps({**connection, "extra": extra}))
     spoilt: list[int] = []
 
