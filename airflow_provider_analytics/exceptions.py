@@ -580,14 +580,14 @@ class StorageError(AnalyticsError):
 
 
 class MissingSnapshotError(StorageError):
-    """No snapshot is published for a day. A retry does not help before the snapshot is taken."""
+    """No snapshot is published for a day."""
 
     permanent = True
     before_retry = "take the snapshot first"
 
 
 class MissingPackageError(AnalyticsError):
-    """A package is not installed on the worker. The message says which one, and what needs it."""
+    """A package, which the message names, is not installed on the worker."""
 
     permanent = True
     before_retry = "install the package first"

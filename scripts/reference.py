@@ -122,8 +122,7 @@ def raised() -> Iterator[str]:
     yield from (*_markdown(inspect.getdoc(exceptions) or "").partition("\n\n")[2].splitlines(), "")
     page = _Page("../", is_returned=True)
     for found in vars(exceptions).values():
-        is_described_above = ":param" not in (inspect.getdoc(found) or "")
-        if inspect.isclass(found) and issubclass(found, exceptions.AnalyticsError) and not is_described_above:
+        if inspect.isclass(found) and issubclass(found, exceptions.AnalyticsError):
             yield from page.entry(found, 2)
 
 

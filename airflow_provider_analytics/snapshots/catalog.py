@@ -308,7 +308,7 @@ def newest_snapshot(base: Any, snapshot_name: str = DEFAULT_NAME) -> Snapshot | 
 
     :param base: see :func:`read_snapshot`.
     :param snapshot_name: name of the snapshots.
-    :raises StorageError: if its manifest cannot be read, is damaged, or is from a newer version.
+    :raises StorageError: see :func:`read_snapshot`.
     """
     newest = next(snapshot_series(base, snapshot_name).published(), None)
     return newest.read() if newest else None
