@@ -51,7 +51,7 @@ def test_rehearsal_runs_as_documented(
         run_block(export, **places)
         file = tmp_path / "last_night.yaml"
         assert "defaults: {password_from: variable:page_password_NAME}" in file.read_text()  # names the argument
-        with pytest.raises(Exception, match="no password_from: set it, or once in defaults"):
+        with pytest.raises(Exception, match=r"no password_from\. Set it, here or in defaults"):
             run_block(restore, **places)
         assert copy.websites() == []
 
