@@ -48,6 +48,7 @@ FAULTS: dict[str, tuple[bytes | Reply, type[AnalyticsError]]] = {
     "reset in the body": (Reply(CUT, then="reset"), BROKEN),
     "no answer in time": (Reply(then="hang"), BROKEN),
     "a body that stops": (Reply(CUT, then="hang"), BROKEN),
+    "a body that is not gzip": (http(200, b"{}", headers=[("Content-Encoding", "gzip")]), BROKEN),
     "408": (http(408, {"message": "too slow"}), FAILED),
     "500": (http(500, {"message": "oops"}), FAILED),
     "502, an HTML page": (http(502, b"<html>Bad gateway</html>", kind="text/html"), FAILED),
@@ -56,6 +57,14 @@ FAULTS: dict[str, tuple[bytes | Reply, type[AnalyticsError]]] = {
     "503": (http(503), FAILED),
     "503 with Retry-After": (http(503, headers=[("Retry-After", "3")]), FAILED),
     "520, of a proxy": (http(520, b"<html>Unknown error</html>", kind="text/html"), FAILED),
+}
+#: Fault to a part of its error.
+PROBLEMS = {
+    "cut in the body": "The response was cut off",
+    "reset in the body": "The response was cut off",
+    "no answer in time": "did not respond within 0.05 s",
+    "a body that stops": "The response stalled for 0.05 s",
+    "a body that is not gzip": "its gzip stream cannot be read",
 }
 #: Faults that last until the client times out.
 STALLING = ("no answer in time", "a body that stops")
@@ -105,6 +114,7 @@ def test_request_fails_after_the_last_retry(operation: str, fault: str) -> None:
             do(client, operation)
         assert len(server.received(3)) == client.stats.requests == 3
         assert [type(earlier) for earlier in caught.value.earlier] == [kind, kind]
+        assert PROBLEMS.get(fault, "") in str(caught.value)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 410, 413, 418, 422, 501, 505])
