@@ -325,6 +325,22 @@ def test_empty_object_is_read_although_the_storage_rejects_a_range_of_it(monkeyp
         storage.read_bytes(StoragePath(store, "/bucket/full", "s3://bucket/full"))
 
 
+@pytest.mark.parametrize(
+    "look", [storage.read_bytes, storage.size_of, lambda place: storage.names(place.parent)], ids=["read", "size", "ls"]
+)
+def test_file_is_not_missing_if_the_storage_denies_a_look(
+    look: Callable[[StoragePath], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Access Denied")
+
+    store = ConditionalStore("s3")
+    for method in ("cat_file", "size", "ls"):
+        monkeypatch.setattr(store, method, deny)
+    with pytest.raises(PermissionError):
+        look(StoragePath(store, "/bucket/file", "s3://bucket/file"))
+
+
 def test_folder_of_an_object_store_is_not_created_because_a_mistyped_bucket_would_be() -> None:
     store = ConditionalStore("s3")
     storage.make_directory(StoragePath(store, "/mistyped/analytics", "s3://mistyped/analytics"))
