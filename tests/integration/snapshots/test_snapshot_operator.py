@@ -67,6 +67,16 @@ def test_run_publishes_a_complete_snapshot(run_dag: RunDag, analytics_sandbox: S
     assert (snapshot.manifest.requests, held(snapshot)) == (6, own(snapshot))
 
 
+def test_list_is_read_once_if_a_guard_blocks_its_snapshot(
+    run: Callable[..., TaskOutcome], analytics_sandbox: SandboxServer
+) -> None:
+    run()
+    analytics_sandbox.reset()
+    run()
+    # The list, and the oldest websites.
+    assert [request.operation for request in analytics_sandbox.requests].count("list") == 2
+
+
 def test_retry_removes_the_files_of_a_killed_try(
     run: Callable[..., TaskOutcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
