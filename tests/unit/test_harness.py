@@ -51,3 +51,26 @@ def test_walk_prints_the_files_functions_and_changes_of_file_of_a_task() -> None
     assert found
     files, functions, changes = map(int, found.groups())
     assert 10 < files < changes < functions
+
+
+HANGS_ONCE = """
+import time, pytest
+
+@pytest.mark.parametrize("n", range(3))
+def test(n):
+    time.sleep(60 if n == 1 else 0)
+"""
+
+
+def test_test_that_hangs_fails_and_the_others_run(tmp_path: Path) -> None:
+    """Each of both processes has one that hangs; they are scheduled as by ``make test``."""
+    for name in ("first", "second"):
+        (tmp_path / f"test_{name}.py").write_text(HANGS_ONCE)
+    flags = re.search(r"^PYTEST_FLAGS \?= (.+)", (CHECKOUT / "Makefile").read_text(), re.MULTILINE)
+    method = re.search(r'^timeout_method = "(\w+)"', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert flags
+    assert method
+    program = [sys.executable, "-m", "pytest", *flags[1].split(), "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    program += ["--timeout=1", f"--timeout-method={method[1]}", str(tmp_path)]
+    printed = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=50).stdout
+    assert "2 failed, 4 passed" in printed
