@@ -116,7 +116,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", choices=("chosen", "rest"), help="what `make test` runs, or what it leaves out")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Omit the tests that `make test` omits, put the slowest first, and name the sample DAG of a test in the report."""
     if part := config.getoption("part"):
