@@ -107,6 +107,7 @@ def sample_names(instances: int) -> list[Any]:
     return found
 
 
+@pytest.mark.chosen(17)
 @pytest.mark.parametrize(("name", "instances"), [*sample_names(0), *sample_names(2)])
 def test_sample_works_in_a_task_group_behind_a_branch(
     run_dag: RunDag,

@@ -218,6 +218,7 @@ def test_hanging_request_ends_in_time(hanging: Hanging, monkeypatch: pytest.Monk
 @pytest.mark.long
 @pytest.mark.parametrize("operation", OPERATIONS)
 @in_phases(*(phase for phase in PHASES if phase != "connect"))
+@pytest.mark.chosen(25)
 def test_hanging_request_ends_at_a_stop(hanging: Hanging, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_waiting, "GRACE_SECONDS", 0)
     is_sent = hanging.phase not in UNSENT
