@@ -14,8 +14,8 @@ A DAG that waits for the asset of the snapshots, ``snapshot_asset("many_instance
 a single run, wait for ``snapshot_asset("many_instances", snapshot_name="summary")``: the task ``summary`` updates it
 once, if no instance failed; ``paths`` in the event are all snapshots.
 
-The sync of the run that Airflow starts at once when you unpause the DAG only plans. The next scheduled run changes
-websites.
+The sync of a scheduled run that starts more than an hour late only plans. So the run that Airflow starts at once when
+you unpause the DAG plans, unless you unpause it between 00:00 and 01:00 UTC. The next scheduled run changes websites.
 
 Copy this file to your DAG folder. Requires the connections, of type Website Analytics, both Variables, and a pool with
 as many slots as instances that run at the same time: ``airflow pools set analytics 4 "instances"``.

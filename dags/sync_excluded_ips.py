@@ -9,8 +9,9 @@ hand. Lines with a comment on a website, and addresses of other lists in the sam
 addresses at once, the task fails and lists them. If you intend to, trigger the DAG once with ``entries_lost`` in
 ``override_guards``.
 
-When you unpause the DAG, Airflow starts the scheduled run of the day at once. That run only plans, because it starts
-late: read its plan in the log. The next scheduled run, and each run that you trigger, changes websites.
+When you unpause the DAG, Airflow starts the scheduled run of the day at once. A scheduled run that starts more than an
+hour late only plans. So the first run plans, unless you unpause the DAG between 00:00 and 01:00 UTC: read its plan in
+the log. The next scheduled run, and each run that you trigger, changes websites.
 
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
 """

@@ -4,7 +4,8 @@ Like ``sync_excluded_ips``, for thousands of websites. One task reads the list a
 mapped task per chunk syncs them. All of them share one list in the state folder. If a worker is lost, only its chunks
 are repeated.
 
-The run that Airflow starts at once when you unpause the DAG only plans. The next scheduled run changes websites.
+A scheduled run that starts more than an hour late only plans. So the run that Airflow starts at once when you unpause
+the DAG plans, unless you unpause it between 00:00 and 01:00 UTC. The next scheduled run changes websites.
 
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
 """
