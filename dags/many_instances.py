@@ -107,7 +107,8 @@ DRY_RUN = (
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
             items={"type": "string", "pattern": CONNECTION_ID},
             title="Connections",
-            description="Connections to run. If empty: all in the Variable",
+            description="Ids of the connections to run. "
+            "Leave empty to run all ids in the Variable analytics_instances.",
         ),
         "dry_run": Param(
             False,

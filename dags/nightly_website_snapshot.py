@@ -53,7 +53,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
             False,
             type="boolean",
             title="Remove old snapshots",
-            description="Remove the snapshots that are older than the days and months to keep",
+            description="Remove snapshots beyond the 90 daily and 36 monthly ones",
         ),
     },
     tags=["analytics", "example"],

@@ -45,7 +45,7 @@ POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
             items={"type": "string", "enum": GUARDS},
             examples=GUARDS,  # for a drop-down
             title="Override guards",
-            description="Send changes despite these guards, in this run only; the approver decides",
+            description="Send changes despite these guards, in this run only. The plan shows them to the approver.",
         ),
     },
     tags=["analytics", "example"],

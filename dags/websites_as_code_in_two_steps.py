@@ -38,7 +38,7 @@ OVERRIDE_GUARDS = Param(
     items={"type": "string", "enum": GUARDS},
     examples=GUARDS,  # for a drop-down
     title="Override guards",
-    description="Send changes despite these guards, in this run only; the approver decides",
+    description="Send changes despite these guards, in this run only. The plan shows them to the approver.",
 )
 FILES = {
     "config_path": str(Path(__file__).with_name("websites.yaml")),
