@@ -40,6 +40,11 @@ _TITLES = {
 _NOT_LISTED = {"where", "describe"}
 #: The meaning of an argument that another entry of the page explains.
 _SEE = re.compile(r"see `(\w+)`\.")
+#: Row of an argument, up to a default in its meaning that repeats the one in its column.
+_REPEATED = (
+    re.compile(r"(\| `'?([^`]+?)'?` \| .*)[;,] default `?\2`?(?=[.:] )"),
+    re.compile(r"(\| `'?([^`]+?)'?` \| .*?\2[`\"]*) \(default\)"),
+)
 #: Attributes of every exception, which the head of the page describes.
 _OF_EVERY_ERROR = {"problem", "remedy", "permanent", "before_retry"}
 #: Number of arguments in common from which an entry refers to an earlier entry of its page.
@@ -241,6 +246,8 @@ class _Page:
         for row in own:
             self._printed.setdefault(row, entry)
         if own:
+            for repeated_default in _REPEATED:
+                own = [repeated_default.sub(r"\1", row) for row in own]
             yield from ("| Argument | Default | Meaning |", "|---|---|---|", *own, "")
         for earlier, names in repeated.items():
             listed = ", ".join(f"`{name}`" for name in names)

@@ -41,7 +41,7 @@ class ListWebsitesOperator(AnalyticsBaseOperator):
     :param sort_by: ``id`` (date of creation, default) or ``domain``. (templated)
     :param sort: ``desc`` (default) or ``asc``. (templated)
     :param per_page: websites per request: 10, 25, 50, or 100 (default). (templated)
-    :param max_records: maximum number of websites; a longer list fails the task; default 1,000. (templated)
+    :param max_records: maximum number of websites; a longer list fails the task; default 1000. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: list of website records as the service returns them, dicts without secrets.
     :raises AirflowFailException: without a retry, if the list is longer than ``max_records``.
