@@ -27,7 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FRACTION",
         help="limit of the guards (default: %(default)s)",
     )
-    parser.add_argument("--override-guards", action="append", default=[], metavar="GUARD", help="guard to override")
+    parser.add_argument(
+        "--override-guards",
+        action="append",
+        default=[],
+        metavar="GUARD",
+        help="guard to override; repeat the option for several",
+    )
     parser.add_argument("--state-path", metavar="FOLDER", help="state folder; only the plan is written to it")
     parser.add_argument("--list-name", metavar="NAME", help="name of the lists of these files in the state folder")
 
