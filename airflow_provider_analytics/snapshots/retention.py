@@ -163,6 +163,7 @@ def remove_snapshot(
     :param base: see :func:`read_snapshot`.
     :param day: the day, also as text: ``2026-11-20``.
     :param snapshot_name: name of the snapshots.
+    :param now: time by which the age of files is judged; default: the current time.
     :return: the removed files.
     :raises ValueError: if the day or the name is not allowed, or the day has no snapshot.
     :raises StorageError: if the storage fails. Files that were removed before remain removed.
