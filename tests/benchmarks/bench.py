@@ -335,12 +335,13 @@ def document(bench: Bench) -> None:
         [machine(bench.sizes.repeats), "", *table(bench.results)],
     )
     fill(docs / "reference" / "performance.md", "scale", scale(bench.measured, bench.sizes.growth[-1]))
-    found = {(result.work, result.against): f"{result.median:.2f}" for result in bench.results}
+    found = {(result.work, result.against): f"{result.median:.0%}" for result in bench.results}
     get = next(ratio for (work, against), ratio in found.items() if "get_website" in work and "HttpHook" in against)
     memory = next(ratio for (work, _), ratio in found.items() if "peak memory" in work)
     lines = [
-        f"Against `HttpHook` and `HttpOperator`: {get} of the CPU time for a website, {memory} of the memory for a",
-        f"list of 100,000 ([how it is measured]({REPOSITORY}/tests/benchmarks/results.md)).",
+        f"Compared with `HttpHook` and `HttpOperator`, this package needs {get} of the CPU time per website, and "
+        f"{memory} of the",
+        f"memory for a list of 100,000 websites ([how it is measured]({REPOSITORY}/tests/benchmarks/results.md)).",
     ]
     fill(docs / "comparison.md", "ratios", lines)
 

@@ -22,6 +22,7 @@ from airflow_provider_analytics.operators.websites import (
     UpdateWebsiteOperator,
 )
 from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.snapshots.catalog import newest_snapshot
 
 LIST = "/api/v1/websites"
 
@@ -83,7 +84,7 @@ def list_by_package(execute: Execute, service: SandboxServer) -> list[str]:
     ],
     ids=["that moves", "that is cut", "page instead of an answer", "limit of requests", "empty"],
 )
-def test_incomplete_list_is_noticed_only_by_this_package(
+def test_list_result_by_fault_and_reader(
     service: SandboxServer,
     execute: Execute,
     websites: int,
@@ -105,7 +106,7 @@ def test_incomplete_list_is_noticed_only_by_this_package(
         assert re.search(outcome, found)
 
 
-def test_web_page_instead_of_json_is_a_failure_only_with_this_package(service: SandboxServer, execute: Execute) -> None:
+def test_http_operator_returns_a_web_page_as_a_success(service: SandboxServer, execute: Execute) -> None:
     service.fault("list", body="<h1>Back soon</h1>")
     assert by_operator(execute, service, "GET") == "<h1>Back soon</h1>"
 
@@ -153,3 +154,6 @@ def test_empty_list_is_noticed_only_by_this_package(service: SandboxServer, exec
     service.reset()
     with pytest.raises(AirflowFailException, match="max_loss_fraction"):
         execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
+    kept = newest_snapshot(str(tmp_path))
+    assert kept is not None
+    assert kept.manifest.count == 20
