@@ -128,7 +128,7 @@ NO_LINES: list[Any] = [
     *([item] for item in ("a\nb", "", 7, "a\u2028b", "a b")),
 ]
 #: Field to the message, and rejected values.
-REFUSED: dict[str, tuple[str, list[Any]]] = {
+REJECTED: dict[str, tuple[str, list[Any]]] = {
     "domain": ("domain=", ["", " ", "http://a.example", "a.example/x", "a b.example", "a.example\n", None, 7, "a..b"]),
     "privacy": (r"privacy=.*public \(0\), private \(1\), password \(2\)", [3, -1, True, "", "secret", 1.0, [1]]),
     **{name: (f"{name}=.*Allowed: True or False", NO_FLAG) for name in ("email", "exclude_bots", "favorite")},
@@ -136,12 +136,12 @@ REFUSED: dict[str, tuple[str, list[Any]]] = {
 }
 
 
-@proves(*(f"{field}-values" for field in REFUSED), "rule-lines", "domain-create", "store-required")
-@pytest.mark.parametrize(("field", "bad"), [(field, bad) for field, (_, values) in REFUSED.items() for bad in values])
+@proves(*(f"{field}-values" for field in REJECTED), "rule-lines", "domain-create", "store-required")
+@pytest.mark.parametrize(("field", "bad"), [(field, bad) for field, (_, values) in REJECTED.items() for bad in values])
 def test_client_rejects_another_value_before_the_request(
     client: AnalyticsClient, sandbox: SandboxServer, field: str, bad: Any
 ) -> None:
-    message = REFUSED[field][0]
+    message = REJECTED[field][0]
     if field != "favorite":
         with pytest.raises(ValueError, match=message):
             client.create_website(**{"domain": "a.example", field: bad})

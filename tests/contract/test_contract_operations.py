@@ -157,7 +157,7 @@ def test_list_has_the_requested_page_size(client: AnalyticsClient, sandbox: Sand
         assert (len(sandbox.requests), query_of(sandbox, "per_page")) == (pages + 1 + (pages > 1), [str(size)])
 
 
-REFUSED: dict[str, list[Any]] = {
+REJECTED: dict[str, list[Any]] = {
     "per_page": [0, 1, 11, 30, 101, 1000, -10, True, "all", 10.0],
     "search_by": ["id", "", "DOMAIN", 1],
     "sort_by": ["name", "", "ID", 1],
@@ -170,7 +170,7 @@ REFUSED: dict[str, list[Any]] = {
 
 
 @proves("per-page-limit", "search-by", "sort-by", "sort", "favorite-filter", "search", "list-optional")
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values])
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in REJECTED.items() for value in values])
 def test_client_rejects_another_list_parameter_before_the_request(
     client: AnalyticsClient, sandbox: SandboxServer, name: str, value: Any
 ) -> None:

@@ -80,7 +80,7 @@ def scripted(pages: Iterable[Page], query: dict[str, str]) -> Listing:
 
 BY_DOMAIN, FAVORITES = {"sort_by": "domain", "sort": "asc"}, {"favorite": "true"}
 #: Query, pages, the failing check, whether the list changed, and a part of the message.
-REFUSED: dict[str, tuple[dict[str, str], list[Page], str, bool, str]] = {
+REJECTED: dict[str, tuple[dict[str, str], list[Page], str, bool, str]] = {
     # 1 to 19 and 22 by domain. After page 1, 22 and one or two of its websites are deleted, so that as many move up,
     # and the next websites get ids from 20 on.
     **{
@@ -121,9 +121,9 @@ REFUSED: dict[str, tuple[dict[str, str], list[Page], str, bool, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", REJECTED)
 def test_list_that_might_lack_a_website_is_rejected(case: str) -> None:
-    query, pages, check, moved, message = REFUSED[case]
+    query, pages, check, moved, message = REJECTED[case]
     listing = scripted(pages, query)
     got: list[dict[str, Any]] = []
     with pytest.raises(IncompleteListError, match=message or None) as caught:

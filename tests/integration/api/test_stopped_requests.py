@@ -331,16 +331,16 @@ def test_stopped_client_leaves_no_thread_and_no_descriptor() -> None:
 # Waits
 
 
-REFUSED = http(503, headers=[("Retry-After", "50")])
+REJECTED = http(503, headers=[("Retry-After", "50")])
 MOVING = http(200, {"data": [{"id": 7}, {"id": 7}], "meta": {"total": 2}})
 
 
 @pytest.mark.parametrize(
     ("reply", "settings", "call", "error"),
     [
-        pytest.param(REFUSED, {}, lambda item: item.get_website(7), StoppedError, id="Retry-After"),
+        pytest.param(REJECTED, {}, lambda item: item.get_website(7), StoppedError, id="Retry-After"),
         # A write that waits for its retry has the error of its first attempt.
-        pytest.param(REFUSED, {}, lambda item: item.update_website(7, email=True), AnalyticsApiError, id="a write"),
+        pytest.param(REJECTED, {}, lambda item: item.update_website(7, email=True), AnalyticsApiError, id="a write"),
         pytest.param(RECORD, {"requests_per_minute": 2}, lambda item: item.get_website(7), StoppedError, id="a limit"),
         pytest.param(MOVING, {}, lambda item: item.list_websites(), StoppedError, id="a list that is read again"),
     ],

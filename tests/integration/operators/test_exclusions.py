@@ -20,7 +20,7 @@ from airflow_provider_analytics.exceptions import AnalyticsError, BulkError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 
 #: Rejected in the run, or when the DAG is parsed.
-REFUSED = (AirflowFailException, ValueError)
+REJECTED = (AirflowFailException, ValueError)
 
 
 def test_merge_keeps_existing_entries_and_sends_only_differences(night: Night) -> None:
@@ -134,7 +134,7 @@ def test_bad_arguments_fail_without_a_retry_and_without_a_change(
     night: Night, arguments: dict[str, Any], message: str
 ) -> None:
     night.add(1)
-    with pytest.raises(REFUSED, match=message):
+    with pytest.raises(REJECTED, match=message):
         night.sync("203.0.113.7", **arguments)
     assert night.updated == set()
 
@@ -184,7 +184,7 @@ def test_website_can_be_restored_to_its_own_list(night: Night) -> None:
     result = night.managed("203.0.113.8", **protected, unmanage_websites=["2.*"])
     assert (result["applied"], result["entries_removed"], result["verified"]) == (1, 1, True)
     assert night.lists() == ["10.0.0.1\n203.0.113.8", "10.0.0.1\n10.0.0.2", "10.0.0.1\n203.0.113.8"]
-    with pytest.raises(REFUSED, match="unmanage_websites is not allowed with a filter in websites"):
+    with pytest.raises(REJECTED, match="unmanage_websites is not allowed with a filter in websites"):
         night.managed("203.0.113.8", **protected, unmanage_websites=["2.example"], websites={"search": "2"})
 
 
@@ -195,10 +195,10 @@ def test_list_can_be_a_file_and_further_entries_can_be_json(night: Night) -> Non
     for place, added in ((str(file), 2), (f"file://{file}", 0)):
         assert night.sync(exclude_ips=None, exclude_ips_path=place)["entries_added"] == added
     assert night.lists() == ["203.0.113.7\n203.0.113.8"]
-    with pytest.raises(REFUSED, match="there is no such file on this worker"):
+    with pytest.raises(REJECTED, match="there is no such file on this worker"):
         night.sync(exclude_ips=None, exclude_ips_path=f"{night.folder}/none.txt")
     for both in ({"exclude_ips": None}, {"exclude_ips_path": str(file)}):
-        with pytest.raises(REFUSED, match=r"are (missing|not allowed together). Allowed: one"):
+        with pytest.raises(REJECTED, match=r"are (missing|not allowed together). Allowed: one"):
             night.sync(**both)
     assert night.sync("1.1.1.1", per_website='{"1.*": ["2.2.2.2"]}')["entries_added"] == 2
     with pytest.raises(ValueError, match="a template cannot be a key"):

@@ -137,7 +137,7 @@ NO_ADDRESS = "is not an IP address"
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         *((line, NO_ADDRESS) for line in ("*.example.com", "2130706433", "0x7f.1", "1.2.3", "vpn.example.com:443")),
         ("1.1.1.1 # until=2026-13-01", "has the expiration date '2026-13-01', which cannot be read. Allowed: until="),
@@ -147,10 +147,10 @@ NO_ADDRESS = "is not an IP address"
         ("1.1.1.1 # until=2027-01-31, until=2027-02-28", "has several expiration dates. Allowed: one until=YYYY-MM-DD"),
     ],
 )
-def test_unreadable_line_is_named(night: Night, sync: Sync, line: str, told: str) -> None:
+def test_unreadable_line_is_named(night: Night, sync: Sync, line: str, message: str) -> None:
     with pytest.raises((AirflowFailException, ValueError)) as raised:
         sync("8.8.8.8", line)
-    assert f"exclude_ips has unusable entries (1): line 2: {line!r} {told}" in str(raised.value)
+    assert f"exclude_ips has unusable entries (1): line 2: {line!r} {message}" in str(raised.value)
     assert not night.sandbox.requests
 
 
@@ -169,7 +169,7 @@ def test_comment_without_an_expiration_date_is_only_a_reason(night: Night, sync:
 
 
 @pytest.mark.parametrize(
-    ("lines", "arguments", "told"),
+    ("lines", "arguments", "message"),
     [
         (VPN, {"resolve_names": False}, "a host name needs resolve_names=True and mode='managed'"),
         (VPN, {"mode": "merge"}, "resolve_names is not allowed with mode='merge'. Allowed: mode='managed'"),
@@ -179,11 +179,11 @@ def test_comment_without_an_expiration_date_is_only_a_reason(night: Night, sync:
     ],
 )
 def test_conflicting_arguments_are_rejected_before_any_request(
-    night: Night, sync: Sync, lines: str, arguments: dict[str, Any], told: str
+    night: Night, sync: Sync, lines: str, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises((AirflowFailException, ValueError)) as raised:
         sync(lines, **arguments)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert {request.operation for request in night.sandbox.requests} <= {"account"}
 
 

@@ -23,7 +23,7 @@ from airflow_provider_analytics.reconcile.plan.changes import Plan
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 #: Rejected in the run, or when the DAG is parsed.
-REFUSED = (AirflowFailException, ValueError)
+REJECTED = (AirflowFailException, ValueError)
 
 FILE = """\
 defaults:
@@ -171,7 +171,7 @@ def test_bad_websites_files_fail_without_a_retry(night: Night, content: Any, mes
 )
 def test_unreadable_path_is_named(night: Night, arguments: dict[str, Any], message: str) -> None:
     night.write(PRIVATE)
-    with pytest.raises(REFUSED, match=message):
+    with pytest.raises(REJECTED, match=message):
         night.plan(**arguments)
     assert night.operations.keys() <= {"account"}
 
@@ -179,16 +179,16 @@ def test_unreadable_path_is_named(night: Night, arguments: dict[str, Any], messa
 def test_check_drift_fails_skips_or_logs_by_on_drift(night: Night, caplog: pytest.LogCaptureFixture) -> None:
     night.add(1)
     night.write(PRIVATE)
-    with pytest.raises(REFUSED, match=r"privacy: `public` → `private` on 1 website: `1\.example"):
+    with pytest.raises(REJECTED, match=r"privacy: `public` → `private` on 1 website: `1\.example"):
         night.drift()
     with caplog.at_level("INFO"), pytest.raises(AirflowSkipException):
         night.drift(on_drift="skip")
     assert "Skipped: Different from" in caplog.text
     assert night.drift(on_drift="log")["updates"] == 1
     for neither in ({"config": None}, {"config": [], "config_path": str(night.file)}):
-        with pytest.raises(REFUSED, match="Allowed: one of the two"):
+        with pytest.raises(REJECTED, match="Allowed: one of the two"):
             night.drift(**neither)
-    with pytest.raises(REFUSED, match=r"on_drift='reprot' is not allowed. Allowed: fail, skip, log"):
+    with pytest.raises(REJECTED, match=r"on_drift='reprot' is not allowed. Allowed: fail, skip, log"):
         night.drift(on_drift="reprot")
     assert night.operations["update"] == 0
 
@@ -212,7 +212,7 @@ def test_result_counts_the_websites_by_their_change(night: Night) -> None:
 def test_drift_error_has_at_most_twenty_effects(night: Night) -> None:
     night.add(30)
     night.write({"websites": {f"{number}.example": {"exclude_ips": [f"192.0.2.{number}"]} for number in range(1, 31)}})
-    with pytest.raises(REFUSED, match=r"Different from .*: 30 websites") as caught:
+    with pytest.raises(REJECTED, match=r"Different from .*: 30 websites") as caught:
         night.drift()
     assert str(caught.value).count("exclude_ips: add") == 20
 

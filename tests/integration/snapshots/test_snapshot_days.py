@@ -112,7 +112,9 @@ def stored(written: dict[str, Any]) -> tuple[str, bool]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_run_has_a_day_and_might_be_late(analytics_sandbox: SandboxServer, tmp_path: Path, case: Case) -> None:
+def test_day_and_lateness_by_schedule_and_start_time(
+    analytics_sandbox: SandboxServer, tmp_path: Path, case: Case
+) -> None:
     analytics_sandbox.seed(3)
     snapshots = Snapshots(tmp_path, case.mode, case.schedule)
     if case.published:

@@ -101,6 +101,6 @@ def test_folder_of_a_day_counts_if_it_has_data_or_a_manifest(shelf: Shelf) -> No
 
 
 @pytest.mark.parametrize("name", ["_websites", ".websites", "Websites", "a/b", "", "a" * 65, "dt=2026", None])
-def test_dataset_name_is_valid_for_every_reader(name: Any) -> None:
+def test_snapshot_name_is_rejected_if_a_reader_would_misread_its_folder(name: Any) -> None:
     with pytest.raises(ValueError, match=r"snapshot_name=.* is not allowed. Allowed: 1 to 64 of"):
         Shelf("/tmp", name)
