@@ -40,7 +40,7 @@ def invalid(name: str, value: object, allowed: str) -> ValueError:
 def invalid_together(allowed: str, **values: object) -> ValueError:
     """Return the error for values that are not allowed together, or of which one is needed."""
     if all(value is None for value in values.values()):
-        return ValueError(f"{' and '.join(values)} are missing. Allowed: {allowed}")
+        return ValueError(f"{' and '.join(values)} are missing. Give {allowed}")
     shown = " and ".join(f"{name}={short_repr(value)}" for name, value in values.items())
     return ValueError(f"{shown} are not allowed together. Allowed: {allowed}")
 

@@ -804,8 +804,7 @@ class AnalyticsClient:
         :param left: seconds that the client still waits.
         """
         if sum(self.confirm_waits) - left >= USUAL_DELAY:
-            reason = f"because the service does not return the change of {websites} yet"
-            self.announce(f"Waiting up to {left:g} s, {reason}.", left)
+            self.announce(f"Waiting up to {left:g} s to find out whether the change of {websites} is stored.", left)
 
     def _hide_password(self, form: Texts) -> None:
         """Redact the password of a form from now on."""

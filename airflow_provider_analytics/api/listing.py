@@ -636,7 +636,8 @@ class Reading:
         after = _first(others.values())
         total = _websites(self.total) + len(created)
         if second.total != total or before != after:
-            seen = f"The total was {self.total}, is {second.total}, and {len(created)} new websites are listed."
+            new = counted(len(created), "new website")
+            seen = f"The total was {self.total} and is {second.total}, and the list has {new}."
             if before != after:
                 seen += f" The newest of the others was {before}, and is {after}."
             raise _list_changed("closing head", f"{seen} Websites were deleted, or a replica is behind.")

@@ -300,7 +300,7 @@ class Transport:
         start = self._clock()
         answer = self._answer(_Request(method, dialect.API_PREFIX + path, query, form, is_alone))
         if dialect.is_success(answer):
-            self._limiter.speed_up()
+            self._limiter.speed_up(is_write=method != "GET")
             self._accepted_at[_kind(method)] = self._clock()
             if method == "GET":
                 dialect.document(answer)  # a web page or a garbled body can be repeated, as a 502
@@ -309,8 +309,8 @@ class Transport:
         error = _status_error(answer, follows_success=max(self._accepted_at.values()) > -math.inf)
         pause = error.retry_after or 0.0
         if _is_rate_limit(error) and pause <= MAX_WAIT:
-            reason = f"Rejected requests are repeated for {_patience(error):.0f} s. {error.text}"
-            self._limiter.slow_down(start, pause, reason)
+            reason = f"Rejected requests are repeated for up to {_patience(error) / 60:.0f} minutes. {error.text}"
+            self._limiter.slow_down(start, pause, reason, is_write=method != "GET")
         raise error
 
     def _warn_of_replaced_values(self, answer: Answer) -> None:

@@ -257,8 +257,9 @@ class RateLimiter:
         self._announced_until = -math.inf
         self._interval = 0.0
         self._slowed_at = self._last_turn = -math.inf
-        #: When the service started to reject requests; None while it accepts them.
+        #: When the service started to reject requests, and whether these are writes; None while it accepts them.
         self._rejecting_since: float | None = None
+        self._rejects_writes = False
         self._lock = threading.Lock()
         self._turns = threading.Lock()
         self._reads = threading.Lock()
@@ -314,7 +315,7 @@ class RateLimiter:
                 self._sleep(seconds, None)
             self._last_turn = self._clock()
 
-    def slow_down(self, sent_at: float, seconds: float, reason: str) -> None:
+    def slow_down(self, sent_at: float, seconds: float, reason: str, *, is_write: bool = False) -> None:
         """Slow all requests down, because the service rejected a request.
 
         :param sent_at: when it was sent. If that was before the last slowdown, the rejection is not about the new pace.
@@ -326,7 +327,7 @@ class RateLimiter:
             now = self._clock()
             is_first = self._rejecting_since is None
             if is_first:
-                self._rejecting_since = now
+                self._rejecting_since, self._rejects_writes = now, is_write
             if sent_at > self._slowed_at:
                 self._slowed_at = self._last_turn = now
                 self._interval = min(max(SLOWDOWN * self._interval, MIN_INTERVAL), MAX_INTERVAL)
@@ -353,12 +354,14 @@ class RateLimiter:
             self._announced_until = max(self._announced_until, now + seconds)
         log.log(level, "%s", message)
 
-    def speed_up(self) -> None:
-        """Speed up, because the service accepted a request."""
+    def speed_up(self, *, is_write: bool = False) -> None:
+        """Speed up, because the service accepted a request. An accepted read is no news if it rejects writes."""
         if not self._interval:
             return
+        since = None
         with self._lock:
-            since, self._rejecting_since = self._rejecting_since, None
+            if is_write == self._rejects_writes:
+                since, self._rejecting_since = self._rejecting_since, None
             self._interval = min(self._interval, MAX_INTERVAL_ACCEPTED) * RECOVERY
             if self._interval < MIN_INTERVAL / 2:
                 self._interval = 0.0

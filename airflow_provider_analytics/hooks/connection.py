@@ -241,10 +241,10 @@ def storage_path(url: str, argument: str) -> StoragePath:
     except ValueError:
         if _has_file_system(scheme):
             raise
-        problem = f"{argument}={url!r} cannot be used: Airflow has no file system for {scheme}:// here"
+        problem = f"{argument}={url!r} cannot be used, because this worker has no file system for {scheme}://"
         package = _PROVIDERS.get(scheme)
         if package:
-            raise MissingPackageError(f"{problem}; install {package} on the workers") from None
+            raise MissingPackageError(f"{problem}.", f"Install {package} on all workers.") from None
         raise ValueError(f"{problem}. Allowed: file, {', '.join(_PROVIDERS)}") from None
     if not separator:
         return path

@@ -124,11 +124,16 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         if not outcome.targets and not outcome.failures:
             self.log.info("%s is up to date on %s.", self.field, counted(result["websites_compared"], "website"))
             return
+        others = ""
+        if outcome.failures:
+            failed = len(outcome.failures) - len(outcome.not_tried)
+            others = f" ({failed:,} failed, {len(outcome.not_tried):,} not tried)"
         self.log.info(
-            "Updated %s on %s of %s: %s added, %s removed.",
+            "Updated %s on %s of %s%s: %s added, %s removed.",
             self.field,
             f"{result['applied']:,}",
             counted(len(outcome.targets), "website"),
+            others,
             counted(outcome.entries_added, "entry"),
             f"{outcome.entries_removed:,}",
         )

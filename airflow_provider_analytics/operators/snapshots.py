@@ -539,7 +539,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Remove the snapshots that are not kept."""
-        from airflow_provider_analytics.api.checks import flag, invalid, whole_number
+        from airflow_provider_analytics.api.checks import flag, whole_number
         from airflow_provider_analytics.hooks.connection import storage_path
         from airflow_provider_analytics.snapshots.catalog import snapshot_series
         from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
@@ -552,7 +552,10 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
                 months=whole_number("keep_months", self.keep_months, at_least=0),
             )
             if retention == Retention(0):
-                raise invalid("keep_days", self.keep_days, "1 or more, unless keep_weeks or keep_months is")
+                raise ValueError(
+                    "keep_days, keep_weeks, and keep_months are all 0, so all snapshots except the newest would be "
+                    "removed. Set at least one of them to 1 or more"
+                )
             dry_run = flag("dry_run", self.is_dry_run)
             series = snapshot_series(storage_path(str(self.base_path), "base_path"), str(self.snapshot_name))
             pruning = plan_pruning(

@@ -54,12 +54,20 @@ class Breaker:
     def __init__(self, give_up_after: int = GIVE_UP_AFTER) -> None:
         self._give_up_after = give_up_after
         self._in_a_row = 0
+        self._asks_to_wait = False
         self.rejection: AuthenticationError | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether the service counts as down, or rejects the API key."""
-        return self.rejection is not None or self._in_a_row >= self._give_up_after
+        return self.rejection is not None or self._asks_to_wait or self._in_a_row >= self._give_up_after
+
+    @property
+    def why(self) -> str:
+        """Why the service counts as down, as the end of a sentence."""
+        if self._asks_to_wait:
+            return f"the service asks to wait longer than {MAX_WAIT:g} s"
+        return f"{self._give_up_after} changes failed in a row"
 
     def note(self, error: BaseException | None) -> None:
         """Count the outcome of one item; raise an error that is not about this item only."""
@@ -69,10 +77,9 @@ class Breaker:
         is_long = isinstance(error, AnalyticsError) and (error.retry_after or 0.0) > MAX_WAIT
         if not _is_down(error):
             self._in_a_row = 0
-        elif is_long:
-            self._in_a_row = self._give_up_after
         else:
             self._in_a_row += 1
+            self._asks_to_wait = self._asks_to_wait or is_long
         if isinstance(error, AuthenticationError):
             self.rejection = self.rejection or error
 

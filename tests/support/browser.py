@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -201,7 +202,7 @@ def browser(chromium: str, chromedriver: str, profile: Path, pictures: Path) -> 
         f"user-data-dir={profile}",
     ):
         options.add_argument(f"--{argument}")
-    driver = webdriver.Chrome(options=options, service=Service(chromedriver))
+    driver = webdriver.Chrome(options=options, service=Service(chromedriver, env={**os.environ, "TZ": "UTC"}))
     try:
         # The size of a window includes its frame.
         frame = driver.execute_script("return [outerWidth - innerWidth, outerHeight - innerHeight]")

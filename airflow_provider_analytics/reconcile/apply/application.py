@@ -37,7 +37,7 @@ from airflow_provider_analytics.exceptions import (
 )
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import counted, first_of
-from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Target, describe
+from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Target, describe, note_skipped
 from airflow_provider_analytics.reconcile.plan.changes import Change, Plan
 from airflow_provider_analytics.reconcile.service_websites import Breaker, run_uninterrupted
 
@@ -296,6 +296,7 @@ class Application:
                     self._stop(earlier, target, sorted(fields))
                     return False
             if breaker.is_open or self._is_list_outdated(target):
+                note_skipped(self._targets, breaker)
                 return False
             self._note(target)
         for target in self._targets:

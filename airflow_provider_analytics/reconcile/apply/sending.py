@@ -218,6 +218,13 @@ class Target:
         return self.state in (State.UNCHANGED, State.APPLIED)
 
 
+def note_skipped(targets: Sequence[Target], breaker: Breaker) -> None:
+    """Set the reason of the websites that were skipped because the service counts as down."""
+    for target in targets:
+        if breaker.is_open and target.state is State.NOT_TRIED:
+            target.set(State.NOT_TRIED, f"Not tried, because {breaker.why}.")
+
+
 def describe(differences: Differences) -> str:
     """Return differences as text."""
     return "; ".join(f"{name} {how}" for name, how in differences.items())
@@ -260,8 +267,10 @@ class Sender:
 
     def send_all(self, targets: Sequence[Target], verb: str = "Changing", breaker: Breaker | None = None) -> None:
         """Send the changes of these websites in parallel, and set their states."""
-        for _ in each(self.client, targets, self.send, verb, breaker or Breaker()):
+        breaker = breaker or Breaker()
+        for _ in each(self.client, targets, self.send, verb, breaker):
             pass
+        note_skipped(targets, breaker)
 
     def note(self, target: Target, change: Change) -> None:
         """Note a change that was sent and not rejected; it is not read again yet."""

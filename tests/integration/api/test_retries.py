@@ -424,7 +424,7 @@ def test_hint_about_https_is_given_only_before_the_first_success() -> None:
         (
             {"operation": "update", "status": 204},
             lambda it: it.update_website(1, favorite=True),
-            "Waiting up to 6 s, because the service does not return the change of a website yet.",
+            "Waiting up to 6 s to find out whether the change of a website is stored.",
         ),
         ({"operation": "show", "status": 500}, lambda it: it.get_website(1), "Retrying in"),
     ],

@@ -28,8 +28,20 @@ SERVICE = [
     (CreateWebsiteOperator, {"domain": "new.example"}, "create", "Created", ""),
     (UpdateWebsiteOperator, {"domain": "1.example", "privacy": "private"}, "update", "Updated", ""),
     (DeleteWebsiteOperator, {"domain": "1.example"}, "delete", "Deleted", ""),
-    (SyncExcludedIpsOperator, {"exclude_ips": ["192.0.2.1"]}, "update", "1 entry added", "on 0 of 1 website"),
-    (SyncExcludedParamsOperator, {"exclude_params": ["gclid"]}, "update", "1 entry added", "on 0 of 1 website"),
+    (
+        SyncExcludedIpsOperator,
+        {"exclude_ips": ["192.0.2.1"]},
+        "update",
+        "1 entry added",
+        "on 0 of 1 website (1 failed, 0 not tried): ",
+    ),
+    (
+        SyncExcludedParamsOperator,
+        {"exclude_params": ["gclid"]},
+        "update",
+        "1 entry added",
+        "on 0 of 1 website (1 failed, 0 not tried): ",
+    ),
     (ApplyWebsitesOperator, {"config": FILE}, "update", "Applied 1", "Applied 0 of 1 change, 1 failed"),
 ]
 #: The same for the method of the file system that fails, on the second day.

@@ -208,8 +208,8 @@ def test_storage_path_is_written_as_the_user_wrote_it(url: str) -> None:
         (AZURE, AirflowNotFoundException("isn't defined"), f"base_path='{AZURE}'.* has no connection 'cont'"),
         ("abfss://cont/analytics", AirflowNotFoundException("isn't defined"), "^isn't defined$"),
         (AZURE, ValueError("The account is disabled"), "^The account is disabled$"),
-        ("gs://bucket", None, "no file system for gs:// here; install apache-airflow-providers-google"),
-        ("ftp://host/analytics", None, "no file system for ftp:// here. Allowed: file, s3, gs"),
+        ("gs://bucket", None, r"no file system for gs://\.\sInstall apache-airflow-providers-google"),
+        ("ftp://host/analytics", None, "no file system for ftp://. Allowed: file, s3, gs"),
     ],
 )
 def test_storage_url_that_cannot_be_used_is_an_error_with_the_cause(

@@ -155,6 +155,18 @@ def test_service_that_rejects_for_ten_minutes_gets_few_requests_and_is_logged_tw
     ]
 
 
+def test_accepted_read_is_no_news_while_writes_are_rejected(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    limiter = clock.limiter()
+    with caplog.at_level("INFO"):
+        limiter.slow_down(clock.now, 0, "rejected", is_write=True)
+        clock.now += 10
+        limiter.speed_up()
+        assert "accepts" not in caplog.text
+        limiter.speed_up(is_write=True)
+    assert "The service accepts requests again, after 10 s." in caplog.text
+
+
 @pytest.mark.usefixtures("time_zone")
 def test_time_in_a_log_line_is_utc() -> None:
     before = datetime.now(UTC)

@@ -81,7 +81,7 @@ def test_unavailable_service_gets_no_request_per_website(night: Night, distortio
     assert (len(caught.value.failures), night.updated) == (500, set())
     text = str(caught.value)
     assert text.startswith(f"{FAILURES_ALONE} websites failed, 497 were not tried, 0 succeeded. The service ")
-    assert "\nNot tried, because the work ended before its turn.\nWebsites: " in text
+    assert f"\nNot tried, because {FAILURES_ALONE} changes failed in a row.\nWebsites: " in text
     assert text.count(" and 492 more.") == 1
     assert len(text) < 4096
 
@@ -93,6 +93,7 @@ def test_long_wait_stops_requests_for_further_websites(night: Night) -> None:
         night.sync(NEW)
     assert night.operations["show"] == 1
     assert any("Retry-After 3600 s" in why for why in caught.value.failures.values())
+    assert "Not tried, because the service asks to wait longer than 60 s." in str(caught.value)
 
 
 def test_service_that_becomes_unavailable_gets_no_request_per_website(night: Night, distortion: Distortion) -> None:
@@ -191,7 +192,7 @@ def test_progress_is_logged_every_ten_seconds(night: Night, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("websites", "status", "line"),
     [
-        (1, 204, "Waiting up to 6 s, because the service does not return the change of 1 website yet."),
+        (1, 204, "Waiting up to 6 s to find out whether the change of 1 website is stored."),
         (3, 500, "Changing: 2 of 2 websites done, 2 failed."),
     ],
 )
