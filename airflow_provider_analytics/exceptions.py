@@ -200,6 +200,12 @@ _MEANINGS: Mapping[int, _Meaning] = {
         before_retry="use a key with this permission first",
     ),
     407: _Meaning("The proxy requires a user name and a password", "Correct the extra proxies."),
+    413: _Meaning(
+        "The service, or a proxy before it, rejected the size of the request",
+        "Shorten the list, or raise the limit, which is client_max_body_size in nginx.",
+        permanent=True,
+        before_retry="shorten the list or raise the limit first",
+    ),
     422: _Meaning("The service rejected {fields}", permanent=True, before_retry="correct the value first"),
     429: _Meaning("The service limits the rate of requests", f"S{_RATE[1:]}"),
     503: _Meaning("The service is unavailable", "Check that it runs and is not in maintenance."),

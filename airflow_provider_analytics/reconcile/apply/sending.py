@@ -651,7 +651,7 @@ def _is_rejected(error: AnalyticsError | ValueError, *, is_create: bool) -> bool
         return False
     if is_create and may_mean_taken(error):
         return False  # another process might have created the website: the next try finds it
-    return error.status == 403 or error.is_invalid
+    return error.status in (403, 413) or error.is_invalid
 
 
 def _check_domain(planned: Change, record: Record, verb: str) -> None:
