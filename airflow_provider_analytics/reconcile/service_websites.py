@@ -21,6 +21,7 @@ from airflow_provider_analytics.api.listing import PROGRESS_SECONDS, requests_of
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.api.waiting import GRACE_SECONDS, LOOK_SECONDS, MAX_WAIT, STOPPED
 from airflow_provider_analytics.exceptions import (
+    AmbiguousWriteError,
     AnalyticsApiError,
     AnalyticsConnectionError,
     AnalyticsError,
@@ -85,6 +86,8 @@ class Breaker:
 
 
 def _is_down(error: BaseException | None) -> bool:
+    if isinstance(error, AmbiguousWriteError) and error.earlier:
+        error = error.earlier[-1]
     if isinstance(error, AnalyticsApiError):
         return error.is_limited or error.status >= 500
     # A web page instead of JSON is that of a maintenance, of a login or of a proxy.
