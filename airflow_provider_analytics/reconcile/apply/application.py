@@ -437,7 +437,8 @@ class Application:
             format_now = self._client.settings.boolean_format
             return problem, f"Set the extra boolean_format to the other value; it is {format_now} now."
         if _is_unchanged(first) and _is_unchanged(second):
-            return problem, other_method
+            waited = sum(self._client.confirm_waits)
+            return problem, f"Check whether the service returns changes later than after {waited:g} s. {other_method}"
         return problem, _remedy_for_values(first, fields)
 
 
@@ -562,7 +563,7 @@ def _remedy_for_values(target: Target, fields: Sequence[str]) -> str:
         kept = _kept_bytes(name, target)
         if kept:
             return f"The service kept the first {kept} bytes of {name}: shorten the list."
-    return "Write the values as the service returns them."
+    return "Write the values as the service returns them, unless it only returned them late."
 
 
 def _is_unchanged(target: Target) -> bool:
@@ -579,6 +580,7 @@ def _kept_bytes(name: str, target: Target) -> str:
         return ""
     sent = "\n".join(target.expected.sent.get(name, ())).encode()
     stored = "\n".join(raw_lines(name, target.comparison.record.get(name)) or ()).encode()
-    if not stored or stored == sent or not sent.startswith(stored):
+    before = "\n".join(raw_lines(name, target.before.get(name)) or ()).encode()
+    if not stored or stored in (sent, before) or not sent.startswith(stored):
         return ""
     return f"{len(stored):,} of {len(sent):,}"

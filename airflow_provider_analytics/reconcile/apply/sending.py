@@ -606,8 +606,8 @@ class Sender:
         elif target.unconfirmed is None:
             target.set(
                 State.FAILED,
-                f"Sent, but not in effect: {describe(comparison.not_applied)}. The service ignores the values, or "
-                "another process overwrites them.",
+                f"Sent, but not in effect: {describe(comparison.not_applied)}. The service ignores the values "
+                "or returns them late, or another process overwrites them.",
             )
         target.comparison = comparison
         return bool(comparison.not_applied)
