@@ -64,6 +64,7 @@ class Outcome:
     :param unread: website to why it could not be read; nothing was planned for these websites.
     :param stopped: the error for a service that changes unsent values, or does not store sent values; no other websites
         were changed then.
+    :param create_only: whether a retry leaves the websites unchanged that exist.
     :param interrupted: the exception that ended the work before all was done and verified, such as
         :class:`StoppedError`, or the rejection of the API key; None if the work was complete.
     """
@@ -72,6 +73,7 @@ class Outcome:
     unread: Mapping[str, str] = field(default_factory=dict)
     stopped: NotAppliedError | None = None
     interrupted: BaseException | None = None
+    create_only: bool = False
 
     @property
     def states(self) -> dict[str, int]:
@@ -202,9 +204,11 @@ class Outcome:
             return
         failed = [target for target in self.targets if not target.is_good]
         is_rejected = not self.unread and all(target.state is State.REJECTED for target in failed)
-        # A retry would find nothing to do, and hide the values that were lost.
-        has_lost_values = any(target.state is State.FAILED and target.unsent for target in failed)
-        error = BulkError(self.failures, self.applied, self.not_tried, is_rejected or has_lost_values)
+        # A retry would find nothing to do, and hide the values that were lost or not set.
+        is_hidden = any(target.state is State.FAILED and target.unsent for target in failed)
+        if self.create_only:
+            is_hidden = is_hidden or any(target.not_set for target in failed)
+        error = BulkError(self.failures, self.applied, self.not_tried, is_rejected or is_hidden)
         if self.unexpected_changes:
             error.so_far = f"Values that were not sent changed, too: {'; '.join(self.unexpected_changes)}."
         raise error
@@ -247,7 +251,8 @@ class Application:
         interrupted = run_uninterrupted(self._client, self._run)
         # Copies, because a request that is still under way can end now.
         targets = [replace(target, sent=list(target.sent)) for target in self._targets]
-        outcome = Outcome(targets, stopped=self._stopped, interrupted=interrupted)
+        create_only = self._sender.desired.create_only
+        outcome = Outcome(targets, stopped=self._stopped, interrupted=interrupted, create_only=create_only)
         if outcome.unexpected_changes:
             number = counted(len(outcome.changed_unexpectedly), "website")
             named = first_of(outcome.unexpected_changes, _MAX_NAMED, "; ")

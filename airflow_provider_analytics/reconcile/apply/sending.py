@@ -121,6 +121,16 @@ class Target:
         return self.planned.action == "create" and self.comparison is None
 
     @property
+    def not_set(self) -> list[str]:
+        """Fields of a website that was created, which are set by a later update that was not sent yet."""
+        if self.planned.action != "create" or not self.sent:
+            return []
+        sent: set[str] = set()
+        for change in self.sent:
+            sent.update(field_change.field for field_change in change.fields)
+        return [field_change.field for field_change in self.planned.fields if field_change.field not in sent]
+
+    @property
     def has_update(self) -> bool:
         """Whether an update was sent, or might have been; also one that follows a create."""
         return self.planned.action == "update" or any(change.action == "update" for change in self.sent)
@@ -344,13 +354,12 @@ class Sender:
 
     def _missing(self, target: Target) -> str:
         """Return the fields of a new website that were not set yet, as the start of a text."""
-        sent: set[str] = set()
-        for change in target.sent:
-            sent.update(field_change.field for field_change in change.fields)
-        missing = [field_change.field for field_change in target.planned.fields if field_change.field not in sent]
-        if not target.sent or not missing:
+        if not target.not_set:
             return ""
-        return f"Created, but not set yet: {', '.join(missing)}. "
+        text = f"Created, but not set yet: {', '.join(target.not_set)}. "
+        if self.desired.create_only:
+            text += "With create_only, a retry leaves it so: run once without create_only. "
+        return text
 
     def _create(self, target: Target) -> None:
         change = target.planned
@@ -564,7 +573,7 @@ class Sender:
             if own_id:
                 target.set(State.FAILED, f"Created with the id {own_id}, but it is missing from the list.")
             return True
-        if target.unconfirmed is None:
+        if own_id or target.unconfirmed is None:
             return self._settle_read(target, read)
         [website_id] = found
         target.unconfirmed = replace(target.unconfirmed, website_id=website_id)

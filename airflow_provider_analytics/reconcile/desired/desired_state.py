@@ -87,6 +87,7 @@ class DesiredState:
     :param problems: websites that cannot be planned, found while the list was compared.
     :param modes: list field to its mode: ``merge``, ``replace``, or ``managed``.
     :param tables: the tables of managed lists.
+    :param create_only: whether existing websites are left unchanged.
     """
 
     by_id: Mapping[str, DesiredWebsite] = field(default_factory=dict)
@@ -98,6 +99,7 @@ class DesiredState:
     problems: Sequence[Problem] = ()
     modes: Mapping[str, str] = field(default_factory=dict)
     tables: ListTables | None = None
+    create_only: bool = False
 
     def of(self, record: Record) -> DesiredWebsite | None:
         """Return the desired state of a website; None if it is left unchanged, or deleted."""
@@ -259,6 +261,7 @@ class WebsitesAsCode:
             warnings=self._unused_protections(records),
             problems=list(self._problems(ids)),
             modes=self.modes,
+            create_only=self.create_only,
         )
 
     def _prune(self, not_in_the_files: Sequence[Record]) -> tuple[frozenset[str], list[str]]:

@@ -96,6 +96,39 @@ def test_long_wait_stops_requests_for_further_websites(night: Night) -> None:
     assert "Not tried, because the service asks to wait longer than 60 s." in str(caught.value)
 
 
+def test_creates_end_if_the_service_is_unavailable(night: Night) -> None:
+    night.sandbox.fault("create", skip=10, times=None, status=502)
+    websites = {f"{number}.example": {"privacy": "private"} for number in range(100)}
+    with pytest.raises(BulkError) as caught:
+        night.apply(config={"websites": websites})
+    assert GIVE_UP_AFTER <= 90 - len(caught.value.not_tried) <= GIVE_UP_AFTER + 16
+
+
+@pytest.mark.parametrize("status", [409, 500])
+def test_create_only_is_not_retried_for_a_new_website_that_lacks_settings(
+    night: Night, distortion: Distortion, status: int
+) -> None:
+    """A retry would leave it as it is, and succeed. With 500, the update might have been applied."""
+    distortion.failing = {("PATCH", "/websites/1"): status}
+    config = {"websites": {"new.example": {"privacy": "private", "favorite": True}}}
+    with pytest.raises(BulkError, match="Created, but not set yet: favorite"):
+        night.apply(config=config)
+    night.sandbox.reset()
+    with pytest.raises(AirflowFailException, match=r"not set yet: favorite.*run once without create_only"):
+        night.apply(config=config, create_only=True)
+    distortion.failing = {}
+    night.apply(config=config)
+    assert night.lists("favorite") == [True]
+
+
+def test_request_that_is_too_large_is_not_retried_and_names_the_remedy(night: Night) -> None:
+    night.add(3)
+    night.sandbox.fault("update", times=None, status=413, body="<html><h1>413 Request Entity Too Large</h1></html>")
+    with pytest.raises(AirflowFailException, match=r"size of the request.*\n?.*client_max_body_size"):
+        night.sync(NEW)
+    assert night.operations["update"] == 3
+
+
 def test_service_that_becomes_unavailable_gets_no_request_per_website(night: Night, distortion: Distortion) -> None:
     night.add(100)
     requests = itertools.count(1)
