@@ -91,10 +91,11 @@ class StoragePath:
 
     @classmethod
     def of(cls, path: Any) -> Self:
-        """Return the path of an ``ObjectStoragePath``, a ``upath.UPath``, or the text of a URL or path."""
-        if isinstance(path, str):
-            fs, inside = url_to_fs(path)
-            return cls(fs, str(inside), path)
+        """Return the path of an ``ObjectStoragePath``, a ``upath.UPath``, a local path, or text of a URL or path."""
+        if not hasattr(path, "fs"):
+            text = os.fspath(path)
+            fs, inside = url_to_fs(text)
+            return cls(fs, str(inside), text)
         return cls(path.fs, str(path.path), str(path))
 
     @property

@@ -294,7 +294,7 @@ class Entry:
 def read_snapshot(base: Any, day: date | str, snapshot_name: str = DEFAULT_NAME) -> Snapshot | None:
     """Return the snapshot of a day, or None if none is published.
 
-    :param base: base path: the text of a URL or path, or Airflow's ``ObjectStoragePath``, which has a connection.
+    :param base: base path: a local path, text of a URL or path, or Airflow's ``ObjectStoragePath`` with a connection.
     :param day: the day, also as text: ``2026-11-20``; not a point in time.
     :param snapshot_name: name of the snapshots.
     :raises ValueError: if the day or the snapshot name is not allowed.
