@@ -99,6 +99,7 @@ def test_list_with_opaque_ids_is_read_once_while_websites_are_created(kind: str,
 
 
 @pytest.mark.parametrize("kind", IDS)
+@pytest.mark.long
 def test_domains_are_created_once_by_simultaneous_tasks(kind: str) -> None:
     service = Service(250, kind)
     domains = [f"new-{number}.example" for number in range(12)]

@@ -88,6 +88,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("burst", [0, 5])
 @pytest.mark.parametrize("rate", [1, 5, 10, 50])
+@pytest.mark.long
 def test_more_than_half_of_the_rate_is_used(
     rate: float, burst: int, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -107,6 +107,7 @@ def test_request_succeeds_after_two_faults(operation: str, fault: str) -> None:
 
 @pytest.mark.parametrize("operation", REPEATABLE)
 @pytest.mark.parametrize("fault", [name for name in FAULTS if name not in REFUSALS])
+@pytest.mark.long
 def test_request_fails_after_the_last_retry(operation: str, fault: str) -> None:
     reply, kind = FAULTS[fault]
     with served(reply, timeout=timeout_for(fault, 0.05), max_retries=2) as (client, server):
@@ -198,6 +199,7 @@ class Service:
 
 @pytest.mark.parametrize("fault", UNCLEAR)
 @pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.long
 def test_create_with_a_lost_response_is_never_retried_and_never_succeeds(fault: str, stored: bool) -> None:
     """Another task might have created the website that a lookup finds now."""
     service = Service(FAULTS[fault][0], stores=stored)
@@ -217,6 +219,7 @@ UNPROVEN = http(200, {"data": [{"id": 1, "domain": "other.example"}], "total": 9
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "unproven"])
+@pytest.mark.long
 def test_failed_lookup_never_leads_to_a_create(fault: str) -> None:
     reply = FAULTS.get(fault, (UNPROVEN,))[0]
     with served(reply, timeout=timeout_for(fault), max_retries=1) as (client, server):

@@ -61,6 +61,7 @@ def test_response_that_echoes_the_secrets_is_redacted(form: str, status: int, ca
         assert "***" in str(caught.value)
 
 
+@pytest.mark.long
 def test_secret_at_the_cut_of_a_text_is_not_partly_visible() -> None:
     bodies = [b" " * blank + f"{KEY} {KEY}".encode() for blank in (*range(0, 16_500, 250), *range(16_360, 16_384))]
     bodies += [b"x" * before + KEY.encode() for before in range(150, 210)]
