@@ -144,6 +144,7 @@ def error_of(code: str, folder: Path, memory: int) -> str:
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.chosen(9)
 def test_hostile_file_ends_with_an_error_in_little_memory(case: str, tmp_path: Path) -> None:
     written, read, expected = CASES[case]
     assert error_of(written, tmp_path, resource.RLIM_INFINITY) == ""

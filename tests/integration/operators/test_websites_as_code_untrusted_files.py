@@ -72,6 +72,7 @@ def groups(number: int, times: int, item: str = "192.0.2.1") -> str:
 @pytest.mark.parametrize("read", [parse, parse_websites])
 @pytest.mark.usefixtures("limit")
 @pytest.mark.long
+@pytest.mark.chosen(5)
 def test_small_file_that_expands_enormously_is_rejected(text: str, read: Callable[[str], Any]) -> None:
     tracemalloc.start()
     with pytest.raises(ValueError, match=rf"(websites\.yaml|config):\d+: {TOO_MANY}"):
@@ -133,6 +134,7 @@ def wrong_names(number: int) -> Any:
     ],
 )
 @pytest.mark.long
+@pytest.mark.chosen(4)
 def test_parse_time_grows_linearly_with_the_length(read: Callable[[int], Any]) -> None:
     """A comment of 16,000 blanks took 12.8 s, and a group that was named repeatedly took 86 s."""
 
