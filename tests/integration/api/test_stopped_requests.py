@@ -198,6 +198,7 @@ def in_phases(*phases: str) -> pytest.MarkDecorator:
 
 @pytest.mark.long
 @in_phases(*PHASES)
+@pytest.mark.chosen(7)
 def test_hanging_request_ends_in_time(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
     """If every byte arrives within the timeout, the socket's timeout starts again with each byte."""
     monkeypatch.setattr(transport, "MAX_TIMEOUTS", 1.5)
@@ -263,6 +264,7 @@ def test_client_sends_nothing_if_it_was_stopped_during_the_dns_lookup(
 
 @pytest.mark.long
 @in_phases(*(phase for phase in PHASES if phase not in DRIPPING))
+@pytest.mark.chosen(5)
 def test_hanging_request_ends_without_the_watchdog(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each read, and the handshake as a whole, has the timeout of the socket."""
     run = threading.Thread.run

@@ -114,6 +114,7 @@ CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("options", "expected", "extras"), CASES, ids=[str(case[0]) for case in CASES])
+@pytest.mark.chosen(31)
 def test_probe_reports_the_actual_behavior_of_the_service(
     options: dict[str, Any], expected: dict[str, str], extras: Mapping[str, str], analytics_sandbox: FakeService
 ) -> None:
