@@ -63,7 +63,7 @@ def before_request(
         pytest.param((V, B), ("vpn", V), ("office", A), {A, V}, id="out of both lists"),
     ],
 )
-@pytest.mark.chosen(40)
+@pytest.mark.chosen(30)
 def test_address_that_moves_to_another_list_remains(
     analytics_sandbox: FakeService, nights: Nights, before: Run, outer: Run, inner: Run, left: set[str], number: int
 ) -> None:

@@ -100,7 +100,7 @@ def test_mapped_dag_run_with_different_entries_fails_in_one_task(run_dag: RunDag
 
 
 @pytest.mark.slow
-@pytest.mark.chosen(2)
+@pytest.mark.chosen(1)
 @pytest.mark.parametrize("update", [1, 3, 10, 20, 30])
 def test_simultaneous_lists_keep_all_entries_behind_a_replica(
     analytics_sandbox: FakeService, nights: Nights, monkeypatch: pytest.MonkeyPatch, update: int
