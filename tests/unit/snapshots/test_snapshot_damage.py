@@ -128,6 +128,7 @@ ODD: list[Record] = [
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("odd", ODD, ids=ascii)
 @pytest.mark.chosen(26)
+@pytest.mark.long
 def test_records_are_published_read_back_equal_and_compared(local: Shelf, odd: Record, file_format: str) -> None:
     records = [{"id": 3} | odd, *websites(2)]
     expected = list(Shelf(local.base, "plain").take(records).rows())

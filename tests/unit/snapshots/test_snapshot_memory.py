@@ -42,5 +42,6 @@ def kilobytes(base: Path, file_format: str, count: int) -> int:
 @pytest.mark.slow  # a hundred thousand websites, twice
 @pytest.mark.parametrize(("file_format", "growth"), [("jsonl", 1.1), ("csv", 1.1), ("parquet", 1.5)])
 @pytest.mark.chosen(1)
+@pytest.mark.long
 def test_ten_times_as_many_websites_take_the_same_memory(tmp_path: Path, file_format: str, growth: float) -> None:
     assert kilobytes(tmp_path, file_format, 100_000) < growth * kilobytes(tmp_path, file_format, 10_000)
