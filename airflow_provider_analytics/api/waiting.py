@@ -356,7 +356,7 @@ class RateLimiter:
 
     def speed_up(self, *, is_write: bool = False) -> None:
         """Speed up, because the service accepted a request. An accepted read is no news if it rejects writes."""
-        if not self._interval:
+        if not self._interval and self._rejecting_since is None:
             return
         since = None
         with self._lock:

@@ -161,10 +161,14 @@ def test_accepted_read_is_no_news_while_writes_are_rejected(caplog: pytest.LogCa
     with caplog.at_level("INFO"):
         limiter.slow_down(clock.now, 0, "rejected", is_write=True)
         clock.now += 10
-        limiter.speed_up()
+        while limiter._interval:
+            limiter.speed_up()
         assert "accepts" not in caplog.text
         limiter.speed_up(is_write=True)
+        clock.now += 60
+        limiter.slow_down(clock.now, 0, "rejected again", is_write=True)
     assert "The service accepts requests again, after 10 s." in caplog.text
+    assert "rejected again" in caplog.text
 
 
 @pytest.mark.usefixtures("time_zone")
