@@ -26,8 +26,7 @@ from airflow_provider_analytics.readable import readable
 class AnalyticsHook(BaseHook):
     """Hook for a web-analytics service, with the base URL and the API key from an Airflow connection.
 
-    Records are plain dicts as the service returns them. Their keys are not documented; only
-    ``id`` is certain.
+    Records are plain dicts as the service returns them. Their keys are not documented; only ``id`` is certain.
 
     A hook has one connection pool, which threads can share. A forked process opens its own connections. Close the hook,
     or use it in a ``with`` statement.

@@ -310,6 +310,22 @@ def test_single_response_with_status_404_is_not_trusted(night: Night, operation:
         )
 
 
+def test_list_that_is_not_stored_at_all_is_not_called_cut(night: Night, websites: list[Website]) -> None:
+    """The first website keeps its list, which is the start of the sent one. The second one loses its list."""
+
+    def damage(request: RecordedRequest) -> None:
+        for number, website_id in enumerate(dict.fromkeys(updated)):
+            night.sandbox.change_website(website_id, exclude_ips=OWN if number == 0 else "10.9.9.9")
+        if request.operation == "update":
+            updated.append(int(request.path.rpartition("/")[2]))
+
+    updated: list[int] = []
+    night.sandbox.meanwhile(damage)
+    with pytest.raises(AirflowFailException, match="did not store exclude_ips") as caught:
+        night.sync(NEW)
+    assert "kept the first" not in str(caught.value)
+
+
 def test_run_stops_early_if_the_service_damages_different_kinds_of_websites(night: Night) -> None:
     """Two are changed in the same way, and three in different ways."""
     night.add(5, favorite=True, exclude_bots=1, email=0)
