@@ -47,6 +47,8 @@ MAX_ALONE = 10
 LIMITS = {"update": 7, "create": 8, "delete": 9}
 #: Consecutive failures after which the service counts as down, while websites are changed alone.
 FAILURES_ALONE = 3
+#: Remedy for new websites without all of their settings.
+_CREATE_ONLY = "With create_only, a retry leaves new websites as they are. Run once without create_only."
 #: Maximum number of websites in a log line or an error, of domains in an error, and of unexpected changes in a result.
 _MAX_NAMED, _MAX_UNEXPECTED = 10, 20
 
@@ -138,6 +140,11 @@ class Outcome:
         return phrases
 
     @property
+    def leaves_incomplete(self) -> bool:
+        """Whether a retry leaves new websites without all of their settings, and would succeed."""
+        return self.create_only and any(target.is_incomplete and not target.is_good for target in self.targets)
+
+    @property
     def is_complete(self) -> bool:
         """Whether the work was not interrupted, and no website failed."""
         return self.interrupted is None and not self.failures
@@ -168,7 +175,10 @@ class Outcome:
         summary = self._summary_of_a_stop()
         log.warning("%s.", summary)
         if isinstance(self.interrupted, StoppedError):
-            raise StoppedError(f"{summary}.", "The next try completes the work.") from None
+            error = StoppedError(f"{summary}.", "The next try completes the work.")
+            if self.leaves_incomplete:
+                error.remedy, error.permanent, error.before_retry = _CREATE_ONLY, True, "complete these websites first"
+            raise error from None
         if isinstance(self.interrupted, (AuthenticationError, StorageError)):
             self.interrupted.so_far = f"{summary}."
         # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.
@@ -205,10 +215,11 @@ class Outcome:
         failed = [target for target in self.targets if not target.is_good]
         is_rejected = not self.unread and all(target.state is State.REJECTED for target in failed)
         # A retry would find nothing to do, and hide the values that were lost or not set.
-        is_hidden = any(target.state is State.FAILED and target.unsent for target in failed)
-        if self.create_only:
-            is_hidden = is_hidden or any(target.not_set for target in failed)
-        error = BulkError(self.failures, self.applied, self.not_tried, is_rejected or is_hidden)
+        has_lost_values = any(target.state is State.FAILED and target.unsent for target in failed)
+        is_permanent = is_rejected or has_lost_values or self.leaves_incomplete
+        error = BulkError(self.failures, self.applied, self.not_tried, is_permanent)
+        if self.leaves_incomplete:
+            error.remedy = _CREATE_ONLY
         if self.unexpected_changes:
             error.so_far = f"Values that were not sent changed, too: {'; '.join(self.unexpected_changes)}."
         raise error

@@ -121,8 +121,17 @@ class Target:
         return self.planned.action == "create" and self.comparison is None
 
     @property
+    def is_incomplete(self) -> bool:
+        """Whether a website was created, or might have been, and is known to lack settings."""
+        if self.planned.action != "create":
+            return False
+        if self.sent:
+            return bool(self.not_set or self.not_applied)
+        return self.unconfirmed is not None and len(self.unconfirmed.fields) < len(self.planned.fields)
+
+    @property
     def not_set(self) -> list[str]:
-        """Fields of a website that was created, which are set by a later update that was not sent yet."""
+        """Fields of a created website that a later update sets, and that was not sent yet."""
         if self.planned.action != "create" or not self.sent:
             return []
         sent: set[str] = set()
@@ -356,10 +365,7 @@ class Sender:
         """Return the fields of a new website that were not set yet, as the start of a text."""
         if not target.not_set:
             return ""
-        text = f"Created, but not set yet: {', '.join(target.not_set)}. "
-        if self.desired.create_only:
-            text += "With create_only, a retry leaves it so: run once without create_only. "
-        return text
+        return f"Created, but not set yet: {', '.join(target.not_set)}. "
 
     def _create(self, target: Target) -> None:
         change = target.planned

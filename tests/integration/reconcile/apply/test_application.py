@@ -23,6 +23,7 @@ from airflow_provider_analytics.api.waiting import Stopping
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, StoppedError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.reconcile import service_websites as workers_module
 from airflow_provider_analytics.reconcile.apply.application import FAILURES_ALONE
 from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Target
@@ -104,19 +105,35 @@ def test_creates_end_if_the_service_is_unavailable(night: Night) -> None:
     assert GIVE_UP_AFTER <= 90 - len(caught.value.not_tried) <= GIVE_UP_AFTER + 16
 
 
-@pytest.mark.parametrize("status", [409, 500])
+INCOMPLETE = {
+    "update rejected": {"operation": "update", "status": 409},
+    "update unclear": {"operation": "update", "status": 500},
+    "create unclear": {"operation": "create", "status": 502, "commit": True},
+    "update ignored": {"operation": "update", "status": 204, "commit": False},
+}
+
+
+@pytest.mark.parametrize("fault", INCOMPLETE.values(), ids=INCOMPLETE)
 def test_create_only_is_not_retried_for_a_new_website_that_lacks_settings(
-    night: Night, distortion: Distortion, status: int
+    night: Night, distortion: Distortion, fault: dict[str, Any]
 ) -> None:
-    """A retry would leave it as it is, and succeed. With 500, the update might have been applied."""
-    distortion.failing = {("PATCH", "/websites/1"): status}
+    """A retry would leave it as it is, and succeed."""
     config = {"websites": {"new.example": {"privacy": "private", "favorite": True}}}
-    with pytest.raises(BulkError, match="Created, but not set yet: favorite"):
+
+    def begin() -> None:
+        night.sandbox.reset()
+        night.sandbox.fault(times=None, **fault)
+        if fault["operation"] == "create":
+            night.sandbox.fault("update", times=None, status=409)
+
+    begin()
+    with pytest.raises(BulkError):
         night.apply(config=config)
-    night.sandbox.reset()
-    with pytest.raises(AirflowFailException, match=r"not set yet: favorite.*run once without create_only"):
+    begin()
+    with pytest.raises(AirflowFailException, match=r"favorite|might have been created") as caught:
         night.apply(config=config, create_only=True)
-    distortion.failing = {}
+    assert "Run once without create_only." in str(caught.value)
+    night.sandbox.clear_faults()
     night.apply(config=config)
     assert night.lists("favorite") == [True]
 
@@ -368,6 +385,23 @@ def test_task_that_is_stopped_at_any_request_ends_as_stopped(night: Night, websi
     with pytest.raises(StoppedError):
         task.execute({})
     assert len(night.sandbox.requests) < 14, "all steps are parameters of this test"
+
+
+def test_create_only_is_not_retried_if_it_is_stopped_before_all_settings_are_set(night: Night) -> None:
+    config = {"websites": {"new.example": {"privacy": "private", "favorite": True}}}
+    task = ApplyWebsitesOperator(task_id="apply", config=config, create_only=True)
+
+    def stop(request: RecordedRequest) -> None:
+        if request.operation == "create":
+            task.on_kill()
+
+    night.sandbox.meanwhile(stop)
+    with pytest.raises((AirflowFailException, StoppedError)) as caught:
+        task.execute({})
+    [website] = night.sandbox.websites()
+    assert website["favorite"] is False
+    assert isinstance(caught.value, AirflowFailException)
+    assert "Run once without create_only." in str(caught.value)
 
 
 def test_overtaken_run_does_not_count_as_the_last_run(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
