@@ -75,6 +75,7 @@ def test_report_loads_and_runs_nothing_from_the_service(shelf: Shelf) -> None:
     assert not re.search(r"@import|url\((?!#)", text)
 
 
+@pytest.mark.long
 def test_report_is_small_for_any_list(local: Shelf) -> None:
     assert "0 websites" in page(Shelf(local.base, "empty").take(0, html_report=True))
     text = page(Shelf(local.base, "large").take(2_001, html_report=True))

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from shelf import NIGHT, NOON, Shelf, held
+from upath import UPath
 
 from airflow_provider_analytics.exceptions import GuardError, StorageError
 from airflow_provider_analytics.snapshots import publish as publishing
@@ -110,12 +111,19 @@ def test_orphaned_files_beside_a_snapshot_are_removed(shelf: Shelf) -> None:
     assert shelf.days() == {22: True, 21: False, 20: True}
 
 
-@pytest.fixture
-def base(local: Shelf) -> Path:
-    """The base path of five snapshots, of the 20th to the 24th."""
+@pytest.fixture(scope="module")
+def five_snapshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("five") / "base"
+    shelf = Shelf(StoragePath.of(UPath(folder)))
     for night in range(5):
-        local.take(3, night * NIGHT, html_report=True)
-    return Path(local.base.path)
+        shelf.take(3, night * NIGHT, html_report=True)
+    return folder
+
+
+@pytest.fixture
+def base(local: Shelf, five_snapshots: Path) -> Path:
+    """The base path of five snapshots, of the 20th to the 24th."""
+    return Path(shutil.copytree(five_snapshots, local.base.path))
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
