@@ -44,6 +44,7 @@ def test_import_of_a_program_does_not_change_the_settings_of_the_process() -> No
     assert (done.returncode, done.stdout) == (0, "set()\n"), done.stderr
 
 
+@pytest.mark.repository
 def test_walk_prints_the_files_functions_and_changes_of_file_of_a_task() -> None:
     program = [sys.executable, str(CHECKOUT / "scripts" / "walk.py")]
     printed = subprocess.run(program, capture_output=True, text=True, check=True).stdout

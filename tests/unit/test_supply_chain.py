@@ -55,6 +55,7 @@ def test_lowest_version_of_each_dependency_is_declared_and_safe() -> None:
     assert floors().items() >= SAFE.items()
 
 
+@pytest.mark.repository
 def test_wire_tests_run_on_the_lowest_versions() -> None:
     pinned = dict(
         re.findall(r"^([\w.-]+)==(\S+)$", (REPOSITORY / "constraints" / "floors.txt").read_text(), re.MULTILINE)
