@@ -32,7 +32,17 @@ from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.dialect import Answer
 from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings, is_loopback
-from airflow_provider_analytics.api.waiting import MAX_WAIT, STOPPED, Flight, Listener, RateLimiter, Stats, Stopping
+from airflow_provider_analytics.api.waiting import (
+    MAX_WAIT,
+    REPORT_SECONDS,
+    STOPPED,
+    Flight,
+    Listener,
+    RateLimiter,
+    Stats,
+    Stopping,
+    until,
+)
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
@@ -308,6 +318,8 @@ class Transport:
             return answer
         error = _status_error(answer, follows_success=max(self._accepted_at.values()) > -math.inf)
         pause = error.retry_after or 0.0
+        if pause > MAX_WAIT:
+            error.remedy = f"It asks to wait longer than the {MAX_WAIT:g} s that a task waits. Retry after that time."
         if _is_rate_limit(error) and pause <= MAX_WAIT:
             reason = f"Rejected requests are repeated for up to {_patience(error) / 60:.0f} minutes. {error.text}"
             self._limiter.slow_down(start, pause, reason, is_write=method != "GET")
@@ -352,8 +364,8 @@ class Transport:
             is_rate_limit = _is_rate_limit(last)
             if is_rate_limit:
                 rejected_since = min(rejected_since, self._clock())
-                is_late = self._clock() >= self._patient_until(last, rejected_since)
-                is_last = is_late or self.settings.max_retries == 0
+                end = self._patient_until(last, rejected_since)
+                is_last = self._clock() >= end or self.settings.max_retries == 0
             else:
                 failures += 1
                 is_last = failures > self.settings.max_retries
@@ -363,7 +375,9 @@ class Transport:
                 raise last.with_traceback(None)
             earlier.append(last)
             self.stats.count("retries")
-            if not is_rate_limit:  # otherwise, the rate limiter delays it
+            if is_rate_limit:  # the rate limiter delays it
+                self._report_rejection(last, rejected_since, end)
+            else:
                 self._wait_to_retry(last, failures, unwanted)
 
     def _patient_until(self, error: AnalyticsError, rejected_since: float) -> float:
@@ -372,6 +386,13 @@ class Transport:
         if isinstance(error, AnalyticsApiError):
             accepted_at = self._accepted_at[_kind(error.method)]
         return min(max(rejected_since, accepted_at) + _patience(error), rejected_since + MAX_REJECTED_SECONDS)
+
+    def _report_rejection(self, error: AnalyticsError, since: float, end: float) -> None:
+        """Log that the service still rejects a request, and until when it is repeated."""
+        now = self._clock()
+        if now - since >= REPORT_SECONDS:
+            rejected = f"Still rejected after {now - since:.0f} s, giving up at {until(end - now)}"
+            self._limiter.report(logging.INFO, f"{rejected}: {_request_of(error)}. {error.problem}")
 
     def _await_turn(self, number: int, unwanted: Event | None) -> None:
         self._limiter.wait(number, unwanted)
@@ -384,8 +405,8 @@ class Transport:
     def _wait_to_retry(self, error: AnalyticsError, attempts: int, unwanted: Event | None) -> None:
         bound = min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1))
         seconds = RANDOM.uniform(bound / 2, bound)
-        number = f"attempt {attempts} of {self.settings.max_retries + 1} failed"
-        self.announce(f"Retrying in {seconds:.1f} s, because {number}. {error.text}", seconds)
+        number = f"Attempt {attempts} of {self.settings.max_retries + 1} failed, retrying in {seconds:.1f} s"
+        self.announce(f"{number}: {_request_of(error)}. {error.text}", seconds)
         self.wait(seconds, unwanted)
 
     def _answer(self, request: _Request) -> Answer:
@@ -628,6 +649,13 @@ def _patience(error: AnalyticsError) -> float:
     if is_limit and error.retry_after is not None:
         return ANNOUNCED_SECONDS
     return REJECTED_SECONDS
+
+
+def _request_of(error: AnalyticsError) -> str:
+    """Return the method and the path of a request that failed, such as ``GET /api/v1/account``."""
+    if isinstance(error, (AnalyticsApiError, AnalyticsConnectionError, UnexpectedResponseError)):
+        return f"{error.method} {error.path}"
+    return "a request"
 
 
 def _kind(method: str) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time as real_time
 from collections import Counter
@@ -151,6 +152,28 @@ def test_request_is_retried_for_a_minute_then_fails(status: int, reason: str, op
         assert len(server.requests) < REJECTED_SECONDS
         assert len(caught.value.earlier) == len(server.requests) - 1
     assert REJECTED_SECONDS <= time.now - began <= REJECTED_SECONDS + MAX_INTERVAL
+
+
+def test_log_says_every_half_minute_that_a_request_is_still_rejected(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with served(http(503), Time()) as (client, _), pytest.raises(AnalyticsApiError):
+        client.get_website(7)
+    still = [message for message in caplog.messages if message.startswith("Still rejected after ")]
+    assert 3 <= len(still) <= REJECTED_SECONDS / REPORT_SECONDS
+    for message in still:
+        assert re.match(r"Still rejected after \d+ s, giving up at [\d:]+ UTC: GET /api/v1/websites/7\.", message)
+
+
+@pytest.mark.parametrize(("seconds", "requests", "remedy"), [("61", 1, "longer than the 60 s that"), ("60", 2, "")])
+def test_request_is_not_repeated_if_the_service_asks_for_a_longer_wait_than_a_minute(
+    seconds: str, requests: int, remedy: str
+) -> None:
+    limited = http(429, headers=[("Retry-After", seconds)])
+    with served([limited, http(401)], Time()) as (client, server):
+        with pytest.raises(AnalyticsApiError) as caught:
+            client.get_website(7)
+        assert len(server.requests) == requests
+    assert remedy in caught.value.remedy
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -300,7 +300,7 @@ def test_retry_is_logged_with_attempt_wait_and_reason(caplog: pytest.LogCaptureF
         client.get_website(7)
     (message,) = [record.getMessage() for record in caplog.records]
     assert message == (
-        f"Retrying in {time.slept[0]:.1f} s, because attempt 1 of 4 failed. "
+        f"Attempt 1 of 4 failed, retrying in {time.slept[0]:.1f} s: GET /api/v1/websites/7. "
         "The service failed (500 Internal Server Error). Check the log of the service. The service says: busy. "
         "Request: GET /api/v1/websites/7."
     )
@@ -313,8 +313,8 @@ def test_each_long_wait_between_attempts_is_logged(caplog: pytest.LogCaptureFixt
     with served(http(500, {}), time, max_retries=6) as (client, _), suppress(AnalyticsApiError):
         client.get_website(7)
     long = [seconds for seconds in time.slept if seconds > ANNOUNCED_FROM]
-    assert [message.partition(",")[0] for message in caplog.messages[-len(long) :]] == [
-        f"Retrying in {seconds:.1f} s" for seconds in long
+    assert [message.partition(":")[0].partition(", ")[2] for message in caplog.messages[-len(long) :]] == [
+        f"retrying in {seconds:.1f} s" for seconds in long
     ]
     assert len(caplog.messages) < len(time.slept)
 
@@ -429,7 +429,7 @@ def test_hint_about_https_is_given_only_before_the_first_success() -> None:
             lambda it: it.update_website(1, favorite=True),
             "Waiting up to 6 s to find out whether the change of a website is stored.",
         ),
-        ({"operation": "show", "status": 500}, lambda it: it.get_website(1), "Retrying in"),
+        ({"operation": "show", "status": 500}, lambda it: it.get_website(1), "Attempt 1 of 4"),
     ],
 )
 def test_log_names_the_reason_before_the_wait(
