@@ -346,8 +346,9 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         if self.on_late == "skip":
             raise skipped(f"{problem} Skipped because of on_late='skip'.")
         raise GuardError(
-            f"{problem} Nothing was published. To store it anyway, marked as late, run the task with "
-            "on_late='publish'; to skip such runs, set on_late='skip'."
+            problem,
+            "Nothing was published. To publish it anyway, marked as late, set on_late='publish'.\n"
+            f"To skip such runs, set on_late='skip'. {run_day.source_text(now)}",
         )
 
     def _announce(self, context: Context, snapshot: Snapshot) -> None:

@@ -47,10 +47,11 @@ class RunDay:
         :raises GuardError: if the day has not started yet.
         """
         if self.begins - now > CLOCK_SKEW:
-            raise GuardError(
-                f"{self.day} has not started: the clock says {now:%Y-%m-%d %H:%M} UTC, and the day comes from the "
-                f"{self.named_by}. Correct partition_date or the clock."
+            error = GuardError(
+                f"{self.day} has not started. {self.source_text(now)}", "Correct partition_date or the clock."
             )
+            error.before_retry = "correct partition_date or the clock first"
+            raise error
         return now >= self.ends
 
     def late_problem(self, now: datetime, *, is_published: bool) -> str | None:
@@ -59,16 +60,18 @@ class RunDay:
         :param is_published: whether the day has a snapshot.
         """
         if is_published:
-            problem = f"{self.day} is over and has its snapshot, which the current list would falsify"
-        elif now - self.ends > LATE_TOLERANCE:
+            return f"{self.day} is over and already has a snapshot, so today's list does not replace it."
+        if now - self.ends > LATE_TOLERANCE:
             hours = (now - self.ends).total_seconds() / 3600
             ago = f"{hours:.0f} h"
             if hours >= 72:
                 ago = f"{hours / 24:.0f} days"
-            problem = f"{self.day} ended {ago} ago: the current list is not the list of that day"
-        else:
-            return None
-        return f"{problem} (the clock says {now:%Y-%m-%d %H:%M} UTC, and the day comes from the {self.named_by})."
+            return f"{self.day} ended {ago} ago: the current list is not the list of that day."
+        return None
+
+    def source_text(self, now: datetime) -> str:
+        """Return the time and the source of the day, as a sentence."""
+        return f"The clock says {now:%Y-%m-%d %H:%M} UTC, and the day comes from the {self.named_by}."
 
 
 def choose_day(

@@ -64,5 +64,5 @@ def test_list_is_late_after_the_end_of_its_day() -> None:
     minute = timedelta(minutes=1)  # a clock might be a few minutes behind
     assert [day.is_late(on(20) + late) for late in (-4 * minute, 0 * minute, 1439 * minute)] == [False] * 3
     assert day.is_late(on(21))
-    with pytest.raises(GuardError, match=r"^2026-11-20 has not started: the clock says 2026-11-19 23:54 UTC"):
+    with pytest.raises(GuardError, match=r"^2026-11-20 has not started\. The clock says 2026-11-19 23:54 UTC"):
         day.is_late(on(20) - 6 * minute)
