@@ -32,7 +32,7 @@ from airflow_provider_analytics.operators.base import (
     skipped,
 )
 from airflow_provider_analytics.operators.links import SnapshotFolderLink, SnapshotReportLink
-from airflow_provider_analytics.readable import counted
+from airflow_provider_analytics.readable import counted, first_of, readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -241,7 +241,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         from airflow_provider_analytics.hooks.connection import storage_path
         from airflow_provider_analytics.snapshots.catalog import snapshot_series
         from airflow_provider_analytics.snapshots.manifest import ListSource
-        from airflow_provider_analytics.snapshots.take import Origin, drift, take_snapshot, what_changed
+        from airflow_provider_analytics.snapshots.take import MAX_NEW_FIELDS, Origin, drift, take_snapshot, what_changed
 
         now = datetime.now(UTC)
         with self.connected(context) as hook:
@@ -286,11 +286,12 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
                 manifest.observed_at,
                 manifest.snapshot_date,
             )
-        differences = drift(manifest.fields)
-        if manifest.fields.missing or manifest.fields.invalid_values:
-            self.log.warning("The fields of the websites differ from the documented ones: %s.", differences)
-        elif differences:  # a new field is harmless and can remain for years
-            self.log.info("The websites have undocumented fields (%s). The column record contains them.", differences)
+        fields = manifest.fields
+        if fields.missing or fields.invalid_values:
+            self.log.warning("The fields of the websites differ from the documented ones: %s.", drift(fields))
+        elif fields.new:  # a new field is harmless and can remain for years
+            new = first_of(fields.new, MAX_NEW_FIELDS, show=readable)
+            self.log.info("The websites have undocumented fields, which are only in the column record: %s.", new)
         return describe(snapshot)
 
     def _options(self) -> SnapshotOptions:
