@@ -146,7 +146,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         self.log.info("Planned %s:\n%s", self.field, result["markdown"])
         # Last, because Airflow displays the end of a log first.
         self.log.info(
-            "Planned %s on %s of %s: %s to add, %s to remove.",
+            "Dry run: would update %s on %s of %s (%s added, %s removed). No changes were sent.",
             self.field,
             f"{result['updates']:,}",
             counted(result["websites_compared"], "website"),

@@ -83,7 +83,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         """Log a plan, with its counts at the end, because Airflow displays the end of a log first."""
         source = self.config_path or "config"
         self.log.info("%s %s:\n%s", what, source, result["markdown"])
-        self.log.info("%s %s: %s.", what, source, _counts(result))
+        self.log.info("%s %s: %s. No changes were sent.", what, source, _counts(result))
 
 
 def _counts(result: Mapping[str, Any]) -> str:

@@ -297,7 +297,7 @@ def test_scheduled_run_after_unpausing_only_plans(service: Service) -> None:
     run_id = str(run["dag_run_id"])
     service.ended("sync_unpaused", run_id)
     assert not service.written()
-    assert "Planned exclude_ips" in "".join(service.api.logs("sync_unpaused", run_id).values())
+    assert "Dry run: would update exclude_ips" in "".join(service.api.logs("sync_unpaused", run_id).values())
     service.run("sync_unpaused")
     assert set(service.written().values()) == {1}
     assert len(service.written()) == len(service.by_domain())
