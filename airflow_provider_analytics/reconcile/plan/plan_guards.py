@@ -44,7 +44,7 @@ _MAX_WORST = 5
 _CASE = "- "
 #: Maximum number of entries in a warning.
 _MAX_WARNED = 10
-_REMOVED_LATE = "To be removed, because they were removed from the list earlier"
+_REMOVED_LATE = "Removing entries that were removed from the list earlier"
 _ON_ANOTHER_LIST = "Not removed, because another list contains them"
 _WITH_A_COMMENT = "Not removed, because their lines have a comment"
 
@@ -111,7 +111,7 @@ def check_guards(plan: Plan, given: GuardInput) -> Plan:
         # The problems first, because a task log cuts off.
         text = "\n".join(sorted(found, key=lambda line: line.startswith(_CASE)))
         if guard in given.override_guards:
-            warnings.append(f"Accepted ({guard}): {text}")
+            warnings.append(f"Overridden guard {guard}: {text}")
         else:
             findings[guard] = text
     overridden = tuple(sorted(given.override_guards))
@@ -178,7 +178,7 @@ def lists_get_shorter(given: GuardInput) -> list[str]:
         losses = [(change, lost) for change, lost in given.changes_of(name) if lost.fewer > 0]
         losses.sort(key=lambda loss: -loss[1].fewer)
         worst = []
-        for change, lost in losses[:_MAX_WORST]:
+        for change, lost in losses:
             worst.append(f"{change.website} loses {first_of(lost.removed, _MAX_WORST, show=short)}")
         number = sum(lost.fewer for _, lost in losses)
         total = sum(count_entries(name, raw_lines(name, record.get(name))) for record in given.remaining)
@@ -231,7 +231,11 @@ def _finding(given: GuardInput, lost: int, total: int, problem: str, worst: Sequ
 
 
 def _lines(given: GuardInput, lost: int, total: int, problem: str, worst: Sequence[str]) -> list[str]:
-    return [f"{lost:,} of {total:,} {problem} ({lost / total:.0%}, allowed {given.limit:.0%}).", *_cases(worst)]
+    fraction = f"{lost / total:.0%}, more than max_loss_fraction={given.limit} allows"
+    first = ""
+    if len(worst) > _MAX_WORST:
+        first = f" The first {_MAX_WORST}:"
+    return [f"{lost:,} of {total:,} {problem} ({fraction}).{first}", *_cases(worst)]
 
 
 def _cases(worst: Sequence[str]) -> list[str]:

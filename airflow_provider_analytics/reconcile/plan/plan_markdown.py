@@ -76,11 +76,11 @@ def _head(plan: Plan, *, is_whole: bool) -> Iterator[str]:
         f"**{plan.count('create'):,} to create, {plan.count('update'):,} to update, {plan.count('delete'):,} to "
         f"delete**, {counted(plan.websites_compared, 'website')} compared."
     )
-    worst_cases: list[str] = []
     for guard, finding in plan.findings.items():
         problem, *cases = finding.split("\n- ")
-        worst_cases += cases
         yield f"**This plan cannot be applied without override_guards={guard}:** {' '.join(problem.splitlines())}"
+        if cases:
+            yield _bullets(code_span(line, None) for line in cases)
     if plan.override_guards:
         yield f"**Guards that were overridden:** {', '.join(plan.override_guards)}"
     if plan.made_public:
@@ -91,8 +91,6 @@ def _head(plan: Plan, *, is_whole: bool) -> Iterator[str]:
         yield f"**Warning:** {code_span(warning, None if is_whole else _MAX_WARNING)}"
     if plan.protected:
         yield f"Not in the file, but protected ({len(plan.protected):,}): {_names(plan.protected, is_whole=is_whole)}"
-    if worst_cases:
-        yield f"Most affected:\n\n{_bullets(code_span(line, None) for line in worst_cases)}"
 
 
 def effect_lines(plan: Plan, action: Action, *, limit: int | None = MAX_CHARACTERS) -> list[str]:

@@ -194,7 +194,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     "returns a secret in an id or in a domain": named_like_the_key,
     "exclude_ips is empty": lambda scenario: scenario.sync([]),
     "of the last run are missing from the list": websites_gone,
-    "To be removed, because they were removed from the list earlier": typed_again,
+    "Removing entries that were removed from the list earlier": typed_again,
     "The storage cannot write": full_disk,
     "entries were removed from the list": managed_list_cut,
     "The list table belongs to another": lambda scenario: scenario.table(

@@ -300,7 +300,7 @@ def test_log_names_a_commented_address_that_remains(nights: Nights, task_log: Ca
     assert f"Not removed, because their lines have a comment: {SHARED} on 1 website." in task_log()
     nights.sandbox.change_website(2, exclude_ips=f"{SHARED}\n{OTHER}")
     nights.sync("office", OTHER)
-    assert f"To be removed, because they were removed from the list earlier: {SHARED} on 1 website." in task_log()
+    assert f"Removing entries that were removed from the list earlier: {SHARED} on 1 website." in task_log()
     assert nights.lists()["1.example"] == {f"{SHARED} # Ann", OTHER}
 
 

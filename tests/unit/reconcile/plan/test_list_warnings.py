@@ -54,7 +54,7 @@ def test_removed_entry_needs_no_warning() -> None:
 def test_earlier_removed_entry_is_named_if_it_is_removed_from_websites() -> None:
     left = run_of(OFFICE, "1.1.1.1")
     (warning,) = warnings_of(left, "1.1.1.1\n2.2.2.2", "1.1.1.1")
-    assert warning == "To be removed, because they were removed from the list earlier: 2.2.2.2 on 1 website."
+    assert warning == "Removing entries that were removed from the list earlier: 2.2.2.2 on 1 website."
     assert warnings_of(left, "1.1.1.1", "1.1.1.1") == []
     assert warnings_of(left, "1.1.1.1\n2.2.2.2 # Ann", "1.1.1.1") == []
 

@@ -105,7 +105,7 @@ def test_guard_blocks_a_plan_with_a_large_loss(there: int, removed: int, fractio
         # A moved office: every address is another one, and every list is as long as before.
         (addresses(2), ("203.0.113.1", "203.0.113.2"), None),
         (("# a", *addresses(1)), addresses(5), None),
-        ((*["# a"] * 20, *addresses(3)), addresses(2), "10 of 30 exclude_ips entries would be lost (33%, allowed 30%)"),
+        ((*["# a"] * 20, *addresses(3)), addresses(2), "10 of 30 exclude_ips entries would be lost (33%, more than"),
         # The number of lost entries of a list on a single line is unknown, so its words count.
         (("192.0.2.1 192.0.2.2 192.0.2.3 192.0.2.4",), ("192.0.2.9",), "30 of 40 exclude_ips entries would be lost"),
     ],
@@ -123,7 +123,8 @@ def test_guard_names_the_five_worst_websites_and_their_entries() -> None:
     lines = (
         checked([update(n, addresses(20), addresses(20)[n:]) for n in range(1, 9)], records, 0.1).guard_message or ""
     ).split("\n")
-    assert lines[0] == "36 of 160 exclude_ips entries would be lost (22%, allowed 10%)."
+    allowed = "more than max_loss_fraction=0.1 allows"
+    assert lines[0] == f"36 of 160 exclude_ips entries would be lost (22%, {allowed}). The first 5:"
     assert lines[1] == "- 0008.example (id 8) loses 10.0.0.0, 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 and 3 more"
     assert [line[2:6] for line in lines[1:6]] == ["0008", "0007", "0006", "0005", "0004"]
 
@@ -151,7 +152,7 @@ def test_pages_that_become_public_are_compared_with_private_pages(closed: dict[s
     shown: list[dict[str, Any]] = [{"privacy": 0}] * 90 + [closed] * 10
     records = [{"id": number, "domain": f"{number}.example", **element} for number, element in enumerate(shown)]
     unsafe = checked([opening(number) for number in range(90, 94)], records, 0.3).guard_message or ""
-    assert unsafe.startswith("4 of 10 statistics pages that are not public would become public (40%, allowed 30%)")
+    assert unsafe.startswith("4 of 10 statistics pages that are not public would become public (40%, more than")
     assert "90.example (id 90)" in unsafe
     assert checked([opening(number) for number in range(90, 93)], records, 0.3).guard_message is None
 
@@ -227,6 +228,15 @@ def test_delete_and_create_that_look_like_a_rename_are_reported() -> None:
     assert "statistics stay with the old domain and are lost" in plan(["old.shop.example"], ["new.shop.example"])
     assert "rename" not in plan(["one.shop.example", "two.shop.example"], ["new.shop.example"])
     assert "rename" not in plan(["shop.example"], ["blog.test"])
+
+
+def test_markdown_lists_the_websites_of_a_guard_below_its_finding() -> None:
+    plan = replace(Plan((opening(1),)), findings={"made_public": "4 of 10 pages.\n- 1.example", "no_match": "None."})
+    blocked, cases, other, counts = to_markdown(plan).split("\n\n")[1:5]
+    assert blocked.endswith("override_guards=made_public:** 4 of 10 pages.")
+    assert cases == "- `1.example`"
+    assert other.endswith("override_guards=no_match:** None.")
+    assert counts.startswith("**1 statistics page becomes public:**")
 
 
 def test_markdown_has_every_kind_of_change() -> None:

@@ -121,4 +121,4 @@ def test_overridden_finding_is_a_warning() -> None:
     plan = check_guards(Plan(changes, 10, warnings=("first",)), given)
     assert (dict(plan.findings), plan.override_guards) == ({}, ("many_deleted",))
     assert plan.warnings[0] == "first"
-    assert plan.warnings[1].startswith("Accepted (many_deleted): 4 of 10 websites would be deleted")
+    assert plan.warnings[1].startswith("Overridden guard many_deleted: 4 of 10 websites would be deleted")
