@@ -96,6 +96,8 @@ class EntryType:
 
     #: Allowed entries, for messages.
     allowed: ClassVar[str] = "one word per line or entry"
+    #: Networks that are allowed with another value of the argument ``networks``, for messages; empty if there are none.
+    networks_allowed: ClassVar[str] = ""
     #: Two valid entries, for documents and tests.
     examples: ClassVar[tuple[str, str]] = ("first", "second")
     #: A text that is the name of a file by mistake; None if entries can look like this, such as ``/admin``.
@@ -177,6 +179,7 @@ class Addresses(EntryType):
     """IP addresses. IPv6 is compressed and in lower case; an IPv4-mapped address becomes IPv4."""
 
     allowed = "one IP address per line or entry"
+    networks_allowed = "a network with networks='expand' (sends each address) or networks='as_is'"
     examples = ("192.0.2.1", "2001:db8::1")
     file_name = _FILE_NAME
 
@@ -189,10 +192,7 @@ class Addresses(EntryType):
         if network.num_addresses == 1:
             return (str(network.network_address),)
         if networks == "reject":
-            raise ValueError(
-                "is a network, but the service documents single addresses only (networks='expand' sends each of "
-                "its addresses, networks='as_is' sends it unchanged)"
-            )
+            raise ValueError("is a network, but the service documents single addresses only")
         if networks != "expand":
             return (str(network),)
         if network.num_addresses > limit:

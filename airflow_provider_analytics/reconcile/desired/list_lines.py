@@ -258,7 +258,12 @@ def read_list(
             left -= len(entries)
         return line._replace(entries=entries, is_name=is_name)
 
-    allowed = f"{entry_type.allowed}, or one host name" if host_names else entry_type.allowed
+    alternatives = [entry_type.allowed]
+    if networks == "reject" and entry_type.networks_allowed:
+        alternatives.append(entry_type.networks_allowed)
+    if host_names:
+        alternatives.append("one host name")
+    allowed = ", or ".join(alternatives)
     today = now().date()
     found: list[EntryList] = []
     comments: list[str] = []  # the comment lines above the next entry

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -126,6 +127,19 @@ def test_comment_line_is_sent_once_before_the_addresses_of_a_network() -> None:
     lines = [{"comment": "Berlin"}, {"entry": "192.0.2.0/31", "comment": "office"}]
     found = read_list("exclude_ips", lines, LINE_FIELDS["exclude_ips"], networks="expand", managed=False)
     assert found.new_lines(found.entries) == ("# Berlin", "192.0.2.0 # office", "192.0.2.1 # office")
+
+
+@pytest.mark.parametrize(
+    ("networks", "allowed"),
+    [
+        ("reject", "one IP address per line or entry, or a network with networks='expand' (sends each address) or"),
+        ("expand", "one IP address per line or entry"),
+    ],
+)
+def test_error_about_an_entry_allows_networks_with_another_argument(networks: str, allowed: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"Allowed: {allowed}")) as caught:
+        read_list("exclude_ips", ["192.0.2.0/24", "x"], LINE_FIELDS["exclude_ips"], networks=networks)
+    assert ("is a network, but" in str(caught.value)) == (networks == "reject")
 
 
 def test_wrong_entry_of_a_list_without_addresses_is_no_host_name() -> None:
