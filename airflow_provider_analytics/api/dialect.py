@@ -141,6 +141,8 @@ _BOM = b"\xef\xbb\xbf"
 #: Half of a surrogate pair in a text, as pairs are decoded.
 _HALF = re.compile("[\ud800-\udfff]")
 _TITLE = re.compile(r"<title\b[^>]*>([^<]*)</title", re.IGNORECASE)
+#: What to do about a response that is not JSON.
+_LOOK = "Open the Base URL in a browser, and check the proxy."
 #: Number of bytes at the start of a page that are searched for its title.
 _TITLE_SEARCH_BYTES = 4096
 
@@ -710,16 +712,16 @@ def document(answer: Answer) -> Any:
     :raises UnexpectedResponseError: if it is not JSON, or reports a failure.
     """
     if not answer.body.strip():
-        raise answer.unexpected("The response is empty.", is_garbled=True)
+        raise answer.unexpected(f"The response is empty. {_LOOK}", is_garbled=True)
     try:
         found = answer.content
     except ValueError as error:
         why = str(error)
         kind = answer.headers.get("Content-Type", "").strip()
         if kind and not _JSON_TYPE.search(kind):
-            why = f"The response is not JSON. Its type is '{_one_line(kind, 60)}'."
+            why = f"The response is not JSON. Its type is '{_one_line(kind, 60)}'. {_LOOK}"
         if is_html(answer):
-            why = "The response is a web page: maintenance, login, or a wrong Base URL. Open the Base URL in a browser."
+            why = f"The response is a web page: maintenance, login, or a wrong Base URL. {_LOOK}"
         raise answer.unexpected(why, is_garbled=True) from None
     if isinstance(found, dict) and _reports_failure(found):
         raise answer.unexpected("The response reports a failure, although its status means success.")
@@ -740,7 +742,7 @@ def _decode(body: bytes) -> tuple[Any, Iterable[str]]:
     try:
         return msgspec.json.decode(text), ()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        why = f"The response is not JSON ({error})."
+        why = f"The response is not JSON ({error}). {_LOOK}"
     damaged: dict[str, None] = {}
     try:
         return _repaired(json.loads(text.decode()), "", damaged), damaged
