@@ -170,6 +170,8 @@ _RATE = (
     "If many tasks run at the same time, give them an Airflow pool."
 )
 
+_CHECK_BOTH = "Check the logs of the service and of the proxy in front of it."
+
 
 class _Meaning(NamedTuple):
     """Meaning of an error status.
@@ -208,7 +210,9 @@ _MEANINGS: Mapping[int, _Meaning] = {
     ),
     422: _Meaning("The service rejected {fields}", permanent=True, before_retry="correct the value first"),
     429: _Meaning("The service limits the rate of requests", f"S{_RATE[1:]}"),
+    502: _Meaning("The service failed", _CHECK_BOTH),
     503: _Meaning("The service is unavailable", "Check that it runs and is not in maintenance."),
+    504: _Meaning("The service failed", _CHECK_BOTH),
 }
 #: Messages of services about a boolean that they cannot read. Messages about other rules, such as a limit of favorites,
 #: have other words. Compiled when it is used: each file with a DAG imports this module.
@@ -284,7 +288,7 @@ class AnalyticsApiError(AnalyticsError):
             meaning = _Meaning("The service failed", "Check the log of the service.")
         if status == HTTPStatus.SERVICE_UNAVAILABLE and self.follows_success:
             # Before any success, the service is more likely to be down.
-            meaning = meaning._replace(remedy=f"If it limits the rate of requests, {_RATE}")
+            meaning = meaning._replace(remedy=f"Check that it runs. If it limits the rate of requests, {_RATE}")
         if re.search(_IS_ABOUT_A_FLAG, " ".join(self.errors.get("favorite", ()))):
             meaning = meaning._replace(
                 remedy=(
@@ -339,7 +343,7 @@ class NotFoundError(AnalyticsApiError):
         website_id = self.path.partition("/websites/")[2]
         if not website_id:
             return _Meaning("Not found", "Check the Base URL.")
-        return _Meaning("Not found", f"Check website id {website_id} and the Base URL.")
+        return _Meaning(f"No website has the id {website_id}, or the Base URL is wrong")
 
 
 @dataclass(eq=False, repr=False)
@@ -456,7 +460,7 @@ class AmbiguousWriteError(AnalyticsError):
     domain: str
 
     def __post_init__(self) -> None:
-        self.problem = f"Website {self.domain!r} might have been created: {self.reason}"
+        self.problem = f"Website {self.domain!r} might have been created. {self.reason}"
 
     @property
     def _attempts(self) -> str:

@@ -453,7 +453,7 @@ class AnalyticsClient:
         response = "without an id"
         if website_id:
             response = f"with the id {website_id}"
-        reason = f"the service reported success {response}, but the website is not in the list."
+        reason = f"The service reported success {response}, but the website is not in the list."
         raise _ambiguous(domain, reason, None)
 
     def send_create(self, domain: str, settings: Mapping[str, Any]) -> Record | None:

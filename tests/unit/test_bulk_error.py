@@ -20,9 +20,9 @@ def test_websites_are_grouped_by_reason_and_ten_are_named() -> None:
     assert lines[2] == "Still differs: update the website: privacy."
     assert lines[3].startswith("Websites: x0.example (id 0), x1.example")
     assert str(BulkError({"a.example": "no"})).startswith("1 website failed, 0 succeeded.")
-    unclear = BulkError({"a.example": "Website 'a.example' might have been created: no answer."})
+    unclear = BulkError({"a.example": "Website 'a.example' might have been created. No answer."})
     assert "word...\nWebsites: a.example." in str(BulkError({"a.example": "word " * 300}))
-    assert "0 succeeded. The website might have been created: no answer.\nWebsites: a.example." in str(unclear)
+    assert "0 succeeded. The website might have been created. No answer.\nWebsites: a.example." in str(unclear)
 
 
 @pytest.mark.parametrize("character", ["a", "\u00fc", "\U0001f600"])

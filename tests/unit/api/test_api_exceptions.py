@@ -67,7 +67,7 @@ def test_every_exception_class_is_tested() -> None:
     [
         (401, "API key rejected", "Correct the API key of the connection."),
         (403, "The API key does not have the permission for this request", "Use the key of an account that has it."),
-        (404, "Not found", "Check website id 7 and the Base URL."),
+        (404, "No website has the id 7, or the Base URL is wrong", ""),
         (
             405,
             "The service, or a proxy before it, does not accept PATCH",
@@ -76,6 +76,7 @@ def test_every_exception_class_is_tested() -> None:
         ),
         (422, "The service rejected a value", "It names no field. Check its log, or send one field at a time."),
         (500, "The service failed", "Check the log of the service."),
+        (502, "The service failed", "Check the logs of the service and of the proxy in front of it."),
     ],
 )
 def test_error_message_names_the_event_the_next_step_and_the_place(status: int, happened: str, remedy: str) -> None:

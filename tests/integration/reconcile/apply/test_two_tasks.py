@@ -118,7 +118,7 @@ def test_lost_response_among_many_creates_is_looked_up(night: Night, fault: dict
 
 def test_create_that_did_not_arrive_is_named(night: Night) -> None:
     night.sandbox.fault("create", drop=True, commit=False, skip=7)
-    with pytest.raises(BulkError, match=r"(?s)might have been created: .*Websites: \d+\.example\."):
+    with pytest.raises(BulkError, match=r"(?s)might have been created\. .*Websites: \d+\.example\."):
         night.apply(config=private())
     assert len(night.sandbox.websites()) == 19
     assert night.apply(config=private())["applied"] == 1
