@@ -437,7 +437,8 @@ class Application:
         """Return the problem of two websites, and a remedy that fits."""
         method = self._client.settings.update_method
         named = ", ".join(fields)
-        other_method = f"Set the extra update_method to {OTHER_METHODS[method]}; it is {method} now."
+        other = OTHER_METHODS[method]
+        other_method = f"Set the extra update_method to {other} if {other} keeps unsent fields; it is {method} now."
         if first.is_rejected_method:
             problem = f"The service rejected {method} for two websites. {first.website}: {first.reason}"
             return problem, f"{other_method} Or use a key that can change websites."
@@ -454,7 +455,8 @@ class Application:
             return problem, f"Set the extra boolean_format to the other value; it is {format_now} now."
         if _is_unchanged(first) and _is_unchanged(second):
             waited = sum(self._client.confirm_waits)
-            return problem, f"Check whether the service returns changes later than after {waited:g} s. {other_method}"
+            if_late = f"If the service returns changes later than after {waited:g} s, clear the task later."
+            return problem, f"{if_late} Otherwise: {other_method}"
         return problem, _remedy_for_values(first, fields)
 
 
