@@ -543,32 +543,11 @@ class BulkError(AnalyticsError):
     def __post_init__(self) -> None:
         self.failures = dict(self.failures)
         self.not_tried = frozenset(self.not_tried)
-        self.problem = self._by_reason()
+        lines = [self._summary(), *reasons_of(self.failures, self.not_tried)]
+        # Alerts quote the first line, so it contains a reason.
+        self.problem = "\n".join([" ".join(lines[:2]), *lines[2:]])
         if self.permanent:
             self.before_retry = "review these websites first"
-
-    def _by_reason(self) -> str:
-        """Return the failures by reason, with the first websites of each, in less than 4 KB."""
-        websites_by_reason: dict[str, list[str]] = {}
-        for website, why in self.failures.items():
-            # For the same reason, messages differ in the path of the request and in the website.
-            reason = re.sub(r" Request: \S+ \S+\.", "", why)
-            reason = re.sub(rf"^Website '?{re.escape(website)}'?", "The website", reason)
-            reason = re.sub(rf"(Website )?'?{re.escape(website)}'?", "the website", reason)
-            websites_by_reason.setdefault(reason, []).append(website)
-        lines = [self._summary()]
-        limit = max(1, _MAX_LISTED // max(1, len(websites_by_reason)))
-        for reason in sorted(websites_by_reason, key=lambda reason: self._priority(websites_by_reason[reason])):
-            websites = first_of(websites_by_reason[reason], limit, show=_short_name)
-            text = readable(reason, _MAX_REASON_LENGTH, breaks="fold")
-            text = text.removesuffix(".")
-            line = f"{text}.\nWebsites: {websites}."
-            if len(lines) > _MAX_LISTED or len("\n".join([*lines, line]).encode()) > _MAX_MESSAGE_BYTES:
-                lines.append(f"And {len(websites_by_reason) - len(lines) + 1:,} more reasons.")
-                break
-            lines.append(line)
-        # Alerts quote the first line, so it contains a reason.
-        return "\n".join([" ".join(lines[:2]), *lines[2:]])
 
     def _summary(self) -> str:
         parts = [f"{counted(len(self.failures) - len(self.not_tried), 'website')} failed"]
@@ -576,10 +555,6 @@ class BulkError(AnalyticsError):
             parts.append(f"{len(self.not_tried):,} were not tried")
         parts.append(f"{self.done:,} succeeded")
         return f"{', '.join(parts)}."
-
-    def _priority(self, websites: list[str]) -> tuple[bool, int]:
-        """Return the sort key of a reason: the most frequent one first, and websites that were not tried last."""
-        return set(websites) <= set(self.not_tried), -len(websites)
 
 
 class StorageError(AnalyticsError):
@@ -601,6 +576,37 @@ class MissingPackageError(AnalyticsError):
 
     permanent = True
     before_retry = "install the package first"
+
+
+def reasons_of(failures: Mapping[str, str], not_tried: Collection[str] = ()) -> list[str]:
+    """Return each reason with its first websites, the most frequent reason first, in less than 4 KB.
+
+    :param failures: website to its reason.
+    :param not_tried: the websites that were not tried; their reasons come last.
+    """
+    websites_by_reason: dict[str, list[str]] = {}
+    for website, why in failures.items():
+        # For the same reason, messages differ in the path of the request and in the website.
+        reason = re.sub(r" Request: \S+ \S+\.", "", why)
+        reason = re.sub(rf"^Website '?{re.escape(website)}'?", "The website", reason)
+        reason = re.sub(rf"(Website )?'?{re.escape(website)}'?", "the website", reason)
+        websites_by_reason.setdefault(reason, []).append(website)
+
+    def order(reason: str) -> tuple[bool, int]:
+        websites = websites_by_reason[reason]
+        return set(websites) <= set(not_tried), -len(websites)
+
+    lines: list[str] = []
+    limit = max(1, _MAX_LISTED // max(1, len(websites_by_reason)))
+    for reason in sorted(websites_by_reason, key=order):
+        websites = first_of(websites_by_reason[reason], limit, show=_short_name)
+        text = readable(reason, _MAX_REASON_LENGTH, breaks="fold").removesuffix(".")
+        line = f"{text}.\nWebsites: {websites}."
+        if len(lines) >= _MAX_LISTED or len("\n".join([*lines, line]).encode()) > _MAX_MESSAGE_BYTES:
+            lines.append(f"And {len(websites_by_reason) - len(lines):,} more reasons.")
+            break
+        lines.append(line)
+    return lines
 
 
 def _short_name(website: str) -> str:

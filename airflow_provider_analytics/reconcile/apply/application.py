@@ -34,6 +34,7 @@ from airflow_provider_analytics.exceptions import (
     NotAppliedError,
     StoppedError,
     StorageError,
+    reasons_of,
 )
 from airflow_provider_analytics.randomness import RANDOM
 from airflow_provider_analytics.readable import counted, first_of
@@ -173,19 +174,20 @@ class Outcome:
         if self.interrupted is None:
             return
         summary = self._summary_of_a_stop()
-        log.warning("%s.", summary)
         if isinstance(self.interrupted, StoppedError):
-            error = StoppedError(f"{summary}.", "The next try completes the work.")
+            error = StoppedError(summary, "The next try completes the work.")
             if self.leaves_incomplete:
                 error.remedy, error.permanent, error.before_retry = _CREATE_ONLY, True, "complete these websites first"
             raise error from None
         if isinstance(self.interrupted, (AuthenticationError, StorageError)):
-            self.interrupted.so_far = f"{summary}."
+            self.interrupted.so_far = summary
+        else:
+            log.warning("%s", summary)
         # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.
         raise self.interrupted from None
 
     def _summary_of_a_stop(self) -> str:
-        """Return the number of changed websites, and the websites that are not as expected, grouped by reason."""
+        """Return the number of changed websites, and a line for each reason why others are not as expected."""
         changed = 0
         for target in self.targets:
             if target.sent and target.state is not State.UNCLEAR:
@@ -194,13 +196,7 @@ class Outcome:
         unclear = self.states[State.UNCLEAR]
         if unclear:
             summary += f", {unclear:,} might have been"
-        reasons: dict[str, list[str]] = {}
-        for website, reason in self.failures.items():
-            reasons.setdefault(reason.rstrip("."), []).append(website)
-        if reasons:
-            failed = [f"{first_of(websites, _MAX_NAMED)}: {reason}" for reason, websites in reasons.items()]
-            summary += f". Not as expected: {first_of(failed, _MAX_NAMED, '; ')}"
-        return summary
+        return "\n".join([f"{summary}.", *reasons_of(self.failures, self.not_tried)])
 
     def raise_failures(self) -> None:
         """Raise an error if any website is not as desired.

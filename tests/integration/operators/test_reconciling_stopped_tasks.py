@@ -103,13 +103,15 @@ def test_terminated_sync_stops_and_leaves_a_correct_audit_trail(
     done = changed(night)
     assert number <= len(done) <= number + 1
     assert audited(night) == done
-    told = f"Stopped: {len(done)} of {WEBSITES} websites changed"
-    assert task_log_file.read_text()[before:].count(told) == 1
+    summary = f"Stopped: {len(done)} of {WEBSITES} websites changed"
+    logged = task_log_file.read_text()[before:].count(summary)
     assert process.end["error"] == ENDS[airflow]
+    # The error of Airflow 2 has another message; the one of Airflow 3 is logged by Airflow.
+    assert logged == (1 if airflow == 2 else 0)
     if airflow == 3:
         # The first website is changed alone, so its result is still unknown.
-        named = "" if number > 1 else r"\. Not as expected: .*: Changed, and not read back before the work ended"
-        assert re.match(rf"{told}{named}\.\s+The next try completes the work\.", process.end["message"])
+        named = "" if number > 1 else r"\.\nChanged, and not read back before the work ended\.\nWebsites: .*"
+        assert re.match(rf"{summary}{named}\.\s+The next try completes the work\.", process.end["message"])
     converges(night)
 
 

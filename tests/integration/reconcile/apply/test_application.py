@@ -359,7 +359,7 @@ def test_audit_trail_is_correct_if_the_key_is_revoked_during_the_run(night: Nigh
     with pytest.raises(AirflowFailException, match="API key rejected") as caught:
         night.managed(NEW)
     updates = len(night.updated)
-    assert f"Stopped: {updates} of 30 websites changed. " in str(caught.value)
+    assert f"Stopped: {updates} of 30 websites changed." in str(caught.value)
     assert Counter(line["action"] for line in night.trail()) == {"update": updates, "failed": 30 - updates}
 
 
