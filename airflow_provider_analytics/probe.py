@@ -57,13 +57,13 @@ _NO_EXTRAS: Extras = {}
 
 @dataclass
 class Attempt:
-    """One reading of the list, possibly a filtered one.
+    """One read of the list, possibly a filtered one.
 
     :param extras: extras that were tried, in addition to those that are known to be needed.
     :param rows: the records, as far as they were read.
     :param selected_by: query parameter that selected the pages after the first one; None if there were none.
     :param proof: why the list is complete; None without a proof.
-    :param error: why the reading ended early; None if it did not.
+    :param error: why the read ended early; None if it did not.
     """
 
     extras: Extras = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Attempt:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a limit of the probe ended the reading."""
+        """Whether a limit of the probe ended the read."""
         return isinstance(self.error, StoppedError)
 
     @property
@@ -250,7 +250,7 @@ class LimitedReader:
     def _read(self, extras: Extras, at_most: int | None = None, **filters: Unpack[ListFilters]) -> Attempt:
         """Read the list once.
 
-        :param at_most: number of records after which the reading ends, without a proof; None: read them all.
+        :param at_most: number of records after which the read ends, without a proof; None: read them all.
         """
         attempt = Attempt(extras)
         try:

@@ -98,7 +98,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,))
     monkeypatch.setattr("airflow_provider_analytics.api.client.ACCEPTED_WAITS", (0,))
-    monkeypatch.setattr("airflow_provider_analytics.api.listing.WAITS_BETWEEN_READINGS", (0, 0, 0))
+    monkeypatch.setattr("airflow_provider_analytics.api.listing.WAITS_BETWEEN_READS", (0, 0, 0))
     monkeypatch.setattr("airflow_provider_analytics.api.listing.AT_ONCE", 0)
 
 

@@ -222,7 +222,7 @@ class AnalyticsClient:
 
     @_with_location
     def list_websites(self, **filters: Unpack[ListFilters]) -> list[Record]:
-        """Return the complete list. A list that changes during the reading is read again.
+        """Return the complete list. A list that changes during the read is read again.
 
         :raises IncompleteListError: if the list cannot be proven complete.
         """

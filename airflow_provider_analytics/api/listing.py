@@ -2,27 +2,27 @@
 """The complete list of websites: paging, and the proof that no website is missing.
 
 interface.md documents neither how a page is selected nor the metadata of a page. The list can also change during
-the reading. So a list counts as complete only if its reading proves it, by one of three methods:
+the read. So a list counts as complete only if a read proves it, by one of three methods:
 
 ``one page``
     One response contains as many websites as its total. It is the list at one moment.
 ``closed reading``
-    The reading starts with a *head*: the first websites, newest first, with their total. All pages follow, in any order
-    and at the same time. Websites with higher ids than the newest one of the head were created during the reading: they
-    do not count. Of the others, the pages must have as many as the total. A second head closes the reading: first the
+    The read starts with a *head*: the first websites, newest first, with their total. All pages follow, in any order
+    and at the same time. Websites with higher ids than the newest one of the head were created during the read: they
+    do not count. Of the others, the pages must have as many as the total. A second head closes the read: first the
     websites created during it, as many as the total has grown, and then the newest website of the first head, by id and
     domain. The ids in the first head must descend: otherwise the service does not sort.
 ``both directions``
     Everything else: no total, opaque ids, a filter that is not in :data:`STABLE_FILTERS`. The list is read until a page
-    contains nothing new, and then in the opposite direction. Both readings must find the same ids; the second one can
+    contains nothing new, and then in the opposite direction. Both reads must find the same ids; the second one can
     also find websites with higher ids, which were created since. A row is missed only if a row before it is removed
-    after it was read. Then the removed row is missing in the second reading. The two readings must start with different
+    after it was read. Then the removed row is missing in the second read. The two reads must start with different
     websites: otherwise the service ignores the sort order. This method also needs the conditions 1 to 3 below.
 
 Ids are *opaque* if they are not numbers that descend: UUIDs, ULIDs, numbers of 19 digits as text. A new website can be
-anywhere in such a list. So the second reading can find any further websites. Those were created since: a website that
-the first reading missed would have moved to an earlier page, because a website was removed that the second reading does
-not find either. While the list is read, its total can grow, but not shrink. Each reading must have at least as many
+anywhere in such a list. So the second read can find any further websites. Those were created since: a website that
+the first read missed would have moved to an earlier page, because a website was removed that the second read does
+not find either. While the list is read, its total can grow, but not shrink. Each read must have at least as many
 websites as its first total, and at most as many as its last one.
 
 The first two methods also check the *other end* of the list: its first ten websites in the opposite order. All of them
@@ -32,7 +32,7 @@ websites that were not read. For a list that is read newest first, the other end
 read oldest first, it is the head. One limit remains: if a service returns no website, or the same single one, in both
 orders, the client accepts this.
 
-A closed reading returns the list at the moment of the second head, if
+A closed read returns the list at the moment of the second head, if
 
 1. a new website gets a higher id than every website in the list (interface.md, Rules),
 2. a deleted website is not restored with its id and domain,
@@ -40,27 +40,27 @@ A closed reading returns the list at the moment of the second head, if
 4. the totals of both heads are correct.
 
 The newest website of the first head is in both heads, so it was in the list all the time (2, 3). So every website
-created during the reading has a higher id (1). So all websites that count were in the list of the first head (2, 3).
+created during the read has a higher id (1). So all websites that count were in the list of the first head (2, 3).
 That list had as many websites (4) as were read: they are that list. The second head contains all websites created
 since. The total has grown by their number, so none of the others was deleted (4).
 
 So a list that only grows is read once, for a snapshot as for a lookup: many tasks can create websites at the same time.
 A create moves rows to later pages, never to earlier ones, so pages can repeat rows, which are skipped. A page with a
 lower total that was read ahead is read again: it reflects an older list than the page before it, and rows between the
-two would be missing. Another lower total is a list that changed. The websites created during the reading come last,
+two would be missing. Another lower total is a list that changed. The websites created during the read come last,
 whatever the order.
 If they were left out, a lookup could miss the website that another task has just created, and create it again.
 
 The proof does not need the totals of the pages. They expose nearly every list that breaks a condition, unless the
 numbers balance. The client accepts such a list in two cases. One website is deleted and an older one is restored during
-the reading (2). Or a page comes from a replica that is one create and one delete behind (3). Then as many websites can
-be missing as were restored. Only a second reading of every page could detect it. The other end detects a total that is
-wrong from the start (4), if the list does not change during the reading.
+the read (2). Or a page comes from a replica that is one create and one delete behind (3). Then as many websites can
+be missing as were restored. Only a second read of every page could detect it. The other end detects a total that is
+wrong from the start (4), if the list does not change during the read.
 
 If the records of a ``favorite`` filter contradict it, the service ignores or misreads the filter. If they do not
 contain the flag, or there are none, the client compares them with the opposite filter. A website can lose and regain
 its mark, so such a list is never closed by a second head. One limit remains. If the favorites fill more than one page
-and a website loses and regains its mark during the reading, both directions can miss the same other website.
+and a website loses and regains its mark during the read, both directions can miss the same other website.
 
 A website whose record is marked as deleted counts for the proof, but is not part of the list. If a service returns such
 records and leaves them out of its total, the proof fails.
@@ -99,9 +99,9 @@ from airflow_provider_analytics.api.waiting import Stats
 from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError
 from airflow_provider_analytics.readable import counted
 
-#: Seconds before a list that changed during its reading is read again. Readings without a wait would all
-#: get a total from the cache of the service.
-WAITS_BETWEEN_READINGS: tuple[float, ...] = (0.5, 1.0, 2.0)
+#: Seconds before a list that changed during its read is read again. Reads without a wait would all get a total from the
+#: cache of the service.
+WAITS_BETWEEN_READS: tuple[float, ...] = (0.5, 1.0, 2.0)
 #: Seconds between two progress lines.
 PROGRESS_SECONDS = 10.0
 #: If a page takes fewer seconds on average, the same thread reads the next one. Other threads would not save time:
@@ -118,7 +118,7 @@ MAX_LIST_VALUES = 20_000_000
 NEWEST_FIRST = {"sort_by": "id", "sort": "desc"}
 #: Defaults of interface.md, List parameters: the largest page, and newest first.
 DEFAULT_QUERY = {"per_page": "100", **NEWEST_FIRST}
-#: Filters that allow a closed reading. Only a create or a delete changes the result of such a filter, because a domain
+#: Filters that allow a closed read. Only a create or a delete changes the result of such a filter, because a domain
 #: cannot change (interface.md, Operations).
 STABLE_FILTERS = frozenset({"search", "search_by"})
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
@@ -169,7 +169,7 @@ class Listing(Iterable[Record]):
     :param page_parameter: name of the query parameter that selects a page; None: taken from links of the service.
     :param parallel: maximum number of pages read at the same time, if the service is slow (:data:`AT_ONCE`).
     :param wait: waits for a number of seconds before the list is read again.
-    :param stats: counts the websites, and the readings that are repeated.
+    :param stats: counts the websites, and the reads that are repeated.
     :raises IncompleteListError: while iterating, as soon as the proof fails.
     """
 
@@ -191,37 +191,37 @@ class Listing(Iterable[Record]):
         self._query = DEFAULT_QUERY | query
         self._page_parameter = page_parameter
         self._parallel = parallel
-        #: The last reading.
-        self._reading = self._new_reading()
+        #: The last read.
+        self._last_read = self._new_read()
 
     @property
     def total(self) -> int | None:
         """Total that the first page contained; None before it was read, or if it contained none."""
-        return self._reading.total
+        return self._last_read.total
 
     @property
     def selected_by(self) -> str | None:
         """Query parameter that selected the pages after the first one; None as long as none was selected."""
-        return self._reading.pages.selected_by
+        return self._last_read.pages.selected_by
 
-    def _new_reading(self) -> Reading:
-        return Reading(PageRequests(self._fetch, self._query, self._page_parameter, self._parallel))
+    def _new_read(self) -> ListRead:
+        return ListRead(PageRequests(self._fetch, self._query, self._page_parameter, self._parallel))
 
-    # The listing has no reference to this generator: a reading that is dropped, as by ``break``, ends immediately.
+    # The listing has no reference to this generator: a read that is dropped, as by ``break``, ends immediately.
     def __iter__(self) -> Iterator[Record]:
         """Yield the records, then prove that none is missing."""
         self.proof = None
-        self._reading = reading = self._new_reading()
+        self._last_read = read = self._new_read()
         websites = 0
-        for rows in reading.rows():
+        for rows in read.rows():
             existing = dialect.not_deleted(rows)
             websites += len(existing)
             yield from existing
-        method, created = reading.prove()
+        method, created = read.prove()
         existing = dialect.not_deleted(created)
         websites += len(existing)
         yield from existing
-        self.proof = Proof(method, websites, reading.total, reading.pages_read)
+        self.proof = Proof(method, websites, read.total, read.pages_read)
         self.stats.count("websites", websites)
 
 
@@ -349,12 +349,12 @@ class PageRequests:
             return None
 
 
-class Reading:
-    """One reading of the list: the websites that were found, and the checks that prove that no website is missing.
+class ListRead:
+    """One read of the list: the websites that were found, and the checks that prove that no website is missing.
 
     :param pages: requests for its pages.
-    :param is_back: whether this is the second reading of the method ``both directions``.
-    :param is_opaque: whether the ids do not reveal which websites are new. The first reading finds this out.
+    :param is_back: whether this is the second read of the method ``both directions``.
+    :param is_opaque: whether the ids do not reveal which websites are new. The first read finds this out.
     """
 
     def __init__(self, pages: PageRequests, *, is_back: bool = False, is_opaque: bool = False) -> None:
@@ -370,7 +370,7 @@ class Reading:
         self.end = ""
         #: Number of pages read, including heads, the other end and the second direction.
         self.pages_read = 0
-        #: First head, and the id of its newest website if a second head can close the reading.
+        #: First head, and the id of its newest website if a second head can close the read.
         self._head: Page | None = None
         self._newest: int | None = None
         self._is_one_page = False
@@ -435,7 +435,7 @@ class Reading:
 
     @property
     def _may_close(self) -> bool:
-        """Whether a second head can close the reading."""
+        """Whether a second head can close the read."""
         return not self.is_back and self.pages.query.keys() <= DEFAULT_QUERY.keys() | STABLE_FILTERS
 
     def _start(self, head: Page, page: Page) -> None:
@@ -475,7 +475,7 @@ class Reading:
 
     @property
     def _most_websites(self) -> int | None:
-        """Total that the reading can reach. New websites with opaque ids count, and move others to further pages."""
+        """Total that the read can reach. New websites with opaque ids count, and move others to further pages."""
         if self.is_opaque:
             return self.last_total
         return self.total
@@ -504,7 +504,7 @@ class Reading:
             raise _list_changed("page number", f"page 1 is not the first page: {self._hint}")
 
     def _take(self, page: Page, number: int) -> list[Record]:
-        """Check a page. Return its websites, without those read before and those created during the reading."""
+        """Check a page. Return its websites, without those read before and those created during the read."""
         if page.rejection:
             self.end = page.rejection
             return []
@@ -541,7 +541,7 @@ class Reading:
         return _websites(page.total) - _websites(self.last_total)
 
     def _split(self, page: Page) -> tuple[dict[Key, Record], list[Record]]:
-        """Return the websites of a page that count, by id, and those created during a closed reading."""
+        """Return the websites of a page that count, by id, and those created during a closed read."""
         counted = {}
         created = []
         for row in page.rows:
@@ -571,7 +571,7 @@ class Reading:
     # Proof
 
     def prove(self) -> tuple[str, list[Record]]:
-        """Return the method of the proof, and the websites created during the reading."""
+        """Return the method of the proof, and the websites created during the read."""
         self._check_filter()
         if self._is_one_page:
             self._check_other_end()
@@ -646,7 +646,7 @@ class Reading:
 
     def _read_back(self) -> list[Record]:
         """Read the list in the opposite direction. Return the websites created since, if nothing else changed."""
-        back = Reading(self.pages.in_opposite_order(), is_back=True, is_opaque=self.is_opaque)
+        back = ListRead(self.pages.in_opposite_order(), is_back=True, is_opaque=self.is_opaque)
         others = []
         for rows in back.rows():
             others += [row for row in rows if _key(row) not in self.ids]
@@ -666,7 +666,7 @@ class Reading:
         return created
 
     def _newer(self, rows: list[Record]) -> list[Record]:
-        """Return the websites whose ids are numbers, and higher than all ids of the reading."""
+        """Return the websites whose ids are numbers, and higher than all ids of the read."""
         newest = max(_numbers(self.ids), default=0)
         newer = []
         for row in rows:
@@ -694,12 +694,12 @@ def requests_of_a_list(websites: int) -> int:
 
 
 def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[], Listing]) -> Returned:
-    """Consume a listing. If the list changed, wait (:data:`WAITS_BETWEEN_READINGS`) and consume a new one.
+    """Consume a listing. If the list changed, wait (:data:`WAITS_BETWEEN_READS`) and consume a new one.
 
-    :raises IncompleteListError: if the last reading fails, too.
+    :raises IncompleteListError: if the last read fails, too.
     """
     all_seen = set()
-    for seconds in (*WAITS_BETWEEN_READINGS, None):
+    for seconds in (*WAITS_BETWEEN_READS, None):
         listing = make_listing()
         try:
             return consume(listing)
@@ -714,8 +714,8 @@ def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[]
             listing.wait(seconds)
     how = "The same was seen each time."
     if len(all_seen) > 1:  # a list that changes differs in another way each time
-        how = "The list changed during each reading."
-    seen = f"{last.seen} Gave up after {len(WAITS_BETWEEN_READINGS) + 1} attempts. {how}"
+        how = "The list changed during each read."
+    seen = f"{last.seen} Gave up after {len(WAITS_BETWEEN_READS) + 1} attempts. {how}"
     raise IncompleteListError(last.check, seen, True)
 
 

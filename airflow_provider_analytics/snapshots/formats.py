@@ -59,7 +59,7 @@ MEANINGS = {
     "record": "the complete record as JSON, keys sorted",
     "record_hash": "SHA-256 of `record`",
     "snapshot_date": "day of the snapshot",
-    "observed_at": "start of the reading, in UTC; the same in all rows",
+    "observed_at": "start of the read, in UTC; the same in all rows",
 }
 #: Ways to write the field ``exclude_ips``: unchanged, each entry as its SHA-256, or not at all.
 EXCLUDE_IPS_AS = ("keep", "hash", "drop")
@@ -117,7 +117,7 @@ def typed_columns(
     """Yield the columns of blocks of records, in the same order, and update ``report``.
 
     :param snapshot_date: YYYY-MM-DD.
-    :param observed_at: start time of the reading, ISO 8601 in UTC.
+    :param observed_at: start time of the read, ISO 8601 in UTC.
     :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry) or ``drop``.
     :param secrets: secrets of the connection; a value that contains one is replaced, see :func:`without_secrets`.
     :raises StorageError: if a record has no usable id.

@@ -103,7 +103,7 @@ class Previous(msgspec.Struct, frozen=True, kw_only=True):
     """An earlier snapshot, and the changes since then.
 
     :param snapshot_date: its day.
-    :param observed_at: start time of the reading of its list.
+    :param observed_at: start time of the read of its list.
     :param count: its number of websites.
     :param digest: SHA-256 of its manifest.
     :param removed: number of websites removed since then.
@@ -138,7 +138,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     :param version: version of the manifest's format.
     :param snapshot_name: name of the snapshots.
     :param snapshot_date: day of the snapshot.
-    :param observed_at: start time of the reading.
+    :param observed_at: start time of the read.
     :param finished_at: time at which the list was proven complete.
     :param late: true if the list was observed on another day than ``snapshot_date``.
     :param count: number of websites; their ids are distinct.

@@ -125,7 +125,7 @@ class LocalList:
     :param count: number of websites.
     :param proof: the proof that the list is complete.
     :param fields: differences between the records and the documented fields.
-    :param observed_at: start time of the reading that was proven complete.
+    :param observed_at: start time of the read that was proven complete.
     :param finished_at: time at which the list was proven complete.
     """
 
@@ -155,7 +155,7 @@ def take_snapshot(
     :param day: day of the snapshot.
     :param origin: the list to read.
     :param options: format and guards.
-    :param is_late: called with the start time of the reading, before publishing. Returns whether the list is late
+    :param is_late: called with the start time of the read, before publishing. Returns whether the list is late
         for the day; raises an error if the list must not be stored for the day.
     :param clock: returns the current time.
     :param writer: identifies the task of the run; each try removes the files that earlier tries left behind.
@@ -176,13 +176,13 @@ def take_snapshot(
         if last_good:
             check_source(last_good.manifest)  # before reading the list, which might be long
         with temporary_folder() as temporary:
-            reading = read(origin, day, temporary, options=options, clock=clock)
-            check(reading, earlier, options)
-            late = is_late(reading.observed_at)
+            local_list = read(origin, day, temporary, options=options, clock=clock)
+            check(local_list, earlier, options)
+            late = is_late(local_list.observed_at)
             # The token is created after reading, because other runs infer from its age whether this run might still
             # write.
-            token = new_token(reading.finished_at, writer)
-            manifest = describe(reading, origin, earlier, series, day, options=options, late=late, token=token)
+            token = new_token(local_list.finished_at, writer)
+            manifest = describe(local_list, origin, earlier, series, day, options=options, late=late, token=token)
             return publish(series, manifest, temporary, token, check_source)
 
     try:
@@ -253,7 +253,7 @@ def read(
     return read_again(write, origin.make_listing)
 
 
-def check(reading: LocalList, earlier: EarlierSnapshots, options: SnapshotOptions) -> None:
+def check(local_list: LocalList, earlier: EarlierSnapshots, options: SnapshotOptions) -> None:
     """Raise :class:`GuardError` if the list looks wrong.
 
     The list is compared with the snapshot that it replaces, and with the latest one of another day: otherwise, hourly
@@ -274,11 +274,11 @@ def check(reading: LocalList, earlier: EarlierSnapshots, options: SnapshotOption
             continue
         is_accepted = False
         if earlier.replaced:
-            check_one(reading, earlier.replaced)
+            check_one(local_list, earlier.replaced)
             # A loss since the other day that the replaced snapshot already had was accepted by a person.
             is_accepted = earlier.other_day is not None and _is_blocked(check_one, earlier.replaced, earlier.other_day)
         if earlier.other_day and not is_accepted:
-            check_one(reading, earlier.other_day)
+            check_one(local_list, earlier.other_day)
 
 
 def _described(list_or_snapshot: LocalList | Snapshot) -> LocalList | Manifest:
@@ -309,7 +309,7 @@ def _is_blocked(check: Callable[..., None], *arguments: Any) -> bool:
 
 
 def describe(
-    reading: LocalList,
+    local_list: LocalList,
     origin: Origin,
     earlier: EarlierSnapshots,
     series: SnapshotSeries,
@@ -323,7 +323,8 @@ def describe(
 
     All files are in the folder of the list, under their final names.
     """
-    data = reading.data.rename(reading.data.with_name(formats.file_name(token, options.format, options.compression)))
+    name = formats.file_name(token, options.format, options.compression)
+    data = local_list.data.rename(local_list.data.with_name(name))
     changes = data.with_name(f"_changes-{token}.jsonl")
     previous = _changes_since(earlier.previous, data, options, changes)
     since_replaced = changes.with_name(f"_replaced-{token}.jsonl") if previous else changes
@@ -333,11 +334,11 @@ def describe(
         version=VERSION,
         snapshot_name=series.name,
         snapshot_date=day,
-        observed_at=reading.observed_at,
-        finished_at=reading.finished_at,
+        observed_at=local_list.observed_at,
+        finished_at=local_list.finished_at,
         late=late,
-        count=reading.count,
-        proof=Completeness(method=reading.proof.method, total=reading.proof.total, pages=reading.proof.pages),
+        count=local_list.count,
+        proof=Completeness(method=local_list.proof.method, total=local_list.proof.total, pages=local_list.proof.pages),
         requests=origin.stats.requests,
         retries=origin.stats.retries,
         filters=origin.filters,
@@ -346,9 +347,9 @@ def describe(
         format=options.format,
         compression=options.compression,
         exclude_ips_as=options.exclude_ips_as,
-        files=_files(data, series, day, reading.count),
+        files=_files(data, series, day, local_list.count),
         columns=[Column(name=name, type=kind) for name, kind in formats.COLUMNS.items()],
-        fields=reading.fields,
+        fields=local_list.fields,
         ignored=list(options.ignore_fields),
         is_first=earlier.is_first,
         previous=previous,

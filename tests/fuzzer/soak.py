@@ -228,7 +228,7 @@ def without_waits() -> Iterator[None]:
     """Remove all waits for a service."""
     values: dict[str, Any] = {
         "api.client.CONFIRM_WAITS": (0,) * 4,
-        "api.listing.WAITS_BETWEEN_READINGS": (0, 0, 0),
+        "api.listing.WAITS_BETWEEN_READS": (0, 0, 0),
         "api.listing.AT_ONCE": 0,
         "api.transport.FIRST_BACKOFF": 0,
         "api.client.SETTLE_SECONDS": 0,

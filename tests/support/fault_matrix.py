@@ -3,7 +3,7 @@
 
 A case of a list is correct if the client returns exactly the websites of the server, or rejects the list with a typed
 error, and if a well-behaved server gets no more requests than necessary. A case of a changing list is correct if no
-website is missing that existed all the time, and no website is present that never existed; and, if the reading ended
+website is missing that existed all the time, and no website is present that never existed; and, if the read ended
 with a second first page while the totals are correct, if it returns the list of that moment. For writes see
 ``write_matrix.py``.
 """
@@ -36,8 +36,8 @@ def read(
     serve: Callable[[Mapping[str, str]], bytes], query: dict[str, str], parallel: int = 1
 ) -> tuple[list[str], Listing]:
     """Read a list once through the dialect, without a socket; return the ids and the listing with its proof."""
-    reading = Listing(page_function(serve), query, parallel=parallel)
-    return [str(row["id"]) for row in reading], reading
+    listing = Listing(page_function(serve), query, parallel=parallel)
+    return [str(row["id"]) for row in listing], listing
 
 
 class OutOfOrder:
@@ -93,15 +93,15 @@ def still(server: Server, query: Mapping[str, str] = NO_QUERY) -> str | None:
         return server.answer(query)
 
     try:
-        got, reading = read(serve, dict(query))
+        got, listing = read(serve, dict(query))
     except (IncompleteListError, UnexpectedResponseError) as error:
         return f"a well-behaved server was rejected: {error}" if server.is_well_behaved else None
     if sorted(map(int, got)) != list(server.kept):
-        return f"{len(got)} of {len(server.kept)} websites were taken for all of them ({reading.proof})"
+        return f"{len(got)} of {len(server.kept)} websites were taken for all of them ({listing.proof})"
     if server.is_well_behaved and "per_page" not in query and requests != server.fewest_requests(query):
         return f"{requests} requests instead of {server.fewest_requests(query)}"
-    if reading.proof is None or (reading.proof.websites, reading.proof.pages) != (len(got), requests):
-        return f"the proof is wrong: {reading.proof} after {requests} requests"
+    if listing.proof is None or (listing.proof.websites, listing.proof.pages) != (len(got), requests):
+        return f"the proof is wrong: {listing.proof} after {requests} requests"
     return None
 
 
@@ -122,11 +122,11 @@ class Move:
     opaque: bool = False
     #: Whether websites may be missing: at most as many as returned, after a restore or by a late replica.
     may_lose: bool = False
-    #: Minimum number of accepted readings; the others meet a change.
+    #: Minimum number of accepted reads; the others meet a change.
     taken: float = 0.05
 
     def try_once(self, seed: int) -> tuple[str | None, bool]:
-        """Return the problem of a reading (or None), and whether the list was accepted."""
+        """Return the problem of a read (or None), and whether the list was accepted."""
         chance = random.Random(seed)
         ids = list(range(1, chance.randint(0, 45) + 1))
         query = dict(self.query)
@@ -140,7 +140,7 @@ class Move:
             slow = mock.patch.object(listing, "AT_ONCE", 0)
             pool = OutOfOrder(chance)
             with slow, mock.patch.object(listing, "ThreadPoolExecutor", pool):
-                found, reading = read(moving.answer, {"per_page": "10", **query}, self.parallel)
+                found, read_list = read(moving.answer, {"per_page": "10", **query}, self.parallel)
             got = {int(website_id.rpartition("-")[2]) for website_id in found}
         except IncompleteListError:
             return None, False
@@ -151,9 +151,11 @@ class Move:
             return f"lost {sorted(lost)}", True
         if invented := got - moving.existed:
             return f"invented {sorted(invented)}", True
-        is_closed = reading.proof is not None and reading.proof.method == "closed reading" and "favorite" not in query
+        is_closed = (
+            read_list.proof is not None and read_list.proof.method == "closed reading" and "favorite" not in query
+        )
         is_exact = is_closed and not (self.lag or self.may_lose)
-        # A website might have its deletion mark only in the middle of the reading.
+        # A website might have its deletion mark only in the middle of the read.
         marked = moving.first - moving.last if "mark" in self.kinds else set()
         if is_exact and not moving.last <= got <= moving.last | marked:
             return f"read {sorted(got)}, the list was {sorted(moving.first)}, and is {sorted(moving.last)}", True
@@ -226,11 +228,11 @@ def groups(complete: bool = False) -> dict[str, list[Any]]:
     found["capped rows"] = list(capped()) if complete else list(capped((1, 7, 30, 101)))
     found["deleted rows"] = list(with_deleted())
     for name, move in MOVES.items():
-        # A replica is behind at the decisive moment only in a few readings.
-        readings = 500 if move.behind else 100
+        # A replica is behind at the decisive moment only in a few reads.
+        reads = 500 if move.behind else 100
         if complete:
-            readings = 5000
-        found[f"moving: {name}"] = [(move, seed) for seed in range(readings)]
+            reads = 5000
+        found[f"moving: {name}"] = [(move, seed) for seed in range(reads)]
     found["writes"] = list(writers())
     return found
 

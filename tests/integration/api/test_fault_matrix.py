@@ -34,7 +34,7 @@ def test_fault_group_has_no_wrong_outcome(group: str) -> None:
     assert not failures
     assert counts["tried"] == len(_GROUPS[group]) >= 100
     if group.startswith("moving"):
-        # Some readings are accepted, and in some of them the list changes.
+        # Some reads are accepted, and in some of them the list changes.
         assert counts["taken"] > counts["tried"] * _GROUPS[group][0][0].taken
 
 
@@ -192,7 +192,7 @@ def test_changed_list_is_read_again_at_most_four_times(sizes: tuple[int, ...]) -
     if not sizes[-1]:
         assert read_again(list, make) == []
         return
-    seen = "The same was seen each time" if len({*sizes}) == 1 else "The list changed during each reading"
+    seen = "The same was seen each time" if len({*sizes}) == 1 else "The list changed during each read"
     with pytest.raises(IncompleteListError, match=f"Gave up after 4 attempts. {seen}") as caught:
         read_again(list, make)
     assert caught.value.check == "total"

@@ -23,7 +23,7 @@ from wire_client import Time, error_of, served, waiting_client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import Page
-from airflow_provider_analytics.api.listing import WAITS_BETWEEN_READINGS, Listing, Query
+from airflow_provider_analytics.api.listing import WAITS_BETWEEN_READS, Listing, Query
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     IncompleteListError,
@@ -136,8 +136,8 @@ def test_many_websites_are_created_at_the_same_time(client_with: ClientWith, ana
 
 
 @pytest.mark.parametrize("size", [9, 250])
-def test_total_cached_for_two_seconds_does_not_exhaust_the_readings(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()  # the waits are those of a real reading
+def test_total_cached_for_two_seconds_does_not_exhaust_the_reads(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the waits are those of a real read
     time = Time()
     fresh_at = time.now + 2
 
@@ -148,7 +148,7 @@ def test_total_cached_for_two_seconds_does_not_exhaust_the_readings(size: int, m
         assert len(client.list_websites()) == size
         assert client.stats.lists_read_again == len(time.slept)
         assert client.stats.waited == sum(time.slept)
-    assert list(WAITS_BETWEEN_READINGS[: len(time.slept)]) == time.slept
+    assert list(WAITS_BETWEEN_READS[: len(time.slept)]) == time.slept
 
 
 @pytest.mark.parametrize("name", ["items", "data.items", "result.websites"])
@@ -334,7 +334,7 @@ def test_waiting_page_is_abandoned_if_another_page_fails() -> None:
 
 
 def _join_readers() -> None:
-    """Wait for the reading threads: each ends with its current request."""
+    """Wait for the threads that read: each ends with its current request."""
     for thread in threading.enumerate():
         if thread.name.startswith("analytics-list"):
             thread.join(30)

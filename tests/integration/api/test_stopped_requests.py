@@ -358,7 +358,7 @@ def test_wait_ends_at_a_stop(
         wait(self, seconds, unwanted)
 
     monkeypatch.setattr(Stopping, "wait", stop_soon)
-    monkeypatch.setattr(listing, "WAITS_BETWEEN_READINGS", (LONG, LONG, LONG))
+    monkeypatch.setattr(listing, "WAITS_BETWEEN_READS", (LONG, LONG, LONG))
     with waiting(reply, **settings) as (client, server):
         with pytest.raises(error) as caught:
             [call(client) for _ in range(3)]

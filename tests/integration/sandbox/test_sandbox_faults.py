@@ -114,8 +114,8 @@ def test_fault_drops_the_connection(call: Call, sandbox: SandboxServer, commit: 
 
 def test_drift_occurs_between_two_requests(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("list", skip=1, drift={"delete": 50, "create": 2})  # more than there are
-    readings = [call("GET", "/websites?sort=asc").json()["data"] for _ in range(3)]
-    assert readings[0] == readings[1] != readings[2] == []
+    reads = [call("GET", "/websites?sort=asc").json()["data"] for _ in range(3)]
+    assert reads[0] == reads[1] != reads[2] == []
 
 
 def test_drift_creates_a_number_of_new_websites(call: Call, sandbox: SandboxServer) -> None:

@@ -136,7 +136,7 @@ def test_day_and_lateness_by_schedule_and_start_time(
 
 @pytest.mark.parametrize("published", [True, False])
 @pytest.mark.parametrize("midnight", ["at the account", "in the list", "in a list that is read again"])
-def test_lateness_depends_on_the_start_of_the_published_reading(
+def test_lateness_depends_on_the_start_of_the_published_read(
     analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, midnight: str, published: bool
 ) -> None:
     analytics_sandbox.seed(120)  # two pages
