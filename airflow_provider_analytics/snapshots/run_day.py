@@ -31,14 +31,14 @@ class RunDay:
     """The day of a run's snapshot.
 
     :param day: the day.
-    :param named_by: the argument or property of the run that determined it, for messages.
-    :param begins: start of the day.
+    :param source: the argument or property of the run that determined it, for messages.
+    :param starts: start of the day.
     :param ends: end of the day.
     """
 
     day: date
-    named_by: str
-    begins: datetime
+    source: str
+    starts: datetime
     ends: datetime
 
     def is_late(self, now: datetime) -> bool:
@@ -46,7 +46,7 @@ class RunDay:
 
         :raises GuardError: if the day has not started yet.
         """
-        if self.begins - now > CLOCK_SKEW:
+        if self.starts - now > CLOCK_SKEW:
             error = GuardError(
                 f"{self.day} has not started. {self.source_text(now)}", "Correct partition_date or the clock."
             )
@@ -71,7 +71,7 @@ class RunDay:
 
     def source_text(self, now: datetime) -> str:
         """Return the time and the source of the day, as a sentence."""
-        return f"The clock says {now:%Y-%m-%d %H:%M} UTC, and the day comes from the {self.named_by}."
+        return f"The clock says {now:%Y-%m-%d %H:%M} UTC, and the day comes from the {self.source}."
 
 
 def choose_day(
@@ -96,7 +96,7 @@ def choose_day(
     the same days on Airflow 2 (runs with a data interval) and on Airflow 3 (runs with a point in time).
 
     :param timezone: time zone of the DAG.
-    :param now: start time of the reading.
+    :param now: start time of the read.
     :param partition_date: a date, a date with a time, or the text of either. "" and "None", the output of an empty
         template, count as not set.
     :param run_partition_date: partition date of the run, in the same forms.
@@ -113,11 +113,11 @@ def choose_day(
             ("logical date of the run", logical_date),
             ("run_after of the run", run_after),
         ]
-    for named_by, value in named:
+    for source, value in named:
         if isinstance(value, str):
             value = _parse(value, timezone)
         if value is not None:
-            return _run_day(value, named_by, timezone)
+            return _run_day(value, source, timezone)
     return _run_day(now, "clock", timezone)
 
 
@@ -136,12 +136,12 @@ def parse_day(day: date | str) -> date:
         raise ValueError(f"{day!r} is not a date. Allowed: YYYY-MM-DD") from None
 
 
-def _run_day(found: date, named_by: str, timezone: TimeZone) -> RunDay:
+def _run_day(found: date, source: str, timezone: TimeZone) -> RunDay:
     if isinstance(found, datetime):
         local = pendulum.instance(found).in_timezone(timezone)
         found = date(local.year, local.month, local.day)
-    begins = pendulum.datetime(found.year, found.month, found.day, tz=timezone)
-    return RunDay(found, named_by, begins, begins.add(days=1))
+    starts = pendulum.datetime(found.year, found.month, found.day, tz=timezone)
+    return RunDay(found, source, starts, starts.add(days=1))
 
 
 def _parse(text: str, timezone: TimeZone) -> date | None:

@@ -24,7 +24,7 @@ SCHEDULED = {"run_type": "scheduled", **DATES}
 
 
 @pytest.mark.parametrize(
-    ("given", "day", "named_by"),
+    ("given", "day", "source"),
     [
         ({"partition_date": "2026-11-11", **SCHEDULED}, 11, "argument partition_date"),
         ({"partition_date": on(11).date(), **SCHEDULED}, 11, "argument partition_date"),
@@ -40,16 +40,16 @@ SCHEDULED = {"run_type": "scheduled", **DATES}
         ({}, 15, "clock"),
     ],
 )
-def test_first_given_value_names_the_day(given: dict[str, Any], day: int, named_by: str) -> None:
+def test_first_given_value_names_the_day(given: dict[str, Any], day: int, source: str) -> None:
     chosen = choose_day("UTC", on(15), **given)
-    assert (chosen.day, chosen.named_by, type(chosen.day)) == (on(day).date(), named_by, date)
+    assert (chosen.day, chosen.source, type(chosen.day)) == (on(day).date(), source, date)
 
 
 @pytest.mark.parametrize("text", ["2026-10-25", "2026-10-25T23:30:00", "2026-10-24T22:30:00+00:00"])
 def test_day_is_that_of_the_time_zone_of_the_dag(text: str) -> None:
     chosen = choose_day("Europe/Berlin", on(15), partition_date=text)  # 25 hours: summer time ends
     assert chosen.day == date(2026, 10, 25)
-    assert chosen.begins == datetime(2026, 10, 24, 22, tzinfo=UTC)
+    assert chosen.starts == datetime(2026, 10, 24, 22, tzinfo=UTC)
     assert chosen.ends == datetime(2026, 10, 25, 23, tzinfo=UTC)
 
 
