@@ -417,7 +417,7 @@ class ListRead:
     def _pages(self) -> Pages:
         """Yield the pages. Fetch the head before them, if it is not the first page."""
         head = None
-        if self._may_close and not _is_newest_first(self.pages.query):
+        if self._can_close and not _is_newest_first(self.pages.query):
             head = self._fetch(self.pages.query | NEWEST_FIRST)
         page = self.pages.first()
         self._start(head or page, page)
@@ -434,7 +434,7 @@ class ListRead:
             yield from self._by_number()
 
     @property
-    def _may_close(self) -> bool:
+    def _can_close(self) -> bool:
         """Whether a second head can close the read."""
         return not self.is_back and self.pages.query.keys() <= DEFAULT_QUERY.keys() | STABLE_FILTERS
 
@@ -444,7 +444,7 @@ class ListRead:
         for found in (head, page):
             _check_limit(_websites(found.total), MAX_LIST_WEBSITES, "websites")
         self._is_one_page = head.total == page.total == len(page.rows)
-        if self._may_close:
+        if self._can_close:
             self._head = head
             self._newest = _newest(head)
             self.is_opaque = bool(head.rows) and not ids_descend(head.rows)
