@@ -105,8 +105,8 @@ def _row(*cells: str) -> list[str]:
 def _cells(source: EntrySource) -> list[str]:
     """Return the last cells of a row, from the owner to the reason."""
     reason = source.reason
-    if source.left:
-        reason = ", ".join(filter(None, (f"removed from the list on {source.left}", source.reason)))
+    if source.removed_on:
+        reason = ", ".join(filter(None, (f"removed from the list on {source.removed_on}", source.reason)))
     return [source.owner, source.since, str(source.until or ""), ", ".join(source.names), reason]
 
 
@@ -120,7 +120,7 @@ def _scope_text(scopes: Scopes, entry: str, source: EntrySource) -> str:
 
     found = []
     for scope, rows in scopes.items():
-        if entry in rows and bool(rows[entry].left) == bool(source.left):
+        if entry in rows and bool(rows[entry].removed_on) == bool(source.removed_on):
             found.append(scope)
     return first_of(found, 1, show=show)
 

@@ -128,7 +128,7 @@ class DesiredState:
         return fields - record.keys()
 
     def is_doubtful(self, record: Record) -> bool:
-        """Return whether a record might be stale: it lacks an entry that leaves its list with this run."""
+        """Return whether a record might be stale: it lacks an entry that this run removes from its list."""
         return self.tables is not None and self.tables.doubts(record)
 
     @property

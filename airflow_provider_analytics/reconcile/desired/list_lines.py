@@ -55,10 +55,10 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part of a stored list table. Its fields are the stored keys, so they do not change."""
+    """A part of a stored list table. The stored keys, by default the names of the fields, do not change."""
 
 
-class EntrySource(Stored, frozen=True):
+class EntrySource(Stored, frozen=True, rename={"removed_on": "left"}):
     """The source of a list entry.
 
     :param owner: who requested it; empty if unknown.
@@ -66,7 +66,8 @@ class EntrySource(Stored, frozen=True):
     :param reason: the rest of its comment.
     :param names: host names that resolve to it.
     :param since: since when it is on the list, as ISO date; empty if unknown.
-    :param left: since when it is no longer on the list, as ISO date; empty if it is on the list.
+    :param removed_on: since when it is no longer on the list, as ISO date; empty if it is on the list. Its stored key
+        is ``left``.
     """
 
     owner: str = ""
@@ -74,13 +75,13 @@ class EntrySource(Stored, frozen=True):
     reason: str = ""
     names: Entries = ()
     since: str = ""
-    left: str = ""
+    removed_on: str = ""
 
     @property
     def text(self) -> str:
         """The source as text for people, such as ``until 2027-01-31, owner it@example.com, office Berlin``."""
         parts = []
-        if self.until is not None and str(self.until) < self.left:
+        if self.until is not None and str(self.until) < self.removed_on:
             parts.append(f"expired, until {self.until}")
         elif self.until is not None:
             parts.append(f"until {self.until}")

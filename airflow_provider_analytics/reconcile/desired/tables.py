@@ -215,16 +215,16 @@ class Table:
     ) -> Self:
         """Return the table to write before changes are sent.
 
-        :param scopes: the entries that the list has now. A scope that is not in it any more has left.
+        :param scopes: the entries that the list has now. All entries of a missing scope were removed.
         :param names: host name on the list to its last resolution.
         :param only_announced: note the entries of the list, but no removed ones yet: a guard can still block
             the plan.
         """
-        leaves = "" if only_announced else today.isoformat()
+        removal_day = "" if only_announced else today.isoformat()
         rows = dict(self.rows)
         for name, now in scopes.items():
             before = self.rows.get(name, {})
-            rows[name] = _combined(before, now, lambda mine, listed: _updated_rows(mine, listed, today, leaves))
+            rows[name] = _combined(before, now, lambda mine, listed: _updated_rows(mine, listed, today, removal_day))
         return replace(self, rows=rows, names=names, run=run)
 
     def with_rows_of(self, other: Self) -> Self:
@@ -265,14 +265,14 @@ class Table:
         return {name: list(filter(is_pattern, by_selector)) for name, by_selector in self._by_selector.items()}
 
     def entries_in(self, name: str, scopes: Iterable[str]) -> Mapping[str, EntrySource]:
-        """Return the rows of some scopes of a list field; an entry has left if it has left all of them."""
+        """Return the rows of some scopes of a list field; an entry was removed if it was removed from all."""
         distinct = _distinct({scope: self.rows[name][scope] for scope in scopes})
         if len(distinct) == 1:
             return distinct[0]
         found: dict[str, EntrySource] = {}
         for rows in distinct:
             for entry, source in rows.items():
-                if entry not in found or not source.left:
+                if entry not in found or not source.removed_on:
                     found[entry] = source
         return found
 
@@ -285,7 +285,7 @@ class Table:
         found: dict[str, EntrySource] = {}
         for sources in _distinct(self.rows.get(name, {})):
             for entry, source in sources.items():
-                if not source.left:
+                if not source.removed_on:
                     found |= dict.fromkeys(source.names or (entry,), source)
         return found
 
@@ -415,7 +415,7 @@ class ListTables:
             list_of: dict[str, str] = {}
             for other, their_scopes in protecting:
                 theirs = other.entries_in(name, their_scopes)
-                list_of |= {entry: other.identity.list for entry, source in theirs.items() if not source.left}
+                list_of |= {entry: other.identity.list for entry, source in theirs.items() if not source.removed_on}
             owned: list[str] = []
             kept: dict[str, str] = {}
             for entry in self.table.entries_in(name, scopes):
@@ -427,41 +427,41 @@ class ListTables:
         return self._settled[key]
 
     def doubts(self, record: Record) -> bool:
-        """Return whether an entry that leaves with this run is missing in a record, which can be stale or shortened."""
+        """Return whether an entry that this run removes is missing in a record, which can be stale or shortened."""
         for name in self.before.rows:
             now = self.table.entries_of(name, record)
             present = entries_of(name, record)
             for entry, source in self.before.entries_of(name, record).items():
-                leaves = not source.left and now[entry].left
-                if leaves and entry not in present:
+                is_removed_now = not source.removed_on and now[entry].removed_on
+                if is_removed_now and entry not in present:
                     return True
         return False
 
 
 def _updated_rows(
-    before: Mapping[str, EntrySource], now: Mapping[str, EntrySource], today: date, leaves: str
+    before: Mapping[str, EntrySource], now: Mapping[str, EntrySource], today: date, removal_day: str
 ) -> dict[str, EntrySource]:
     """Return the rows of a scope after this run.
 
     :param before: its rows before.
     :param now: the entries that the list has now.
-    :param leaves: the day to note for removed entries; empty to note none.
+    :param removal_day: the day to note for removed entries; empty to note none.
     """
     forgotten = (today - timedelta(days=KEPT_DAYS)).isoformat()
     rows: dict[str, EntrySource] = {}
     known: dict[int, EntrySource] = {}  # thousands of entries can share a source
     for entry, source in before.items():
         if entry not in now:
-            left = source.left or leaves
-            if not left or left >= forgotten:
-                rows[entry] = known.setdefault(id(source), msgspec.structs.replace(source, left=left))
+            removed_on = source.removed_on or removal_day
+            if not removed_on or removed_on >= forgotten:
+                rows[entry] = known.setdefault(id(source), msgspec.structs.replace(source, removed_on=removed_on))
     for entry, source in now.items():
         since = today.isoformat()
-        if entry in before and not before[entry].left:
+        if entry in before and not before[entry].removed_on:
             since = before[entry].since
         # A comment can contain anything, even a key.
         owner, reason = readable(source.owner), readable(source.reason)
-        rows[entry] = msgspec.structs.replace(source, owner=owner, reason=reason, since=since, left="")
+        rows[entry] = msgspec.structs.replace(source, owner=owner, reason=reason, since=since, removed_on="")
     return rows
 
 

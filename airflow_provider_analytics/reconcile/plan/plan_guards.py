@@ -302,7 +302,7 @@ def _entries_to_remove(lists: ListTables, name: str, record: Record, wanted: set
     for entry, source in lists.before.entries_of(name, record).items():
         if entry not in present or entry in wanted:
             continue
-        if source.left:
+        if source.removed_on:
             if entry in owned and entry in without_comment:
                 found.append((entry, _REMOVED_LATE))
         elif entry in on_other_lists:

@@ -90,7 +90,7 @@ def test_changed_address_of_a_host_name_is_replaced_on_all_websites_in_the_same_
     [table] = read_tables(StoragePath.of(next(night.folder.iterdir()).as_posix())).values()
     rows = table.rows["exclude_ips"]["*"]
     assert rows["9.9.9.9"] == EntrySource("it@example.com", None, "Berlin", (VPN,), "2026-11-24")
-    assert rows["2606:4700:4700::1111"].left == "2026-11-24"
+    assert rows["2606:4700:4700::1111"].removed_on == "2026-11-24"
 
 
 def test_addresses_of_an_unresolvable_name_remain_for_a_week(night: Night, scenario: Scenario, sync: Sync) -> None:

@@ -98,10 +98,12 @@ def test_entry_is_reported_as_expiring_in_the_last_30_days(days: int, is_reporte
 
 
 @pytest.mark.parametrize(
-    ("left", "said"), [("2027-02-01", "expired, until "), ("2027-01-31", "until "), ("", "until ")]
+    ("removed_on", "text"), [("2027-02-01", "expired, until "), ("2027-01-31", "until "), ("", "until ")]
 )
-def test_source_says_expired_only_if_the_entry_left_after_its_expiration_date(left: str, said: str) -> None:
-    assert EntrySource(until=date(2027, 1, 31), left=left).text == f"{said}2027-01-31"
+def test_source_says_expired_only_if_the_entry_was_removed_after_its_expiration_date(
+    removed_on: str, text: str
+) -> None:
+    assert EntrySource(until=date(2027, 1, 31), removed_on=removed_on).text == f"{text}2027-01-31"
 
 
 @pytest.mark.parametrize("days", [KEEP_UNRESOLVED_DAYS, KEEP_UNRESOLVED_DAYS + 1])

@@ -43,8 +43,8 @@ def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE
 
 @pytest.mark.parametrize(("days", "is_there"), [(90, True), (91, False)])
 def test_removed_entry_is_forgotten_after_90_days(days: int, is_there: bool) -> None:
-    left = after(ips(everywhere="1.1.1.1"), ips(everywhere=""))
-    later = left.table.with_run(ips(everywhere=""), {}, RUN, TODAY.date() + timedelta(days=days))
+    removed = after(ips(everywhere="1.1.1.1"), ips(everywhere=""))
+    later = removed.table.with_run(ips(everywhere=""), {}, RUN, TODAY.date() + timedelta(days=days))
     assert ("1.1.1.1" in later.rows["exclude_ips"][EVERYWHERE]) is is_there
 
 
@@ -74,7 +74,7 @@ def test_list_owns_its_current_and_removed_entries_on_its_websites(scope: str) -
         pytest.param([ips(**{"www.a.example": "1.1.1.1"})], 0, True, id="of this website"),
         pytest.param([ips(**{"*.a.example": "1.1.1.1"})], 0, True, id="of a pattern"),
         pytest.param([ips(**{"b.example": "1.1.1.1"})], 0, False, id="of another website"),
-        pytest.param([ips(everywhere="1.1.1.1"), ips(everywhere="")], 0, False, id="it has left"),
+        pytest.param([ips(everywhere="1.1.1.1"), ips(everywhere="")], 0, False, id="already removed"),
         pytest.param([ips(everywhere="1.1.1.1")], 30, True, id="30 days ago"),
         pytest.param([ips(everywhere="1.1.1.1")], 31, False, id="31 days ago"),
     ],
@@ -164,7 +164,10 @@ STORED = """{
    ],
    "since": "2026-11-24"
   },
-  {}
+  {},
+  {
+   "left": "2026-11-23"
+  }
  ],
  "rows": {
   "exclude_ips": [
@@ -175,7 +178,8 @@ STORED = """{
     ],
     "entries": {
      "192.0.2.1": 0,
-     "192.0.2.2": 1
+     "192.0.2.2": 1,
+     "192.0.2.3": 2
     }
    }
   ]
@@ -187,7 +191,7 @@ STORED = """{
 def test_stored_table_keeps_its_format() -> None:
     at = datetime(2026, 11, 24, 1, 30, 0, 500_000, UTC)
     vpn = EntrySource("zo\u00eb@example.com", date(2027, 1, 31), names=("vpn.example.com",), since="2026-11-24")
-    entries = {"192.0.2.2": EntrySource(), "192.0.2.1": vpn}
+    entries = {"192.0.2.2": EntrySource(), "192.0.2.1": vpn, "192.0.2.3": EntrySource(removed_on="2026-11-23")}
     rows = {"exclude_ips": {"shop.example": entries, "*": entries}}
     names = {"vpn.example.com": Resolution(("192.0.2.1",), at)}
     identity = Identity("https://stats.example.com", "1", "office")
@@ -237,15 +241,15 @@ def test_table_of_another_list_is_rejected(name: str, value: Any) -> None:
 def test_announced_run_records_no_removed_entry() -> None:
     before = after(ips(everywhere="1.1.1.1 2.2.2.2")).table
     announced = before.with_run(ips(everywhere="1.1.1.1"), {}, RUN, TODAY.date(), only_announced=True)
-    assert announced.rows["exclude_ips"][EVERYWHERE]["2.2.2.2"].left == ""
+    assert announced.rows["exclude_ips"][EVERYWHERE]["2.2.2.2"].removed_on == ""
     written = before.with_run(ips(everywhere="1.1.1.1"), {}, RUN, TODAY.date())
-    assert written.rows["exclude_ips"][EVERYWHERE]["2.2.2.2"].left == "2026-11-23"
+    assert written.rows["exclude_ips"][EVERYWHERE]["2.2.2.2"].removed_on == "2026-11-23"
 
 
 def test_entry_removed_from_a_single_scope_is_still_on_the_list() -> None:
     lists = after(ips(everywhere="1.1.1.1"), ips(everywhere="", **{"www.a.example": "1.1.1.1"}))
-    assert lists.table.entries_of("exclude_ips", A)["1.1.1.1"].left == ""
-    assert lists.table.entries_of("exclude_ips", B)["1.1.1.1"].left == "2026-11-23"
+    assert lists.table.entries_of("exclude_ips", A)["1.1.1.1"].removed_on == ""
+    assert lists.table.entries_of("exclude_ips", B)["1.1.1.1"].removed_on == "2026-11-23"
 
 
 def test_entries_with_a_comment_are_not_plain() -> None:
