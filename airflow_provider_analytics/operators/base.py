@@ -278,7 +278,7 @@ def arguments_of(constructor: Callable[..., None]) -> tuple[str, ...]:
     return tuple(stored)
 
 
-class ShortErrorsOperator(BaseOperator):
+class ProviderBaseOperator(BaseOperator):
     """Base class of all operators; keeps the reason of an error on the first screen of the task log."""
 
     def check_arguments(self) -> None:
@@ -311,7 +311,7 @@ class ShortErrorsOperator(BaseOperator):
             raise without_frames(error) from None
 
 
-class AnalyticsBaseOperator(ShortErrorsOperator):
+class AnalyticsBaseOperator(ProviderBaseOperator):
     """Base class of the operators that call the service.
 
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)

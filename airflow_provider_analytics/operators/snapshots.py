@@ -24,7 +24,7 @@ from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, parse_guards
 from airflow_provider_analytics.operators.base import (
     AnalyticsBaseOperator,
     FailWithoutRetry,
-    ShortErrorsOperator,
+    ProviderBaseOperator,
     arguments_of,
     check_rendered_arguments,
     permanent_failure,
@@ -380,7 +380,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         return self.get_openlineage_facets_on_complete(task_instance)
 
 
-class CompareSnapshotsOperator(ShortErrorsOperator):
+class CompareSnapshotsOperator(ProviderBaseOperator):
     """Compare two snapshots field by field: removed, changed, and added websites.
 
     All changes are written to ``_since-<previous>.jsonl`` in the folder of the current manifest. The return value
@@ -480,7 +480,7 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         return result
 
 
-class PruneSnapshotsOperator(ShortErrorsOperator):
+class PruneSnapshotsOperator(ProviderBaseOperator):
     """Remove old snapshots; keep a number of daily, weekly, and monthly ones.
 
     Only days, weeks, and months with a snapshot count, so nothing expires during a pause. The newest snapshot is

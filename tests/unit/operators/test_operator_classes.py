@@ -38,7 +38,7 @@ def operators() -> Iterator[Operator]:
                 yield value
 
 
-BASE_CLASSES = ("AnalyticsBaseOperator", "ReconcilingOperator", "ShortErrorsOperator")
+BASE_CLASSES = ("AnalyticsBaseOperator", "ProviderBaseOperator", "ReconcilingOperator")
 OPERATORS = [operator for operator in operators() if operator.__name__ not in BASE_CLASSES]
 LIKE = {operator.__name__: operator for operator in OPERATORS}
 every_operator = pytest.mark.parametrize("operator", OPERATORS)
