@@ -99,8 +99,9 @@ _FLAGS = (
     "remove_damaged",
     "resolve_names",
 )
-#: Attribute to its argument, if they differ: ``BaseOperator.dry_run`` is a method.
-_ARGUMENTS = {"is_dry_run": "dry_run"}
+#: Argument to the attribute that stores it, if it is another one: ``dry_run`` is a method of every operator.
+STORED_AS = {"dry_run": "is_dry_run"}
+_ARGUMENT_OF = {attribute: argument for argument, attribute in STORED_AS.items()}
 
 
 def is_literal(value: object) -> bool:
@@ -120,7 +121,7 @@ def check_value(attribute: str, value: Any) -> None:
     :param attribute: attribute of the operator with the value.
     :raises ValueError: if the value is not allowed; the message names the argument, the value, and the allowed values.
     """
-    name = _ARGUMENTS.get(attribute, attribute)
+    name = _ARGUMENT_OF.get(attribute, attribute)
     check = _CHECKS.get(name, _check_field)
     if name.endswith("_path"):
         check = _check_place
@@ -263,8 +264,6 @@ PERMANENT_ERRORS: Mapping[type[Exception], str] = {
 }
 #: Arguments that are not templates, because they are needed when the DAG is parsed.
 NOT_TEMPLATED = {"asset"}
-#: Argument to the attribute that stores it, if it is another one: ``dry_run`` is a method of every operator.
-STORED_AS = {"dry_run": "is_dry_run"}
 
 log = logging.getLogger(__name__)
 
