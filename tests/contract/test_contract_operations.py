@@ -77,7 +77,7 @@ def test_every_operation_needs_the_key(client_with: Clients, sandbox: SandboxSer
 
 
 @proves("key-account")
-def test_account_belongs_to_the_key(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+def test_account_request_returns_the_account_of_the_key(client: AnalyticsClient, sandbox: SandboxServer) -> None:
     assert client.get_account() == {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
     assert sandbox.requests[-1].authorized
 

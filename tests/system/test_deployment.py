@@ -186,7 +186,7 @@ def test_documented_image_installs_the_wheel(run: Run, wheel: Path) -> None:
     assert blocks("sh")[0] == "pip wheel --no-deps --wheel-dir dist .\n"
 
 
-def test_no_page_installs_the_package_by_a_name_that_nobody_owns() -> None:
+def test_install_commands_of_documents_never_name_the_unregistered_package() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     commands = [line for page in pages for line in page.read_text().splitlines() if "pip install" in line]
     assert len(commands) > 5

@@ -293,7 +293,7 @@ def test_iceberg_and_dlt_add_a_new_column_at_the_end(run: Run, nights: Callable[
 
 
 @pytest.mark.parametrize("warehouse", ["bigquery", "snowflake", "redshift"])
-def test_recipes_without_a_run_give_a_reason_and_replace_a_day(warehouse: str) -> None:
+def test_recipe_that_no_test_runs_gives_the_reason_and_replaces_a_day(warehouse: str) -> None:
     text = (WAREHOUSES / f"{warehouse}.sql").read_text(encoding="utf-8")
     assert text.startswith("-- Not run: ")
     assert "create_tables.sql" in text

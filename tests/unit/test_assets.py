@@ -43,7 +43,7 @@ def test_second_outlet_is_the_partitioned_asset_that_users_cannot_pass() -> None
         SnapshotWebsitesOperator(task_id="a_task", base_path="/data", asset=snapshot_asset(partitioned=True))
 
 
-def test_asset_of_another_kind_has_no_second_outlet() -> None:
+def test_custom_asset_adds_no_partitioned_outlet() -> None:
     theirs = Asset("s3://bucket/websites")
     assert SnapshotWebsitesOperator(task_id="a_task", base_path="/data", asset=theirs).outlets == [theirs]
 

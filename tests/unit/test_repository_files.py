@@ -53,7 +53,7 @@ def test_every_project_url_is_a_known_place() -> None:
     assert strangers == set()
 
 
-def test_places_equal_the_urls_of_documents_and_airflow() -> None:
+def test_project_urls_equal_the_urls_of_documents_and_airflow() -> None:
     urls = PROJECT["urls"]
     assert urls["Homepage"] == urls["Source"]
     assert urls["Issues"] == f"{urls['Source']}/issues"

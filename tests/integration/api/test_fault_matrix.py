@@ -199,7 +199,7 @@ def test_changed_list_is_read_again_at_most_four_times(sizes: tuple[int, ...]) -
 
 
 @pytest.mark.long
-def test_memory_grows_by_ids_only() -> None:
+def test_memory_of_a_list_grows_only_by_its_ids() -> None:
     """From 1,000 to 25,000 websites of about 2 KB each: limited per id, far below a row."""
 
     def serve(query: dict[str, str], size: int) -> Page:

@@ -90,7 +90,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.parametrize("burst", [0, 5])
 @pytest.mark.parametrize("rate", [1, 5, 10, 50])
 @pytest.mark.long
-def test_more_than_half_of_the_rate_is_used(
+def test_throughput_exceeds_half_of_the_rate_that_the_service_allows(
     rate: float, burst: int, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     time = Time()

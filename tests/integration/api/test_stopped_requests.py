@@ -265,7 +265,9 @@ def test_client_sends_nothing_if_it_was_stopped_during_the_dns_lookup(
 @pytest.mark.long
 @in_phases(*(phase for phase in PHASES if phase not in DRIPPING))
 @pytest.mark.chosen(5)
-def test_hanging_request_ends_without_the_watchdog(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_request_ends_at_the_socket_timeout_if_no_watchdog_runs(
+    hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each read, and the handshake as a whole, has the timeout of the socket."""
     run = threading.Thread.run
     ends_at_once = "analytics"

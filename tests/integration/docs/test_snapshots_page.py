@@ -38,7 +38,7 @@ def test_documented_code_writes_the_documented_layout(
     assert run_block(prune)["prune"]["kept"] == 1
 
 
-def test_files_are_private(
+def test_snapshot_of_the_guide_is_readable_only_by_its_owner(
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
     blocks: Callable[[str, str], list[str]],

@@ -344,7 +344,7 @@ def test_hidden_files_in_the_state_folder_are_not_tables(nights: Nights) -> None
     assert nights.everywhere() == {OTHER}
 
 
-def test_second_reading_after_another_list_does_not_repeat_the_warnings(
+def test_second_read_after_another_list_does_not_repeat_the_warnings(
     nights: Nights, task_log: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the changes, each website has the entries of this run, which nobody added by hand."""

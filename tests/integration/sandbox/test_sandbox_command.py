@@ -48,7 +48,7 @@ def test_failure_of_the_command_is_a_single_line(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("arguments", [["--port", "65536"], ["--websites", "-1"], ["--seed", "x"]])
-def test_wrong_argument_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_sandbox_command_names_an_invalid_argument(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     assert f"error: argument {arguments[0]}:" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_retry_removes_the_files_of_a_killed_try(
     assert len(list(tmp_path.glob("websites/*/*"))) == 1
 
 
-def test_given_day_takes_precedence_and_is_a_template(
+def test_rendered_partition_date_decides_the_day_of_the_snapshot(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:
     arguments = {"base_path": "{{ dag_run.conf['base'] }}", "partition_date": "{{ dag_run.conf['day'] }}"}

@@ -143,7 +143,7 @@ def test_unknown_status_in_the_body_is_ignored(status: object) -> None:
     assert dialect.page(answer({"status": status, "success": True, "error": None, "data": [FIRST]})).rows == [FIRST]
 
 
-def test_longest_id_is_usable() -> None:
+def test_id_of_the_maximum_length_is_accepted() -> None:
     row = {"id": "x" * dialect.MAX_ID_LENGTH}
     assert dialect.page(answer([row])).rows == [row]
 
@@ -170,7 +170,7 @@ def test_record_is_the_body_or_its_only_object(body: Any) -> None:
 @pytest.mark.parametrize(
     "body", [{}, [], None, "text", {"message": "Created."}, {"a": FIRST, "b": SECOND}, {"id": None}]
 )
-def test_body_without_a_record_is_an_error_of_a_read_only(body: Any) -> None:
+def test_body_without_a_record_fails_a_read_and_not_a_write(body: Any) -> None:
     assert dialect.record_or_none(answer(body, method="POST", status=201)) is None
     with pytest.raises(UnexpectedResponseError, match="no website record with a usable id"):
         dialect.record(answer(body))
@@ -209,7 +209,7 @@ def test_record_of_a_response_that_reports_no_outcome_is_not_used() -> None:
     [(200, True, True), (201, True, True), (204, True, True), (202, False, True), (206, False, True),
      (207, False, False), (304, False, False), (400, False, False)],
 )  # fmt: skip
-def test_status_means_success(status: int, is_read: bool, is_write: bool) -> None:
+def test_status_is_a_success_by_its_code_for_reads_and_writes(status: int, is_read: bool, is_write: bool) -> None:
     assert dialect.is_success(answer(status=status)) is is_read
     assert dialect.is_success(answer(status=status, method="PATCH")) is is_write
 
@@ -409,7 +409,7 @@ def test_page_of_nginx_or_a_login_is_recognized() -> None:
         ({"exclude_bots": "OFF"}, "exclude_bots with the value 'OFF'"),
     ],
 )
-def test_form_that_no_task_can_use_is_an_error_of_each_read(fields: dict[str, Any], shown: str) -> None:
+def test_read_fails_if_a_field_has_an_unsupported_form(fields: dict[str, Any], shown: str) -> None:
     unsupported = {**FIRST, **fields}
     for read in (lambda: dialect.page(answer([unsupported, SECOND])), lambda: dialect.record(answer(unsupported))):
         with pytest.raises(UnexpectedResponseError, match=f"{shown}. This form is not supported"):

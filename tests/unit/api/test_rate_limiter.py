@@ -90,7 +90,7 @@ def test_threads_do_not_share_a_place_within_the_limit_per_minute(monkeypatch: p
     assert Counter(turns) == {WINDOW * minute: 5 for minute in range(1, 20)}
 
 
-def test_longer_wait_of_a_pause_and_the_limit_counts() -> None:
+def test_wait_is_the_longer_of_the_pause_and_the_limit() -> None:
     for pause, expected in ((50, 50), (5, WINDOW - 30)):
         clock = Clock()
         limiter = clock.limiter(1)
@@ -155,7 +155,7 @@ def test_service_that_rejects_for_ten_minutes_gets_few_requests_and_is_logged_tw
     ]
 
 
-def test_accepted_read_is_no_news_while_writes_are_rejected(caplog: pytest.LogCaptureFixture) -> None:
+def test_recovery_of_rejected_writes_is_logged_only_after_an_accepted_write(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     limiter = clock.limiter()
     with caplog.at_level("INFO"):

@@ -26,7 +26,7 @@ def test_usage_error_has_the_exit_status_of_a_failure(arguments: list[str], caps
     assert "error: " in capsys.readouterr().err
 
 
-def test_no_command_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_command_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 1
     assert "  probe      Check how a server behaves" in capsys.readouterr().err
 

@@ -35,7 +35,7 @@ def test_catalog_lists_snapshots_and_their_completeness(shelf: Shelf) -> None:
     assert others.days() == {20: True}
 
 
-def test_base_is_a_local_path_too(tmp_path: Path) -> None:
+def test_newest_snapshot_is_found_if_the_base_is_a_local_path(tmp_path: Path) -> None:
     taken = Shelf(str(tmp_path)).take(3)
     found = newest_snapshot(tmp_path)
     assert found is not None

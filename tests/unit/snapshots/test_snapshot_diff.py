@@ -134,7 +134,7 @@ def test_addresses_do_not_count_if_only_a_single_side_has_them(shelf: Shelf) -> 
     assert (previous.changed, diff_snapshots(shelf.series)["changed"]) == (0, 0)
 
 
-def test_counter_in_the_records_changes_nothing(shelf: Shelf) -> None:
+def test_undocumented_field_does_not_count_as_a_change(shelf: Shelf) -> None:
     """The same fields count in the snapshot, in the manifest, and in a later comparison."""
     shelf.take(websites(20, visits=1))
     first, *others = websites(20, visits=2)

@@ -46,7 +46,7 @@ def test_first_given_value_names_the_day(given: dict[str, Any], day: int, source
 
 
 @pytest.mark.parametrize("text", ["2026-10-25", "2026-10-25T23:30:00", "2026-10-24T22:30:00+00:00"])
-def test_day_is_that_of_the_time_zone_of_the_dag(text: str) -> None:
+def test_day_of_a_snapshot_is_in_the_time_zone_of_the_dag(text: str) -> None:
     chosen = choose_day("Europe/Berlin", on(15), partition_date=text)  # 25 hours: summer time ends
     assert chosen.day == date(2026, 10, 25)
     assert chosen.starts == datetime(2026, 10, 24, 22, tzinfo=UTC)

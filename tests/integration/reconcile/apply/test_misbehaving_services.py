@@ -310,7 +310,9 @@ def test_single_response_with_status_404_is_not_trusted(night: Night, operation:
         )
 
 
-def test_list_that_is_not_stored_at_all_is_not_called_cut(night: Night, websites: list[Website]) -> None:
+def test_error_mentions_no_cut_list_if_a_website_stores_none_of_its_entries(
+    night: Night, websites: list[Website]
+) -> None:
     """The first website keeps its list, which is the start of the sent one. The second one loses its list."""
 
     def damage(request: RecordedRequest) -> None:
@@ -420,7 +422,7 @@ def test_update_method_that_is_rejected_twice_is_named(night: Night, status: int
     assert len(night.updated) == 2
 
 
-def test_flag_that_is_read_as_text_names_the_extra(night: Night) -> None:
+def test_apply_names_boolean_format_if_the_service_stores_the_truth_of_the_text(night: Night) -> None:
     night.add(10, favorite=True)
     night.sandbox.configure(favorite_stored="truth of text")
     config = {"websites": {website["domain"]: {"favorite": False} for website in night.sandbox.websites()}}

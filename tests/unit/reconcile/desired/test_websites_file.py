@@ -166,7 +166,7 @@ def test_error_contains_the_first_twenty_problems_and_counts_the_others() -> Non
     assert lines[-1] == "and 10 more problems"
 
 
-def test_anchors_are_supported() -> None:
+def test_websites_file_can_reuse_groups_by_yaml_anchors() -> None:
     text = "defaults: {privacy: private}\ngroups: {a: &a {email: true}, b: *a}\nwebsites: {x.example: {groups: [b]}}\n"
     assert settings(text) == {"x.example": {"privacy": "private", "email": True}}
 
