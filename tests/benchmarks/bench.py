@@ -245,13 +245,13 @@ def process(work: Work) -> Iterator[Callable[[], dict[str, Any]]]:
             subprocess.Popen(command, env=environment, stderr=errors, **pipes) as started,
         ):
             asked: Any = started.stdin
-            told: Any = started.stdout
+            lines: Any = started.stdout
 
             def measure() -> dict[str, Any]:
                 asked.write("\n")
                 asked.flush()
                 said = []
-                for line in told:
+                for line in lines:
                     # Airflow prints as well.
                     if line.startswith('{"cpu": '):
                         found: dict[str, Any] = json.loads(line)

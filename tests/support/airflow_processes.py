@@ -74,12 +74,12 @@ class AirflowApi:
     """Requests to the REST API of an Airflow; ``task_id`` is ``id[1]`` for the second instance of a mapped task.
 
     :param url: base URL of the server.
-    :param told: returns the output of its processes, for the message of a server error.
+    :param output: returns the output of its processes, for the message of a server error.
     """
 
-    def __init__(self, url: str, told: Callable[[], str] = lambda: "") -> None:
+    def __init__(self, url: str, output: Callable[[], str] = lambda: "") -> None:
         self.url = url
-        self._told = told
+        self._output = output
         self._session = requests.Session()
         # Ignore proxies and ~/.netrc: the server is on loopback.
         self._session.trust_env = False
@@ -102,7 +102,7 @@ class AirflowApi:
             message = f"{method} {path}: {answer.status_code} {answer.text[:2000]}"
             if answer.status_code >= requests.codes.internal_server_error:
                 self._session.close()  # as the server does after its own errors; the next request would fail
-                message += f"\n{self._told()}"
+                message += f"\n{self._output()}"
             if answer.status_code != may:
                 raise requests.HTTPError(message, response=answer)
         return answer
@@ -268,7 +268,7 @@ class AirflowApi:
             answer = self.call("GET", path, may=500)
             return answer.json() if answer.ok else None
 
-        events = wait_for("the events", shown, self._told)[f"{airflow_versions.ASSET}_events"]
+        events = wait_for("the events", shown, self._output)[f"{airflow_versions.ASSET}_events"]
         return [{**event, "uri": event[airflow_versions.ASSET_URI]} for event in sorted(events, key=itemgetter("id"))]
 
 
@@ -296,7 +296,7 @@ class AirflowProcesses:
     def __init__(self, home: Path, dags: Path, settings: Mapping[str, str] | None = None) -> None:
         self.home = home
         self.url = f"http://127.0.0.1:{free_port()}"
-        self.api = AirflowApi(self.url, self.told)
+        self.api = AirflowApi(self.url, self.output)
         own = {
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
@@ -320,18 +320,18 @@ class AirflowProcesses:
             wait_for("a healthy Airflow", self._is_healthy)
         except BaseException as error:
             self._stop()
-            error.add_note(self.told())
+            error.add_note(self.output())
             raise
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._stop()
         if error is not None:
-            error.add_note(self.told())
+            error.add_note(self.output())
         left = processes_of(self.home)
         for process in left:
             process.kill()
-        assert not left, f"still running: {[process.cmdline() for process in left]}\n{self.told()}"
+        assert not left, f"still running: {[process.cmdline() for process in left]}\n{self.output()}"
 
     def _stop(self) -> None:
         # All at once: each takes seconds to end.
@@ -380,7 +380,7 @@ class AirflowProcesses:
             return False  # not yet
         return True
 
-    def told(self) -> str:
+    def output(self) -> str:
         """Return the end of the output of each process, for messages."""
         files = sorted((self.home / "processes").glob("*.log"))
         return "\n".join(f"--- {file.name}\n{file.read_bytes()[-2000:].decode('utf-8', 'replace')}" for file in files)

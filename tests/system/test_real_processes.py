@@ -73,10 +73,10 @@ class Service:
         """Wait for the end of a run, which must be as expected, and check its logs for forbidden texts."""
         run = self.api.wait(dag_id, run_id)
         logs = self.api.logs(dag_id, run_id)
-        told = "\n".join(f"{task_id}, try {number}:\n{log}" for (task_id, number), log in logs.items())
-        assert run.state == expected, f"{run}\n{told}"
+        log_text = "\n".join(f"{task_id}, try {number}:\n{log}" for (task_id, number), log in logs.items())
+        assert run.state == expected, f"{run}\n{log_text}"
         for forbidden in (self.sandbox.api_key, "XCom not found"):
-            assert forbidden not in told
+            assert forbidden not in log_text
         return run
 
     def written(self) -> Counter[str]:
@@ -177,18 +177,18 @@ def test_airflow_metrics_match_the_requests_of_the_tasks(service: Service, tmp_p
     before = service.statsd.sums("airflow.analytics.")
     service.run("metrics", base_path=tmp_path.as_uri())
     after = service.statsd.sums("airflow.analytics.")
-    told = {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
+    sums = {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
     asked = Counter(request.operation for request in service.sandbox.requests)
     websites = len(service.sandbox.websites())
-    assert told.pop("waited") >= 1000
-    assert told == {
+    assert sums.pop("waited") >= 1000
+    assert sums == {
         "requests": asked.total(),
         "retries": 1,
         "pages": asked["list"] - 1,
-        "websites": told["websites"],
+        "websites": sums["websites"],
         "changes_applied": websites,
     }
-    assert told["websites"] >= 2 * websites  # of the snapshot, and of the list before and after the changes
+    assert sums["websites"] >= 2 * websites  # of the snapshot, and of the list before and after the changes
     assert len(rows(tmp_path)) == asked["update"] == websites
 
 
@@ -270,12 +270,12 @@ def test_task_marked_as_failed_stops_and_continues_when_it_is_cleared(service: S
 
     api.mark_failed(dag_id, run_id, "sync")
     said = re.compile(r"Stopped: (\d+) of (\d+) websites changed")
-    told = wait_for("the count of a stopped try", lambda: said.search(api.log(dag_id, run_id, "sync")))
+    counts = wait_for("the count of a stopped try", lambda: said.search(api.log(dag_id, run_id, "sync")))
     sent = service.written()
     service.ended(dag_id, run_id, "failed")
     # All sent changes are recorded; without a stop it would have continued to the end, or until it is killed.
-    assert (int(told[1]), int(told[2])) == (len(audited("update")), len(everywhere))
-    assert int(told[1]) <= len(changed()) < WEBSITES / 2
+    assert (int(counts[1]), int(counts[2])) == (len(audited("update")), len(everywhere))
+    assert int(counts[1]) <= len(changed()) < WEBSITES / 2
     assert address in listed()
 
     sandbox.clear_faults()

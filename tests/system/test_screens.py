@@ -59,7 +59,7 @@ with DAG(
         )
 """
 #: Connection to the text that the log of its night must contain at the top; its task has the same name.
-TOLD = {
+LOG_TEXTS = {
     "analytics_default": [
         f"Published 264 websites as {TODAY}. Since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.",
         "The list is complete: totals and newest websites matched before and after.",
@@ -169,7 +169,7 @@ def staged(checkout: Path, in_pictures: Callable[[str], Path]) -> Iterator[Stage
             "http_on_https": connection(secure.url.replace("https:", "http:")),
             "https_on_http": connection(good.url.replace("http:", "https:")),
         }
-        nights = DAG.format(nights=list(TOLD), base_path=base_path.as_uri(), day=TODAY)
+        nights = DAG.format(nights=list(LOG_TEXTS), base_path=base_path.as_uri(), day=TODAY)
         (dags / "nights.py").write_text(nights)
         settings = {
             # A browser opens connections in advance, and one of them would block the only worker of Airflow 2.
@@ -256,15 +256,15 @@ def test_sample_form_names_and_explains_its_params(staged: Stage, screen: Screen
     assert {"dry_run", "override_guards", "only", "approved_digest"} <= explained
 
 
-@pytest.mark.parametrize("night", TOLD)
+@pytest.mark.parametrize("night", LOG_TEXTS)
 def test_task_log_summarizes_the_night(night_run: NightRun, screen: Screen, ways: Screens, night: str) -> None:
     night_run.wait_for(night)
     ways.log("nights", night_run.run_id, night)
-    screen.sees(*TOLD[night])
+    screen.sees(*LOG_TEXTS[night])
     screen.picture(f"log_{night}")
     if "AirflowFailException" in screen.in_sight():
         ways.fold_traceback()
-        screen.sees(*TOLD[night])
+        screen.sees(*LOG_TEXTS[night])
         screen.picture(f"log_{night}_folded")
 
 

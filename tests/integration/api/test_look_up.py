@@ -219,8 +219,8 @@ def test_field_that_is_never_returned_is_logged_once(
     analytics_sandbox.add_website("a.example", privacy=2)
     for password in ("first-password", "second-password"):
         assert client.update_website(1, privacy="password", password=password).unverified == ("password",)
-    told = [message for message in caplog.messages if "does not return" in message]
-    assert told == ["The service does not return these fields, so they were not verified: password."]
+    messages = [message for message in caplog.messages if "does not return" in message]
+    assert messages == ["The service does not return these fields, so they were not verified: password."]
 
 
 # Services with a delay

@@ -145,8 +145,8 @@ def test_backoff_doubles_with_jitter_up_to_its_maximum() -> None:
 )
 def test_client_waits_as_long_as_retry_after(operation: str, status: int) -> None:
     time = Time()
-    told = http(status, headers=[("Retry-After", "17")])
-    with served([told, good(operation)], time) as (client, server):
+    rejection = http(status, headers=[("Retry-After", "17")])
+    with served([rejection, good(operation)], time) as (client, server):
         do(client, operation)
         assert len(server.requests) == 1 + OPERATIONS[operation].requests
     assert time.slept[0] == 17

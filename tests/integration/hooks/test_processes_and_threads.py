@@ -54,8 +54,8 @@ def in_a_fork(work: Callable[[], str], meanwhile: Callable[[], object] = lambda:
             os._exit(0)
     os.close(writer)
     meanwhile()
-    with os.fdopen(reader) as told:
-        said = told.read()
+    with os.fdopen(reader) as output:
+        said = output.read()
     os.waitpid(child, 0)
     return said or "hangs"
 

@@ -60,14 +60,17 @@ def test_short_headers_do_not_change_records(
 #: Secrets in responses of a service, and the remaining text.
 SECRET = {"password": "x", "api_token": "x", "private_key": "x", "authorization": "x", "apiKey": "x", "Api-Token": 7}
 KEPT = {"visits": 5, "password_protected": True, "expires_at": "2026-01-01", "has_password": False}
-TOLD = {"share": {"secret": "x", "url": f"https://stats.example.com/?key={KEY}"}, "keys": [KEY, {"secret": 1, "id": 7}]}
+NESTED = {
+    "share": {"secret": "x", "url": f"https://stats.example.com/?key={KEY}"},
+    "keys": [KEY, {"secret": 1, "id": 7}],
+}
 LEFT = {"share": {"url": "***"}, "keys": ["***", {"id": 7}]}
 
 
 def test_secrets_are_not_in_xcom_or_snapshots(
     serving: Serving, execute: Execute, tmp_path: Path, page_password: str
 ) -> None:
-    website = {"id": 1, "domain": "a.example", "privacy": 2, **SECRET, **KEPT, **TOLD}
+    website = {"id": 1, "domain": "a.example", "privacy": 2, **SECRET, **KEPT, **NESTED}
     left = {"id": 1, "domain": "a.example", "privacy": 2, **KEPT, **LEFT}
     with serving(website):
         taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path), html_report=True)
@@ -84,8 +87,8 @@ def test_secrets_are_not_in_xcom_or_snapshots(
 
 
 def test_secrets_in_a_new_website_and_the_account_are_not_returned(sandbox: SandboxServer, page_password: str) -> None:
-    told = {"page_password": "{password}", "note": "opened with {api_key}", "said": "{password}"}
-    sandbox.configure(extra_fields=told)
+    fields = {"page_password": "{password}", "note": "opened with {api_key}", "said": "{password}"}
+    sandbox.configure(extra_fields=fields)
     created = CreateWebsiteOperator(task_id="create", domain="new.example.com", **PAGE).execute({})["website"]
     assert (created.get("page_password"), created["note"], created["said"]) == (None, "***", "***")
     sandbox.fault("account", body={"data": {"id": 1, "api_key": "x", "note": f"opened with {sandbox.api_key}"}})

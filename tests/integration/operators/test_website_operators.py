@@ -83,8 +83,8 @@ def test_create_makes_a_website_if_the_domain_is_new(sandbox: SandboxServer, pag
     assert sandbox.stored_password(password["id"]) == page_password
     assert sent(sandbox, "create")[0] == {"domain": "plain.example.com"}
     nothing: dict[str, Any] = {name: [] for name in ("updated", "differing", "unexpected_changes")}
-    told = {"website_id": 2, "domain": "password.example.com", "created": True, "verified": False}
-    assert done == {**told, **nothing, "website": password, "unverified": ["password"]}
+    expected = {"website_id": 2, "domain": "password.example.com", "created": True, "verified": False}
+    assert done == {**expected, **nothing, "website": password, "unverified": ["password"]}
 
 
 @pytest.mark.parametrize("if_exists", ["skip", "update", "fail"])
@@ -228,8 +228,8 @@ def test_create_without_privacy_warns_once_that_the_page_is_public(
 ) -> None:
     for _ in range(2):  # the second time, the website exists
         CreateWebsiteOperator(task_id="task", domain="a.example", **given).execute({})
-    told = "The statistics page of a.example is public, because privacy was not given."
-    assert task_log().count(told) == warnings
+    warning = "The statistics page of a.example is public, because privacy was not given."
+    assert task_log().count(warning) == warnings
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,8 @@ def test_missing_password_stops_the_run_before_any_change(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic"}))
     config = {f"{n}.example": {"privacy": "password", "password_from": reference} for n in range(4)}
-    told = f"No password was found in password_from='{reference}' of 0.example, 1.example, 2.example and 1 more"
-    with pytest.raises(AirflowFailException, match=told):
+    message = f"No password was found in password_from='{reference}' of 0.example, 1.example, 2.example and 1 more"
+    with pytest.raises(AirflowFailException, match=message):
         night.apply(config={"websites": config})
     assert night.operations == {"account": 1, "list": 2}
 
@@ -239,8 +239,10 @@ def test_unreadable_website_does_not_count_as_new(night: Night, distortion: Dist
 def test_export_of_two_websites_with_a_domain_fails_and_names_what_to_do(night: Night) -> None:
     night.sandbox.configure(allow_duplicates=True)
     night.add("a.example a.example b.example")
-    told = r"(?s)Several websites have the domain a\.example: ids \d, \d\..*Not retried: resolve the duplicates first\."
-    with pytest.raises(AirflowFailException, match=told):
+    message = (
+        r"(?s)Several websites have the domain a\.example: ids \d, \d\..*Not retried: resolve the duplicates first\."
+    )
+    with pytest.raises(AirflowFailException, match=message):
         night.execute(ExportWebsitesOperator, output_path=str(night.folder / "out.yaml"))
     assert not (night.folder / "out.yaml").exists()
 

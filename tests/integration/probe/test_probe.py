@@ -237,8 +237,8 @@ def test_hanging_service_is_abandoned_after_the_time_limit(analytics_sandbox: Fa
     """Only the time limit ends the request, because the service never responds."""
     populate(analytics_sandbox, 150, **P, links="absent")
     analytics_sandbox.fault("list", target="search=.", delay=600, times=None)
-    told = {finding.name: finding.mark for finding in probed(settings_of(analytics_sandbox), seconds=3).findings}
-    assert (told["list"], told["favorite"]) == ("SET", "?")
+    marks = {finding.name: finding.mark for finding in probed(settings_of(analytics_sandbox), seconds=3).findings}
+    assert (marks["list"], marks["favorite"]) == ("SET", "?")
     analytics_sandbox.fault("account", delay=600, times=None)
     with pytest.raises(AnalyticsError, match=r"was stopped|did not respond"):
         probed(settings_of(analytics_sandbox), seconds=0.3)
@@ -318,16 +318,16 @@ def test_json_report_has_every_check_and_no_host(analytics_sandbox: FakeService,
 
 
 @pytest.mark.parametrize(
-    ("wrong_key", "told"),
+    ("wrong_key", "message"),
     [("401", "API key rejected"), ("403", "403"), ("redirect", "/login"), ("page", "or a wrong Base URL")],
 )
 def test_wrong_key_fails_and_is_not_printed(
-    wrong_key: str, told: str, analytics_sandbox: FakeService, run: Run
+    wrong_key: str, message: str, analytics_sandbox: FakeService, run: Run
 ) -> None:
     analytics_sandbox.configure(wrong_key=wrong_key)
     status, out, err = run(key="wr0ng-key-of-some-length")
     assert (status, out) == (1, "")
-    assert told in err
+    assert message in err
     assert "wr0ng-key-of-some-length" not in err
     assert len(analytics_sandbox.requests) == (2 if wrong_key == "page" else 1)
     status, _, err = run(url=f"{analytics_sandbox.url}/app")

@@ -157,8 +157,8 @@ def test_command_that_overrides_a_guard_repeats_the_other_values_of_the_run(
     dag = make_dag(base_path=str(tmp_path))
     dag.params.update(override_guards=[], only=[], note="")
     run_dag(dag, conf={"only": ["client_a"], "note": "it's late"})
-    told = " ".join(re.findall(r"[^\s\u2502\\]+", task_log().replace("\\n", " ")))
-    command = re.search(r"airflow dags trigger \S+ --conf (.*?) (?:Service|Not retried)", told)
+    log = " ".join(re.findall(r"[^\s\u2502\\]+", task_log().replace("\\n", " ")))
+    command = re.search(r"airflow dags trigger \S+ --conf (.*?) (?:Service|Not retried)", log)
     assert command
     [conf] = shlex.split(command[1])
     assert json.loads(conf) == {"only": ["client_a"], "note": "it's late", "override_guards": ["fewer_websites"]}

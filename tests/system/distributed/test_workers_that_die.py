@@ -106,8 +106,8 @@ class Cluster:
     def row(self, done: str, run: RunState, began: float, right: str) -> None:
         """Add a row to the log."""
         tries = Counter(task.try_number for task in run.tasks.values())
-        told = ", ".join(f"{count} at try {number}" for number, count in sorted(tries.items()))
-        ended = f"{run.state} in {time.monotonic() - began:.0f} s; tasks: {told}"
+        numbers = ", ".join(f"{count} at try {number}" for number, count in sorted(tries.items()))
+        ended = f"{run.state} in {time.monotonic() - began:.0f} s; tasks: {numbers}"
         self.log.append(f"| {done} | {ended} | {right} |")
 
 

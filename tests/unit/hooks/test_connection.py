@@ -272,9 +272,9 @@ def test_all_problems_are_reported_at_once() -> None:
         schema="app",
         extra={"timeout": 0, "max_retries": "x", "verify": "/no/such/file", "timeuot": 1, "proxies": 3, "page": 1},
     )
-    told = ("'ftp'", "'***'", "schema=", "timeout=0", "max_retries='x'", "verify=", "'timeuot'", "proxies", "'page'")
-    assert len(problems) == len(told)
-    for part in told:
+    parts = ("'ftp'", "'***'", "schema=", "timeout=0", "max_retries='x'", "verify=", "'timeuot'", "proxies", "'page'")
+    assert len(problems) == len(parts)
+    for part in parts:
         assert any(part in problem for problem in problems), part
 
 

@@ -301,16 +301,16 @@ def test_parallel_requests_are_limited(night: Night, distortion: Distortion) -> 
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def counters(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counters by name."""
-    told = Counter[str]()
+    counters = Counter[str]()
 
     def incr(name: str, count: int = 1, *, tags: dict[str, str]) -> None:
         assert (tags, type(count)) == ({"conn_id": "analytics_default"}, int)
-        told[name.removeprefix("analytics.")] += count
+        counters[name.removeprefix("analytics.")] += count
 
     monkeypatch.setattr(Stats, "incr", incr)
-    return told
+    return counters
 
 
 @pytest.fixture
@@ -320,26 +320,26 @@ def hook(night: Night) -> Iterator[AnalyticsHook]:
 
 
 def test_changes_count_as_applied_or_failed_and_bad_arguments_as_neither(
-    night: Night, hook: AnalyticsHook, told: Counter[str]
+    night: Night, hook: AnalyticsHook, counters: Counter[str]
 ) -> None:
     website = hook.create_website("a.example")
     hook.update_website(website["id"], email=True)
     hook.delete_website(website["id"])
-    assert told["changes_applied"] == 3
+    assert counters["changes_applied"] == 3
     with pytest.raises(AnalyticsError):
         hook.update_website(website["id"], email=True)
     with pytest.raises(ValueError, match="domain"):
         hook.create_website("https://a.example")
     with pytest.raises(ValueError, match="privacy"):
         hook.update_website(website["id"], privacy="hidden")
-    assert (told["changes_applied"], told["changes_failed"]) == (3, 1)
+    assert (counters["changes_applied"], counters["changes_failed"]) == (3, 1)
     # The requests of a list, once each.
     night.add(12)
     night.sandbox.fault("update", times=3, status=422)
     with pytest.raises(AirflowFailException, match="3 websites failed, 9 succeeded"):
         night.sync("198.51.100.7", parallel_requests=1)
-    assert (told["changes_applied"], told["changes_failed"]) == (12, 4)
-    assert told["requests"] == len(night.sandbox.requests)
+    assert (counters["changes_applied"], counters["changes_failed"]) == (12, 4)
+    assert counters["requests"] == len(night.sandbox.requests)
 
 
 def test_changes_succeed_if_metrics_cannot_be_sent(

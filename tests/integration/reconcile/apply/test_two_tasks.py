@@ -92,8 +92,8 @@ def test_service_that_drops_www_is_reported_at_once(night: Night, monkeypatch: p
     night.sandbox.configure(domain_as="without www", allow_duplicates=True)
     # The next night creates no further website.
     there = r"www\.([a-d])\.example does not exist, but \1\.example \(id 1\) does"
-    for told in (r"write domain='[a-d]\.example'", there):
-        with pytest.raises(AirflowFailException, match=told):
+    for message in (r"write domain='[a-d]\.example'", there):
+        with pytest.raises(AirflowFailException, match=message):
             night.apply(config=private(*(f"www.{name}.example" for name in "abcd")))
         assert len(night.sandbox.websites()) == 2
 

@@ -103,7 +103,7 @@ def test_update_payload_by_current_value_and_mode(mode: str, shown: object, afte
 
 @pytest.mark.parametrize("mode", ["merge", "managed"])
 @pytest.mark.parametrize(
-    ("shown", "told"),
+    ("shown", "message"),
     [
         *((shown, "The service returns exclude_ips as '.*'. This form is not supported") for shown in (7, {"a": 1})),
         *(
@@ -124,8 +124,8 @@ def test_update_payload_by_current_value_and_mode(mode: str, shown: object, afte
     ],
     ids=str,
 )
-def test_unknown_list_form_is_an_error_and_not_sent(shown: object, told: str, mode: str) -> None:
-    with pytest.raises(ProblemsError, match=told.format(mode=mode)):
+def test_unknown_list_form_is_an_error_and_not_sent(shown: object, message: str, mode: str) -> None:
+    with pytest.raises(ProblemsError, match=message.format(mode=mode)):
         planned(mode, shown, "1.1.1.1")
 
 

@@ -100,7 +100,7 @@ def test_guard_blocks_a_plan_with_a_large_loss(there: int, removed: int, fractio
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "message"),
     [
         # A moved office: every address is another one, and every list is as long as before.
         (addresses(2), ("203.0.113.1", "203.0.113.2"), None),
@@ -111,11 +111,11 @@ def test_guard_blocks_a_plan_with_a_large_loss(there: int, removed: int, fractio
     ],
 )
 def test_replaced_lists_lose_only_the_difference_in_size(
-    before: tuple[str, ...], after: tuple[str, ...], told: str | None
+    before: tuple[str, ...], after: tuple[str, ...], message: str | None
 ) -> None:
     records = [{"id": number, "exclude_ips": "\n".join(before)} for number in range(10)]
     unsafe = checked([update(number, before, after) for number in range(10)], records, 0.3).guard_message
-    assert unsafe is None if told is None else (unsafe or "").startswith(told)
+    assert unsafe is None if message is None else (unsafe or "").startswith(message)
 
 
 def test_guard_names_the_five_worst_websites_and_their_entries() -> None:
