@@ -74,8 +74,8 @@ class Fault(BaseModel):
     headers: dict[str, str | None] = Field(default_factory=dict)
     #: Replacement of the body. Text is sent as HTML, a dict or list as JSON, and bytes without a content type.
     #: ``headers`` can set another type. With a ``status`` and no body, an error has the sandbox's error body. Other
-    #: responses are empty.
-    body: bytes | str | dict[str, Any] | list[Any] | None = None
+    #: responses are empty. From JSON, pydantic takes the first type that fits, so text comes before bytes.
+    body: str | bytes | dict[str, Any] | list[Any] | None = None
 
     @field_validator("operation")
     @classmethod

@@ -143,6 +143,18 @@ def test_control_endpoints_change_websites_and_faults_until_a_reset(
 
 
 @pytest.mark.parametrize(
+    ("body", "kind"),
+    [("<h1>Back soon</h1>", "text/html; charset=utf-8"), ({"unexpected": True}, "application/json")],
+)
+def test_body_of_a_fault_has_the_same_content_type_over_http(
+    control: Call, call: Call, analytics_sandbox: SandboxServer, body: object, kind: str
+) -> None:
+    control("POST", "/faults", {"body": body})
+    analytics_sandbox.fault(body=body)
+    assert [call("GET", "/account").headers.get("Content-Type") for _ in range(2)] == [kind, kind]
+
+
+@pytest.mark.parametrize(
     ("path", "json"),
     [
         *(("/faults", bad) for bad in ({"operation": "lst"}, {"stauts": 500}, {"status": 99}, {"target": "("})),
