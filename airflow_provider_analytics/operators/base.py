@@ -498,7 +498,7 @@ def require_run(context: Context, keys: Iterable[str], what: str) -> None:
     if missing:
         raise ValueError(
             f"{what} works only in a DAG run. Missing in the context: {', '.join(missing)}. Use dag.test() instead of "
-            f"execute(). See {SITE}operators/#run-one-by-itself"
+            f"execute(). See {SITE}operators/#run-an-operator-without-a-dag"
         )
 
 

@@ -118,7 +118,8 @@ def test_readme_first_dag_runs_as_printed(shell: dict[str, str], tmp_path: Path)
 def test_documented_single_operator_runs(shell: dict[str, str], tmp_path: Path) -> None:
     page = OPERATORS.replace("/tmp/analytics/", f"{tmp_path}/")
     first_dag, alone = (
-        page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0] for heading in ("A first DAG", "Run one by itself")
+        page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+        for heading in ("A first DAG", "Run an operator without a DAG")
     )
     [by_test] = re.findall(r"```python\n(.*?)```", first_dag, re.DOTALL)
     [by_execute] = re.findall(r"```python\n(.*?)```", alone, re.DOTALL)
