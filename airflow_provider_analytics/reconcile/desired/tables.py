@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of managed lists: the entries of a list, and the entries removed from it. Pure functions on text.
 
-A managed list controls its own entries, even those that a person typed first; a line with a comment belongs to people.
+A managed list changes its own entries only, even those that a person typed first; lines with comments belong to people.
 The service cannot store this, so each list has a small file, its table. A run writes it before it sends the first
 change. Nothing depends on the changes that follow: after a killed task, a lost response, or a late request, the next
 run completes the work.
