@@ -54,8 +54,8 @@ WAITED = sum(client.CONFIRM_WAITS)
 SENTENCES = [
     ("connection.md", f"sends at most {probe.MAX_REQUESTS} requests"),
     ("connection.md", f"`Retry-After` of at most {waiting.MAX_WAIT:g} s"),
-    ("connection.md", f"repeats the request for up to {transport.ANNOUNCED_SECONDS / 60:g} minutes"),
-    ("connection.md", f"repeats the request for up to {transport.REJECTED_SECONDS / 60:g} minutes"),
+    ("connection.md", f"after {transport.ANNOUNCED_SECONDS / 60:g} minutes"),
+    ("connection.md", f"after {transport.REJECTED_SECONDS / 60:g} minutes"),
     (
         "exclusions.md",
         f"after {service_websites.GIVE_UP_AFTER} consecutive failures, or after {application.FAILURES_ALONE} while it",
