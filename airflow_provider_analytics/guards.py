@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names and limits of the guards, shared by snapshots, exclusion lists and websites as code."""
+"""Names and limits of the guards, shared by snapshots, exclusion lists, and websites as code."""
 
 from __future__ import annotations
 

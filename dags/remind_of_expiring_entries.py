@@ -24,7 +24,7 @@ from airflow.providers.smtp.operators.smtp import EmailOperator
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
-#: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
+#: Folder of lists, plans, and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )

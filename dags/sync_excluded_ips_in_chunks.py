@@ -22,7 +22,7 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
 
 #: Guards that a run can override.
 GUARDS = ["fewer_websites", "empty_list", "entries_lost"]
-#: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
+#: Folder of lists, plans, and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )

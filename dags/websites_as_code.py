@@ -24,7 +24,7 @@ from airflow_provider_analytics.operators import task_groups
 
 #: Guards that a run can override.
 GUARDS = ["fewer_websites", "many_created", "many_deleted", "empty_list", "entries_lost", "made_public"]
-#: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
+#: Folder of lists, plans, and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )

@@ -25,7 +25,7 @@ from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesO
 
 #: Guards that a run can override.
 GUARDS = ["fewer_websites", "many_created", "many_deleted", "empty_list", "entries_lost", "made_public"]
-#: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
+#: Folder of lists, plans, and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )

@@ -19,7 +19,7 @@ _NOT_IN_A_DOMAIN = re.compile(r"[\s\x00-\x20\x7f/\\:@?#%&=,;\"'<>()\[\]{}|^`]")
 _GLOB = re.compile(r"[*?\[]")
 #: Maximum length of a domain, and of a part of it between two dots in ASCII.
 _MAX_LENGTH, _MAX_LABEL = 254, 63
-#: Unicode categories of dashes, quotes and brackets. No domain name contains them, except ASCII's hyphen.
+#: Unicode categories of dashes, quotes, and brackets. No domain name contains them, except ASCII's hyphen.
 _PUNCTUATION = ("Pd", "Pi", "Pf", "Ps", "Pe")
 #: Further characters that look like ASCII punctuation: accents, primes, the minus sign and the ellipsis.
 _LOOK_ALIKES = frozenset("\u00b4\u02ba\u2032\u2033\u2035\u2036\u2043\u2212\u2026\uff02\uff07")

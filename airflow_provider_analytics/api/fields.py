@@ -6,7 +6,7 @@ All code that depends on the set of fields is derived from :data:`WEBSITE_FIELDS
 
 *given* by a user
     Anything that :meth:`Field.from_user` accepts. ``None`` means "not given": the field is not sent.
-*normalized*, for plans, comparisons and reports
+*normalized*, for plans, comparisons, and reports
     Privacy as its label, a flag as bool, a list as a tuple of its lines.
 *sent*
     The text of interface.md, Fields.
@@ -50,7 +50,7 @@ class Privacy(IntEnum):
 
     @property
     def label(self) -> str:
-        """Name in files and messages: ``public``, ``private`` or ``password``."""
+        """Name in files and messages: ``public``, ``private``, or ``password``."""
         return self.name.lower()
 
 

@@ -173,7 +173,7 @@ class AnalyticsHook(BaseHook):
         return self.client.get_website(website_id)
 
     def find_website(self, domain: str) -> dict[str, Any] | None:
-        """Return the website of exactly this domain, or None. Case, a trailing dot and punycode do not matter.
+        """Return the website of exactly this domain, or None. Case, a trailing dot, and punycode do not matter.
 
         Searches and reads the website that was found. If the search is not conclusive, reads the whole list.
 

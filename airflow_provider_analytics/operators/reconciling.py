@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 class ReconcilingOperator(AnalyticsBaseOperator):
     """Base class of the operators that plan changes of many websites.
 
-    :param state_path: folder (URL or absolute path) for the tables of managed lists, plans and audit trails; shared by
+    :param state_path: folder (URL or absolute path) for the tables of managed lists, plans, and audit trails; shared by
         all workers, and by all lists of a service. (templated)
     :param list_name: name of the list in this folder. (templated)
     :param override_guards: names of the guards to override, see :data:`~.guards.GUARDS`: a list, or text separated by

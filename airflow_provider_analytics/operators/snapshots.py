@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that take, compare and prune snapshots of the website list."""
+"""Operators that take, compare, and prune snapshots of the website list."""
 
 from __future__ import annotations
 
@@ -397,7 +397,7 @@ class CompareSnapshotsOperator(ProviderBaseOperator):
         (templated)
     :param previous: day of the older snapshot; default: the latest published one before ``current``, if it is not
         damaged. (templated)
-    :param on_change: action if websites changed: ``log`` (default), ``fail`` (without a retry) or ``skip`` (skip
+    :param on_change: action if websites changed: ``log`` (default), ``fail`` (without a retry), or ``skip`` (skip
         downstream tasks); the file is written in any case. (templated)
     :param ignore_fields: names of documented fields that do not count; default: the ignored fields of the current
         snapshot. (templated)

@@ -428,7 +428,7 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with these keys:
 
-        * ``website_id`` (number, string or null, such as ``7``): the argument.
+        * ``website_id`` (number, string, or null, such as ``7``): the argument.
         * ``domain`` (string or null, such as ``null``): the argument.
         * ``deleted`` (boolean, such as ``true``): true if this run deleted the website.
 

@@ -138,7 +138,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
           each.
         * ``changes_omitted`` (number, such as ``17``): number of further changes.
         * ``expired`` (list of objects, such as ``[]``): list entries that have expired, with ``entry``, ``until``,
-          ``owner`` and ``reason``.
+          ``owner``, and ``reason``.
         * ``expiring`` (list of objects, such as ``[]``): list entries that expire within 30 days.
         * ``unchanged`` (number, such as ``963``): websites without a planned change.
         * ``applied`` (number, such as ``36``): changes that were sent and verified; 0 for a plan.
@@ -290,7 +290,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
         CheckDriftOperator(task_id="drift", config_path="/opt/airflow/dags/websites.yaml", on_drift="log")
 
-    :param on_drift: ``"fail"`` (default, without a retry), ``"skip"`` or ``"log"``. (templated)
+    :param on_drift: ``"fail"`` (default, without a retry), ``"skip"``, or ``"log"``. (templated)
     :param config_path: the YAML file, or a folder of YAML files (URL or absolute path). (templated)
     :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
     :param prune: count websites that are not in the file as drift, too. (templated)

@@ -126,7 +126,7 @@ class App:
         return self.service.store
 
     def reset(self) -> None:
-        """Remove all websites, faults and recorded requests, and restore the initial options."""
+        """Remove all websites, faults, and recorded requests, and restore the initial options."""
         self.faults.clear()
         self.options = self._initial_options
         self.service.clear()

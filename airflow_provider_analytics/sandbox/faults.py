@@ -42,7 +42,7 @@ class Fault(BaseModel):
     All fields can be combined. A fault with only default values changes nothing. The fields from ``operation`` to
     ``times`` select the requests. ``commit`` decides whether such a request is processed. Then ``drift`` changes the
     store. After ``delay``, the connection is reset (``drop``) or a response is sent. The response is the real one, or
-    it consists of ``status``, ``headers`` and ``body``.
+    it consists of ``status``, ``headers``, and ``body``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

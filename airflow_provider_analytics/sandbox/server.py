@@ -154,7 +154,7 @@ class SandboxServer:
         return {CONNECTION_VARIABLE: self.connection_json()}
 
     def reset(self) -> None:
-        """Remove all websites, faults and recorded requests, and restore the initial options."""
+        """Remove all websites, faults, and recorded requests, and restore the initial options."""
         self._app.reset()
 
     def seed(self, count: int, seed: int = 7) -> None:

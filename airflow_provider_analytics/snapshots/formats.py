@@ -118,7 +118,7 @@ def typed_columns(
 
     :param snapshot_date: YYYY-MM-DD.
     :param observed_at: start time of the read, ISO 8601 in UTC.
-    :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry) or ``drop``.
+    :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry), or ``drop``.
     :param secrets: secrets of the connection; a value that contains one is replaced, see :func:`without_secrets`.
     :raises StorageError: if a record has no usable id.
     """

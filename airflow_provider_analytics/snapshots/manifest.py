@@ -52,7 +52,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     """A column.
 
     :param name: name of the column.
-    :param type: ``string``, ``integer``, ``boolean``, ``date`` or ``timestamp``.
+    :param type: ``string``, ``integer``, ``boolean``, ``date``, or ``timestamp``.
     """
 
     name: str
@@ -148,9 +148,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     :param filters: filters of the list; empty for all websites.
     :param source: the source of the list.
     :param provider_version: version of this package.
-    :param format: ``jsonl``, ``csv`` or ``parquet``.
+    :param format: ``jsonl``, ``csv``, or ``parquet``.
     :param compression: null or ``gzip``.
-    :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
+    :param exclude_ips_as: ``keep``, ``hash``, or ``drop``.
     :param files: the data files; empty if there are no websites.
     :param columns: the columns, in order.
     :param fields: differences between the records and the documented fields.

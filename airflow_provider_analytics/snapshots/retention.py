@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Retention:
-    """The number of snapshots to keep. The newest snapshot of each counted day, ISO week and month is kept.
+    """The number of snapshots to keep. The newest snapshot of each counted day, ISO week, and month is kept.
 
-    Only days, weeks and months with a snapshot count. After a pause of a year, nothing expires.
+    Only days, weeks, and months with a snapshot count. After a pause of a year, nothing expires.
 
     :param days: number of days.
     :param weeks: number of weeks.

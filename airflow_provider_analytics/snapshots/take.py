@@ -59,9 +59,9 @@ log = logging.getLogger(__name__)
 class SnapshotOptions:
     """Format and guards of a snapshot, with the defaults of the operator.
 
-    :param format: ``jsonl``, ``csv`` or ``parquet``.
+    :param format: ``jsonl``, ``csv``, or ``parquet``.
     :param compression: None or ``gzip``.
-    :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
+    :param exclude_ips_as: ``keep``, ``hash``, or ``drop``.
     :param ignore_fields: names of documented fields that do not count as changes.
     :param max_loss_fraction: largest loss allowed, for websites and for the values of a field.
     :param override_guards: names of the guards to override, see :data:`~.guards.GUARDS`.

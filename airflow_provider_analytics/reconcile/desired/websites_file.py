@@ -52,7 +52,7 @@ def schema() -> dict[str, Any]:
 def parse_websites_files(texts: Mapping[str, str | ValueError], default_mode: str = "merge") -> WebsitesAsCode:
     """Parse the files of a folder, in the order of their names, as one file.
 
-    ``defaults``, ``groups`` and ``networks`` apply to their own file. A domain can be in one file only. ``modes`` must
+    ``defaults``, ``groups``, and ``networks`` apply to their own file. A domain can be in one file only. ``modes`` must
     be the same in all files with websites, because they apply to the whole plan.
 
     :param texts: file name, for messages, to text, or to why it cannot be read.

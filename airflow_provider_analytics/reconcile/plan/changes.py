@@ -60,7 +60,7 @@ class Effect(NamedTuple):
     Websites with the same effect have equal effects, so that a plan can be displayed by effect.
 
     :param field: name of the field; empty for the website.
-    :param verb: ``add``, ``remove`` or ``comments only`` for a list; ``create`` or ``delete`` for a website; otherwise
+    :param verb: ``add``, ``remove``, or ``comments only`` for a list; ``create`` or ``delete`` for a website; otherwise
         empty.
     :param value: the entry, or the new value.
     :param before: the current value of a field that is not a list; None if it is unknown.
@@ -123,7 +123,7 @@ class FieldChange:
 class Change:
     """The change of one website.
 
-    :param action: ``create``, ``update`` or ``delete``.
+    :param action: ``create``, ``update``, or ``delete``.
     :param domain: domain of the website.
     :param website_id: id of the website; None for a create.
     :param fields: changes of its fields, sorted by name. The pseudo field ``password_from`` is the source of the
