@@ -144,6 +144,19 @@ def test_documented_example_runs(analytics_sandbox: SandboxServer) -> None:
     assert all(callable(getattr(AnalyticsHook, name)) for name in named)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_documented_exception_is_caught(analytics_sandbox: SandboxServer, is_there: bool) -> None:
+    """The code of docs/reference/exceptions.md."""
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "exceptions.md").read_text(encoding="utf-8")
+    analytics_sandbox.seed(17)
+    if not is_there:
+        analytics_sandbox.remove_website(17)
+    found: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block, found)
+    assert (found["website"] is not None) == is_there
+
+
 @pytest.mark.parametrize("value", ["{'conn_type': 'analytics'}", "analytics_default", '{"conn_type": "analytics",}'])
 def test_invalid_connection_variable_of_the_environment_is_named(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_BROKEN", value)
