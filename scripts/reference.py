@@ -57,7 +57,7 @@ _OF_EVERY_OPERATOR = (
     "(default `analytics_default`). The arguments on these pages can be templates, except `asset`. A wrong argument "
     "or connection fails the task without a retry."
 )
-_OF_ALL = "[Arguments of all operators](index.md) are not repeated."
+_OF_ALL = "See also the [arguments of all operators](index.md)."
 _TEMPLATED = " (templated)"
 _CONNECTION = "id of a connection of type `analytics`." + _TEMPLATED
 _WRITTEN = "<!-- Written by `make generate` from the docstrings. -->"
@@ -210,8 +210,10 @@ class _Page:
         if self._is_returned:
             yield from _attributes(arguments)
         elif arguments:
-            optional = {"settings": "{}"}  # the name of keyword arguments that are documented together
-            yield from self._arguments(found.__name__, arguments, optional | defaults_of(found))
+            together = keywords_of(found)
+            arguments = {f"**{name}" if name in together else name: text for name, text in arguments.items()}
+            optional = {f"**{name}": "" for name in together}
+            yield from self._arguments(found.__name__, arguments, defaults_of(found) | optional)
         if keys:
             yield from (*results, "", *_keys(keys), "")
             results = []
@@ -231,7 +233,9 @@ class _Page:
         """Yield the table of arguments, the required ones first, without many that an earlier entry has as well."""
         rows = {}
         for name in sorted(arguments, key=lambda name: name in defaults):
-            default = f"`{defaults[name]}`" if name in defaults else "**required**"
+            default = defaults.get(name, "**required**")
+            if name in defaults and default:
+                default = f"`{default}`"
             meaning = arguments[name].replace("|", r"\|")
             rows[name] = f"| `{name}` | {default} | {meaning} |"
         repeated: dict[str, list[str]] = {}
@@ -288,6 +292,12 @@ def defaults_of(found: Any) -> dict[str, str]:
             if parameter.default is not inspect.Parameter.empty:
                 defaults[name] = getattr(parameter.default, "__name__", repr(parameter.default))
     return defaults
+
+
+def keywords_of(found: Any) -> set[str]:
+    """Return the names of keyword arguments that are documented together, such as ``settings`` of ``**settings``."""
+    parameters = signature_of(found).parameters.values()
+    return {parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.VAR_KEYWORD}
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:

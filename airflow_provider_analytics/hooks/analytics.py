@@ -111,7 +111,7 @@ class AnalyticsHook(BaseHook):
         return self._client.settings.where
 
     def get_conn(self) -> AnalyticsClient:
-        """Return ``client``, as Airflow's hooks do."""
+        """Return ``client``, under the name that Airflow uses."""
         return self.client
 
     def close(self) -> None:

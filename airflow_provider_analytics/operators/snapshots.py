@@ -70,8 +70,8 @@ def snapshot_asset(
 
     :param analytics_conn_id: id of the connection.
     :param snapshot_name: name of the snapshots.
-    :param search: filter of the list.
-    :param favorite: filter of the list.
+    :param search: ``search`` of the snapshot task.
+    :param favorite: ``favorite`` of the snapshot task.
     :param partitioned: return the asset whose events use the day of the snapshot as partition key, for
         ``PartitionedAssetTimetable``.
     :raises ValueError: if ``partitioned`` is set and this Airflow version does not support partition keys of events.
@@ -112,8 +112,8 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     :param exclude_ips_as: how ``exclude_ips`` is written: unchanged (``keep``, default), each entry as its SHA-256
         (``hash``), or not at all (``drop``). (templated)
     :param partition_date: day of the snapshot, a date or a date with a time; default: the day of the run. (templated)
-    :param on_late: how to handle any other late list: ``fail`` (default, without a retry), ``skip``, or ``publish``:
-        publish it, marked as late, even if it replaces the snapshot of that day. (templated)
+    :param on_late: action for a late list that would replace a snapshot, or whose day ended more than 12 hours
+        ago: ``fail`` (default, without a retry), ``skip``, or ``publish`` (marked as late). (templated)
     :param search: only websites that the service's search finds. (templated)
     :param favorite: only favorites (True) or only others (False). (templated)
     :param ignore_fields: names of documented fields that do not count as changes. (templated)
@@ -122,8 +122,8 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     :param override_guards: names of guards to override in this run, as a list or separated by commas:
         ``fewer_websites``, ``other_source``, ``missing_fields``, ``clock_skew``, ``newer_version``. (templated)
     :param html_report: also write an HTML report; default False. (templated)
-    :param asset: asset that the snapshot updates; default: ``snapshot_asset`` of the connection, the snapshot name and
-        the filters. Required if any of these or ``base_path`` is a template.
+    :param asset: asset that the snapshot updates; default: ``snapshot_asset`` of the connection, the snapshot name,
+        and the filters. Required if any of these or ``base_path`` is a template.
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with these keys:
 
@@ -511,7 +511,8 @@ class PruneSnapshotsOperator(ProviderBaseOperator):
         * ``unknown`` (list of dates, such as ``[]``): days with files that no manifest lists; they are kept.
         * ``files`` (number, such as ``3``): number of removed files.
 
-    :raises AirflowFailException: without a retry, if no day has a manifest, or a folder is a symbolic link.
+    :raises AirflowFailException: without a retry, if there are only days without a manifest, or a folder is a symbolic
+        link.
     :raises StorageError: if the storage fails.
     """
 

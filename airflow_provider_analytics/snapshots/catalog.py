@@ -170,8 +170,9 @@ def snapshot_series(base: Any, name: str = DEFAULT_NAME) -> SnapshotSeries:
 class Snapshot:
     """A published snapshot. Its methods never return a part of it, or a mix of two snapshots.
 
-    :param partition: its folders.
-    :param manifest: its manifest.
+    :param partition: folders of the data and of the manifest.
+    :param manifest: parsed manifest, see
+        https://airflow-provider-analytics.github.io/airflow-provider-analytics/reference/manifest/.
     :param digest: SHA-256 of the stored manifest.
     """
 
@@ -276,7 +277,7 @@ def _is_row(row: object) -> bool:
 class Entry:
     """A published snapshot in the catalog.
 
-    :param day: its day.
+    :param day: day of the snapshot.
     :param snapshot: the snapshot; None if its manifest cannot be read.
     :param problems: problems found; empty if it is whole.
     """

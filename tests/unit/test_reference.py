@@ -42,6 +42,12 @@ def test_default_that_is_a_class_is_printed_by_its_name() -> None:
     assert "| `operator` | `SyncExcludedIpsOperator` |" in page
 
 
+def test_keyword_arguments_are_printed_with_stars_and_without_a_default() -> None:
+    page = "\n".join(reference.operators("airflow_provider_analytics.operators.task_groups"))
+    assert page.count("| `**arguments` |  | ") == 2
+    assert "| `**settings` |  | as for `create_website`. |" in "\n".join(reference.hook())
+
+
 def test_arguments_in_common_are_printed_once() -> None:
     page = "\n".join(reference.operators("airflow_provider_analytics.operators.exclusions"))
     assert page.count("| `state_path` |") == 1
