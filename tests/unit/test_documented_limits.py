@@ -72,7 +72,7 @@ SENTENCES = [
 ]
 #: The same for numbers that are written as words.
 WORDS = [
-    ("guarantees.md", "At most ten websites are changed, one at a time", application.MAX_ALONE == 10),
+    ("guarantees.md", "reaches at most ten websites", application.MAX_ALONE == 10),
     ("reference/hook.md", "A write under way has two seconds to finish", waiting.GRACE_SECONDS == 2),
 ]
 
