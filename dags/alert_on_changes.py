@@ -119,8 +119,8 @@ def switch(title: str, description: str, *, default: bool = True) -> Param:
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
     params={
         "public_pages": switch("Public pages", "Alert if a statistics page became public"),
-        "removed_websites": switch("Removed websites", "Alert if websites of the snapshot before are missing"),
-        "new_websites": switch("New websites", "Alert if there are websites that the snapshot before does not have"),
+        "removed_websites": switch("Removed websites", "Alert if websites of the previous snapshot are missing"),
+        "new_websites": switch("New websites", "Alert if there are websites that are not in the previous snapshot"),
         "test_alert": switch(
             "Test alert", "Compare the newest snapshot with an empty list, to see an alert", default=False
         ),

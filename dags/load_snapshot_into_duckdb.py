@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS websites (
 TYPES = {"string": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMPTZ"}
 ADD = "ALTER TABLE websites ADD COLUMN IF NOT EXISTS {name} {type};"
 
-#: Columns that are no settings of a website.
+#: Columns that are not settings.
 OTHERS = ("source", "id", "record", "record_hash", "snapshot_date", "observed_at")
 HISTORY = """
 CREATE OR REPLACE VIEW website_history AS
@@ -63,7 +63,7 @@ WITH days AS (
 ), compared AS (
     SELECT *, row({names}) AS settings FROM seen
 ), marked AS (
-    -- A version begins where the settings differ from those of the day before, or the website was not there.
+    -- A version starts where the settings differ from those of the day before, or the website was not there.
     SELECT *, number IS DISTINCT FROM 1 + lag(number) OVER website
               OR settings IS DISTINCT FROM lag(settings) OVER website AS begins
     FROM compared WINDOW website AS (PARTITION BY source, id ORDER BY snapshot_date)

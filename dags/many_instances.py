@@ -36,8 +36,14 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Param, dag
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator, snapshot_asset
 
-#: Guards that a run can override.
-GUARDS = ["fewer_websites", "missing_fields", "other_source", "empty_list", "entries_lost"]
+#: Guards that a run can override, and their findings.
+GUARDS = {
+    "fewer_websites": "many websites are missing",
+    "missing_fields": "a field lost many values",
+    "other_source": "the list is of another service, account, or filter",
+    "empty_list": "the list is empty",
+    "entries_lost": "many entries were removed from the list",
+}
 #: Folder of all files, with one per instance: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
@@ -119,8 +125,9 @@ DRY_RUN = (
         "override_guards": Param(
             [],
             type=["array", "null"],
-            items={"type": "string", "enum": GUARDS},
-            examples=GUARDS,  # for a drop-down
+            items={"type": "string", "enum": [*GUARDS]},
+            examples=[*GUARDS],  # for a drop-down
+            values_display={name: f"{name}: {finding}" for name, finding in GUARDS.items()},
             title="Override guards",
             description="Publish snapshots and send changes despite these guards, in this run only",
         ),

@@ -21,8 +21,14 @@ from airflow_provider_analytics.operators.snapshots import (
     SnapshotWebsitesOperator,
 )
 
-#: Guards that a run can override.
-GUARDS = ["fewer_websites", "other_source", "missing_fields", "clock_skew", "newer_version"]
+#: Guards that a run can override, and their findings.
+GUARDS = {
+    "fewer_websites": "many websites are missing",
+    "other_source": "the list is of another service, account, or filter",
+    "missing_fields": "a field lost many values",
+    "clock_skew": "the clock is behind the last snapshot",
+    "newer_version": "a newer package wrote the last snapshot",
+}
 #: Folder of the snapshots: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
@@ -44,8 +50,9 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
         "override_guards": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
-            items={"type": "string", "enum": GUARDS},
-            examples=GUARDS,  # for a drop-down
+            items={"type": "string", "enum": [*GUARDS]},
+            examples=[*GUARDS],  # for a drop-down
+            values_display={name: f"{name}: {finding}" for name, finding in GUARDS.items()},
             title="Override guards",
             description="Publish the snapshot despite these guards, in this run only",
         ),
@@ -84,7 +91,7 @@ def nightly_website_snapshot():
         if written["is_first"]:
             print("Nothing was compared, because no earlier day has a snapshot.")
         elif changes["previous"] is None:
-            print("Nothing was compared, because the snapshot before is damaged.")
+            print("Nothing was compared, because the previous snapshot is damaged.")
         else:
             print("Since {previous}: {removed} removed, {changed} changed, {added} added".format(**changes))
         for change in changes["changes"]:

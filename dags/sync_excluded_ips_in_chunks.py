@@ -20,8 +20,12 @@ from airflow.providers.common.compat.sdk import Param, dag, task
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
-#: Guards that a run can override.
-GUARDS = ["fewer_websites", "empty_list", "entries_lost"]
+#: Guards that a run can override, and their findings.
+GUARDS = {
+    "fewer_websites": "many websites are missing",
+    "empty_list": "the list is empty",
+    "entries_lost": "many entries were removed from the list",
+}
 #: Folder of lists, plans, and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
@@ -52,8 +56,9 @@ DRY_RUN = (
         "override_guards": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
-            items={"type": "string", "enum": GUARDS},
-            examples=GUARDS,  # for a drop-down
+            items={"type": "string", "enum": [*GUARDS]},
+            examples=[*GUARDS],  # for a drop-down
+            values_display={name: f"{name}: {finding}" for name, finding in GUARDS.items()},
             title="Override guards",
             description="Send changes despite these guards, in this run only",
         ),

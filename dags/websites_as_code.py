@@ -22,8 +22,15 @@ from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureEx
 
 from airflow_provider_analytics.operators import task_groups
 
-#: Guards that a run can override.
-GUARDS = ["fewer_websites", "many_created", "many_deleted", "empty_list", "entries_lost", "made_public"]
+#: Guards that a run can override, and their findings.
+GUARDS = {
+    "fewer_websites": "many websites are missing",
+    "many_created": "many websites of the last run are created again",
+    "many_deleted": "many websites are deleted",
+    "empty_list": "a list is empty, or all websites are deleted",
+    "entries_lost": "many entries were removed from a list",
+    "made_public": "many statistics pages become public",
+}
 #: Folder of lists, plans, and audit trails: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
@@ -42,8 +49,9 @@ POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
         "override_guards": Param(
             [],
             type=["array", "null"],
-            items={"type": "string", "enum": GUARDS},
-            examples=GUARDS,  # for a drop-down
+            items={"type": "string", "enum": [*GUARDS]},
+            examples=[*GUARDS],  # for a drop-down
+            values_display={name: f"{name}: {finding}" for name, finding in GUARDS.items()},
             title="Override guards",
             description="Send changes despite these guards, in this run only. The plan shows them to the approver.",
         ),

@@ -170,6 +170,8 @@ def test_guards_of_each_sample_are_a_multi_select_drop_down_with_their_names(sam
         assert "array" in param.schema["type"]
         assert names == param.schema["items"]["enum"]
         assert set(names) <= GUARDS.keys()
+        labels = param.schema["values_display"]
+        assert [label.partition(": ")[0] for label in labels.values()] == list(labels) == names
         assert "fewer_websites" in names, "each task that knows its last run has this guard"
 
 
