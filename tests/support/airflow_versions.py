@@ -33,6 +33,8 @@ AIRFLOW_VERSION = airflow.__version__
 VERSION = tuple(int(part) for part in AIRFLOW_VERSION.split(".")[:2])
 AIRFLOW_2 = VERSION < (3, 0)
 
+#: Module with the file systems that Airflow knows by scheme.
+FILE_SYSTEMS = "airflow.sdk.io.fs" if VERSION >= (3, 1) else "airflow.io"
 #: Airflow 3.0 creates the label of a task in a mapped group before it knows the arguments of the group.
 LABELS_KNOW_MAPPED_GROUPS = VERSION != (3, 0)
 
@@ -79,6 +81,9 @@ needs_exceptions_in_callbacks = _needs(
 )
 needs_tracebacks_without_values = _needs(
     VERSION != (3, 0), "`airflow dags test` of Airflow 3.0 prints local variables in clear; its workers do not"
+)
+needs_whole_lines = _needs(
+    VERSION != (3, 0), "`airflow dags test` of Airflow 3.0 breaks lines after 80 characters; its workers do not"
 )
 needs_openlineage = _needs(
     find_spec("airflow.providers.openlineage") is not None, "the OpenLineage provider is optional"
@@ -159,6 +164,14 @@ def own_lines(text: str) -> str:
         return text
     own = [line for line in text.splitlines() if not re.search(r"\[(\x1b\[\d+m)*debug ", line)]
     return "\n".join((*own, " ".join(" ".join(own).split())))
+
+
+def times_logged(log: str, message: str) -> int:
+    """Return how often a log contains a message; at most 1 on Airflow 3.0, see :func:`own_lines`."""
+    number = log.count(message)
+    if VERSION == (3, 0):
+        return min(number, 1)
+    return number
 
 
 def asset_events(uri: str) -> list[Any]:

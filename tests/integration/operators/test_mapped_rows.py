@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG
+from airflow_versions import needs_tracebacks_without_values
 from dag_runs import RunDag
 
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
@@ -27,6 +28,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@needs_tracebacks_without_values
 @pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
 def test_wrong_row_fails_without_a_retry_and_names_its_website(
     run_dag: RunDag, sandbox: SandboxServer, task_log: Callable[[], str], operator: Any

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow_versions import times_logged
 from fixture_types import Execute
 
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
@@ -229,7 +230,7 @@ def test_create_without_privacy_warns_once_that_the_page_is_public(
     for _ in range(2):  # the second time, the website exists
         CreateWebsiteOperator(task_id="task", domain="a.example", **given).execute({})
     warning = "The statistics page of a.example is public, because privacy was not given."
-    assert task_log().count(warning) == warnings
+    assert times_logged(task_log(), warning) == warnings
 
 
 @pytest.mark.parametrize(

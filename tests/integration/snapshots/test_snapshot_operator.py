@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowFailException, AirflowNotFoundException, Asset
-from airflow_versions import AIRFLOW_2, last_asset_event, register_assets
+from airflow_versions import FILE_SYSTEMS, last_asset_event, needs_whole_lines, register_assets
 from dag_runs import RunDag, TaskOutcome
 from shelf import NIGHT, Shelf, held, own, websites
 
@@ -149,6 +149,7 @@ def test_asset_event_is_emitted_in_addition_to_the_users_outlets(
     assert last_asset_event(snapshot_asset().uri) == returned
 
 
+@needs_whole_lines
 def test_command_that_overrides_a_guard_repeats_the_other_values_of_the_run(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, task_log: Callable[[], str]
 ) -> None:
@@ -219,8 +220,7 @@ def test_storage_url_that_cannot_be_used_is_an_error_with_the_cause(
         assert error is not None
         raise error
 
-    module = "airflow.io" if AIRFLOW_2 else "airflow.sdk.io.fs"
-    monkeypatch.setattr(f"{module}._register_filesystems", lambda: {"abfss": file_system})
+    monkeypatch.setattr(f"{FILE_SYSTEMS}._register_filesystems", lambda: {"abfss": file_system})
     with pytest.raises((ValueError, AnalyticsError, AirflowNotFoundException), match=problem):
         storage_path(url, "base_path")
 
