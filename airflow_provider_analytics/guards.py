@@ -12,8 +12,8 @@ from airflow_provider_analytics.api.domains import domain_key
 #: Guard name to the change that it blocks. All operators that have the argument ``override_guards`` know all names, so
 #: that the tasks of a DAG can share it.
 GUARDS = {
-    "fewer_websites": "a list in which many websites of the last run, snapshot or export are missing",
-    "other_source": "a snapshot of another service, account or filter than the last one",
+    "fewer_websites": "a list in which many websites of the last run, snapshot, or export are missing",
+    "other_source": "a snapshot of another service, account, or filter than the last one",
     "missing_fields": "a snapshot in which a field has lost its values",
     "clock_skew": "a snapshot taken before the last one, by the clock of the worker",
     "newer_version": "a snapshot after one that a newer version of this package wrote",

@@ -14,7 +14,7 @@ import idna
 from airflow_provider_analytics.api.checks import invalid, is_missing_text
 from airflow_provider_analytics.readable import is_plain, readable
 
-_ALLOWED = "a domain name such as www.example.com, without scheme, port, path or spaces"
+_ALLOWED = "a domain name such as www.example.com, without scheme, port, path, or spaces"
 _NOT_IN_A_DOMAIN = re.compile(r"[\s\x00-\x20\x7f/\\:@?#%&=,;\"'<>()\[\]{}|^`]")
 _GLOB = re.compile(r"[*?\[]")
 #: Maximum length of a domain, and of a part of it between two dots in ASCII.

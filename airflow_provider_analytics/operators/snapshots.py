@@ -463,7 +463,7 @@ class CompareSnapshotsOperator(ProviderBaseOperator):
                 ignored=names("ignore_fields", self.ignore_fields),
             )
         if result["previous"] is None:
-            reason = "the snapshot before %s is damaged"
+            reason = "the last snapshot before %s is damaged"
             if result["is_first"]:
                 reason = "no day before %s has a snapshot"
             self.log.info(f"Nothing to compare: {reason}.\nFolder: %s", result["current"], result["path"])

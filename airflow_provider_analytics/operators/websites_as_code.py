@@ -440,7 +440,7 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
             if self.websites is not None:
                 selectors = parse_selectors("websites", self.websites)
             if selectors == ():
-                raise invalid("websites", self.websites, "at least one domain, pattern or id, or None for all websites")
+                raise invalid("websites", self.websites, "a domain, a pattern, or an id; None for all websites")
             if self.base_path:
                 records, origin = self._read_snapshot(hook)
             else:

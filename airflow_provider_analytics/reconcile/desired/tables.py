@@ -172,7 +172,7 @@ class Table:
             version = msgspec.json.decode(text, type=_StoredVersion).version
             if version != VERSION:
                 problem = f"The list table has version {version!r}, but this package supports {VERSION}. File: {path}."
-                remedy = "Upgrade airflow-provider-analytics, or delete the file: the list owns its entries again."
+                remedy = "Upgrade airflow-provider-analytics, or delete the file: the list manages its entries again."
                 raise GuardError(problem, f"{_NOTHING_SENT} {remedy}")
             stored = msgspec.json.decode(text, type=_StoredTable)
             rows = _rows_of(stored)
@@ -180,7 +180,7 @@ class Table:
         except (ValueError, IndexError, RecursionError) as error:
             raise GuardError(
                 f"This is not a list table: {path} ({error!r}).",
-                f"{_NOTHING_SENT} Restore its last good version, or delete it. Without a table, the list owns its "
+                f"{_NOTHING_SENT} Restore its last good version, or delete it. Without a table, the list manages its "
                 "entries again, and entries that were removed before remain on the websites.",
             ) from error
         return cls(Identity(stored.service, stored.account, stored.list), rows, stored.names, stored.run)
@@ -194,7 +194,7 @@ class Table:
         differing = [f"{name} is {its[name]!r}, here it is {mine[name]!r}" for name in mine if its[name] != mine[name]]
         if differing:
             problem = (
-                f"The list table belongs to another service, account or list: {'; '.join(differing)}. File: {path}."
+                f"The list table belongs to another service, account, or list: {'; '.join(differing)}. File: {path}."
             )
             raise GuardError(problem, f"{_NOTHING_SENT} Give each service a state folder, or move the file away.")
         return self

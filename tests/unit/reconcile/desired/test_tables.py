@@ -223,7 +223,7 @@ def test_invalid_table_is_rejected(wrong: Any) -> None:
 
 @pytest.mark.parametrize(
     ("version", "remedy"),
-    [(3, "Upgrade airflow-provider-analytics"), (1, "delete the file: the list owns its entries again")],
+    [(3, "Upgrade airflow-provider-analytics"), (1, "delete the file: the list manages its entries again")],
 )
 def test_table_of_another_version_is_rejected(version: int, remedy: str) -> None:
     with pytest.raises(GuardError, match=f"(?s)has version {version}, but this package supports 2. File: x.*{remedy}"):

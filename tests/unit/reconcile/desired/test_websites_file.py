@@ -106,7 +106,7 @@ colour: red
         "websites.yaml:11: WWW.example.com. is a duplicate of websites.yaml:9",
         "websites.yaml:12: exclude_params is empty",
         "websites.yaml:13: domain='https://x.example' is not allowed. Allowed: a domain name such as www.example.com, "
-        "without scheme, port, path or spaces",
+        "without scheme, port, path, or spaces",
         "websites.yaml:14: the key '12.5' is not text. Write it in quotes",
         "websites.yaml:15: colour is not known. Allowed: networks, modes, defaults, groups, websites",
     ]
