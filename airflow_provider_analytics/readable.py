@@ -25,8 +25,6 @@ from contextlib import suppress
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote, quote_plus
 
-import msgspec
-
 MASK = "***"
 #: Default maximum length of a text.
 EXCERPT_LENGTH = 200
@@ -247,8 +245,6 @@ _NESTED = frozenset({dict, list, tuple})
 
 Data = TypeVar("Data")
 
-_encode = msgspec.json.Encoder().encode
-
 
 @functools.lru_cache(maxsize=4096)
 def is_secret_key(name: str) -> bool:
@@ -266,8 +262,10 @@ def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
     :param data: a record, a list of records, or any other JSON data.
     :param secrets: secrets of the connection; None: only the keys are checked.
     """
+    import msgspec  # imported late: each DAG file imports this module, and Airflow 2 does not import msgspec
+
     with suppress(TypeError, ValueError, OverflowError, RecursionError):  # not JSON data
-        if not may_contain_a_secret(_encode(data), names_in(data), secrets):  # as nearly always
+        if not may_contain_a_secret(msgspec.json.encode(data), names_in(data), secrets):  # as nearly always
             return data
     cleaned: Data = _redact(data, secrets or _NO_SECRETS)
     return cleaned

@@ -131,8 +131,6 @@ def test_modules_without_airflow_never_load_it_and_the_package_loads_nothing() -
     assert packages(new) == {PACKAGE}
 
 
-@pytest.mark.slow  # imports Airflow in a separate process
-@pytest.mark.chosen
 def test_dag_files_load_no_heavy_modules() -> None:
     """DAG files are parsed every few seconds, so operators may cost no more than Airflow's own base class."""
     base = "from airflow.providers.common.compat.sdk import BaseOperator, BaseOperatorLink, AirflowFailException"
