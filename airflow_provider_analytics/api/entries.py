@@ -83,8 +83,8 @@ class UnusableEntriesError(ValueError):
 
     def __str__(self) -> str:
         listed = [f"{self.place} {number}: {problem}" for number, problem in self.problems]
-        text = first_of(listed, _MAX_LISTED, "; ")
-        return f"{self.argument} has unusable entries ({len(self.problems):,}): {text}. Allowed: {self.allowed}"
+        problems = first_of(listed, _MAX_LISTED, "\n")
+        return f"{self.argument} has unusable entries ({len(self.problems):,}):\n{problems}\nAllowed: {self.allowed}."
 
 
 class EntryType:
@@ -120,7 +120,7 @@ class EntryType:
 
     def _check_word(self, entry: str) -> None:
         if _NOT_IN_A_WORD.search(entry):
-            raise ValueError("contains white space, a separator or a quote; write one entry per line")
+            raise ValueError("contains white space, a separator, or a quote; write one entry per line")
 
     def is_in_another_form(self, lines: Sequence[str]) -> bool:
         """Return whether a list of the service is not written as interface.md documents it.

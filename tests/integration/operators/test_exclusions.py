@@ -120,7 +120,7 @@ def test_sync_uses_selectors_exceptions_and_further_entries(night: Night) -> Non
         ({"websites": {"favourite": True}}, "The closest is 'favorite'"),
         ({"except_websites": ["b.example"]}, "except_websites: 'b.example'"),
         ({"per_website": {"b.example": ["1.1.1.1"]}}, "per_website: 'b.example'"),
-        ({"per_website": {"1.example": ["x"]}, "exclude_ips": "y"}, "line 1: 'y'.*entry 1: 'x'"),
+        ({"per_website": {"1.example": ["x"]}, "exclude_ips": "y"}, "(?s)line 1: 'y'.*entry 1: 'x'"),
         ({"per_website": '{"a.*": ["2.2.2.2"], "a.*": []}'}, r"per_website:1: a\.\* is a duplicate"),
         ({"per_website": "a.example"}, r"per_website='a\.example' is not allowed. Allowed: a dict"),
         ({"mode": "merged"}, "The closest is 'merge'"),

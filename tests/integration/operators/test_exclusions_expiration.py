@@ -150,7 +150,7 @@ NO_ADDRESS = "is not an IP address"
 def test_unreadable_line_is_named(night: Night, sync: Sync, line: str, message: str) -> None:
     with pytest.raises((AirflowFailException, ValueError)) as raised:
         sync("8.8.8.8", line)
-    assert f"exclude_ips has unusable entries (1): line 2: {line!r} {message}" in str(raised.value)
+    assert f"exclude_ips has unusable entries (1):\nline 2: {line!r} {message}" in str(raised.value)
     assert not night.sandbox.requests
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Accessing .* from the template i
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"privacy": "privat"}, "privacy='privat' is not allowed"),
     ({"privacy": "private", "password_from": "variable:page_password"}, "password"),
-    ({"exclude_ips": ["192.0.2.300"]}, "192.0.2.300"),
+    ({"exclude_ips": ["192.0.2.300"]}, "exclude_ips has unusable entries"),
     ({"privcy": "private"}, "privcy"),
     ({"password": "s3cret-page"}, "password is not an argument"),
 ]
