@@ -127,7 +127,9 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         others = ""
         if outcome.failures:
             failed = len(outcome.failures) - len(outcome.not_tried)
-            others = f" ({failed:,} failed, {len(outcome.not_tried):,} not tried)"
+            others = f" ({failed:,} failed)"
+            if outcome.not_tried:
+                others = f" ({failed:,} failed, {len(outcome.not_tried):,} not tried)"
         self.log.info(
             "Updated %s on %s of %s%s: %s added, %s removed.",
             self.field,
@@ -144,17 +146,15 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         planned, result = self.planned(hook, context, field=self.field)
         result["mode"] = planned.desired.modes[self.field]
         self.log.info("Planned %s:\n%s", self.field, result["markdown"])
-        # Last, because Airflow displays the end of a log first.
+        # At the end, because Airflow displays it first.
         self.log.info(
-            "Dry run: would update %s on %s of %s (%s added, %s removed). No changes were sent.",
+            "Dry run: would update %s on %s (%s added, %s removed). No changes were sent.",
             self.field,
-            f"{result['updates']:,}",
-            counted(result["websites_compared"], "website"),
+            counted(result["updates"], "website"),
             counted(result["entries_added"], "entry"),
             f"{result['entries_removed']:,}",
         )
-        if result["guard_message"]:
-            self.log.warning("A guard blocks this plan: %s", result["guard_message"])
+        self.log_guards(result)
         return result
 
     def prepare(self, hook: AnalyticsHook, context: Context) -> Job:

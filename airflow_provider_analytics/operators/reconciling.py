@@ -59,6 +59,12 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             return "managed"
         return "merge"
 
+    def log_guards(self, result: Mapping[str, Any]) -> None:
+        """Log which guards block a plan; the plan above contains the whole finding."""
+        if result["blocked_by"]:
+            problem, *_ = result["guard_message"].splitlines()
+            self.log.warning("Guard %s blocks this plan: %s", ", ".join(result["blocked_by"]), problem)
+
     def folder(self, hook: AnalyticsHook, account: str | None) -> StoragePath | None:
         """Return the folder of the service and the account in the state folder; None without a state folder."""
         from airflow_provider_analytics.hooks.connection import storage_path

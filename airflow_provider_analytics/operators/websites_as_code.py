@@ -84,6 +84,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         source = self.config_path or "config"
         self.log.info("%s %s:\n%s", what, source, result["markdown"])
         self.log.info("%s %s: %s. No changes were sent.", what, source, _counts(result))
+        self.log_guards(result)
 
 
 def _counts(result: Mapping[str, Any]) -> str:

@@ -33,14 +33,14 @@ SERVICE = [
         {"exclude_ips": ["192.0.2.1"]},
         "update",
         "1 entry added",
-        "on 0 of 1 website (1 failed, 0 not tried): ",
+        "on 0 of 1 website (1 failed): ",
     ),
     (
         SyncExcludedParamsOperator,
         {"exclude_params": ["gclid"]},
         "update",
         "1 entry added",
-        "on 0 of 1 website (1 failed, 0 not tried): ",
+        "on 0 of 1 website (1 failed): ",
     ),
     (ApplyWebsitesOperator, {"config": FILE}, "update", "Applied 1", "Applied 0 of 1 change, 1 failed"),
 ]
