@@ -406,7 +406,7 @@ class Transport:
         bound = min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1))
         seconds = RANDOM.uniform(bound / 2, bound)
         number = f"Attempt {attempts} of {self.settings.max_retries + 1} failed, retrying in {seconds:.1f} s"
-        self.announce(f"{number}: {_request_of(error)}. {error.text}", seconds)
+        self.announce(f"{number}: {_request_of(error)}. {error.problem} {error.remedy}".rstrip(), seconds)
         self.wait(seconds, unwanted)
 
     def _answer(self, request: _Request) -> Answer:

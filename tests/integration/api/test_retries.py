@@ -301,8 +301,7 @@ def test_retry_is_logged_with_attempt_wait_and_reason(caplog: pytest.LogCaptureF
     (message,) = [record.getMessage() for record in caplog.records]
     assert message == (
         f"Attempt 1 of 4 failed, retrying in {time.slept[0]:.1f} s: GET /api/v1/websites/7. "
-        "The service failed (500 Internal Server Error). Check the log of the service. The service says: busy. "
-        "Request: GET /api/v1/websites/7."
+        "The service failed (500 Internal Server Error). Check the log of the service."
     )
 
 
