@@ -31,9 +31,9 @@ def check_websites(count: int, lost: int, last_good: Manifest, max_loss_fraction
     before = last_good.count
     if not are_websites_lost(lost, before, count, max_loss_fraction):
         return
-    found = f"The list has {counted(count, 'website')}, {lost / before:.1%} fewer than {before:,} on"
+    found = f"The list has {counted(count, 'website')}, {lost / before:.0%} fewer than {before:,} on"
     if lost != before - count:
-        found = f"The list lacks {lost:,} of {before:,} websites ({lost / before:.1%}) of"
+        found = f"The list lacks {lost:,} of {before:,} websites ({lost / before:.0%}) of"
     raise guard_error(
         "fewer_websites",
         f"{found} {last_good.observed_at:%Y-%m-%d %H:%M} UTC.\n"
@@ -42,7 +42,7 @@ def check_websites(count: int, lost: int, last_good: Manifest, max_loss_fraction
 
 
 def check_source(source: ListSource, filters: dict[str, Any], last_good: Manifest) -> None:
-    """Raise :class:`GuardError` if the last snapshot has another service, account or filters."""
+    """Raise :class:`GuardError` if the last snapshot has another service, account, or filters."""
     now, then = _identity(source, filters), _identity(last_good.source, last_good.filters)
     differing = []
     for name, value in now.items():

@@ -25,7 +25,7 @@ def test_make_demo_leaves_a_snapshot(checkout: Path, environment: dict[str, str]
     assert len(answer.stdout.splitlines()) <= 30
     # For a shortened list, it prints the reason, and how to publish it anyway.
     assert "is in state failed" in answer.stdout
-    assert "The list has 150 websites, 40.0% fewer than 250" in answer.stdout
+    assert "The list has 150 websites, 40% fewer than 250" in answer.stdout
     assert '--conf \'{"override_guards": ["fewer_websites"]}\'' in answer.stdout
     end = answer.stdout.partition("What to do next:")[2]
     assert "make ui" in end

@@ -66,7 +66,7 @@ LOG_TEXTS = {
         f"/websites/dt={TODAY}",
     ],
     "shrunk": [
-        f"The list lacks 125 of 250 websites (50.0%) of {YESTERDAY}",
+        f"The list lacks 125 of 250 websites (50%) of {YESTERDAY}",
         "Nothing was published.",
         "This is more than max_loss_fraction=0.3 allows.",
         "If this is intended, set override_guards=['fewer_websites'] on task shrunk for one run.",
