@@ -298,7 +298,7 @@ class AnalyticsApiError(AnalyticsError):
                 before_retry="correct the extra first",
             )
         elif status == HTTPStatus.UNPROCESSABLE_ENTITY and not self.errors:
-            meaning = meaning._replace(remedy="It names no field. Check its log, or send one field at a time.")
+            meaning = meaning._replace(remedy="The response names no field. Check the log, or send fields one by one.")
         fields = ", ".join(sorted(self.errors)) or "a value"
         return meaning._replace(problem=meaning.problem.format(fields=fields))
 
@@ -568,7 +568,7 @@ class MissingSnapshotError(StorageError):
     """No snapshot is published for a day."""
 
     permanent = True
-    before_retry = "take the snapshot first"
+    before_retry = "choose a day with a snapshot first"
 
 
 class MissingPackageError(AnalyticsError):

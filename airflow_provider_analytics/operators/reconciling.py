@@ -226,7 +226,8 @@ def passwords_of(references: Mapping[str, Iterable[str]], secrets: Redactor) -> 
         except ValueError as error:
             unusable.append(f"{where}: {error}")
     if missing:
-        raise ValueError(f"No password was found in {'; '.join(missing)}. Set it in Airflow. No changes were sent")
+        remedy = "Create this Variable or connection. No changes were sent"
+        raise ValueError(f"No password was found in {'; '.join(missing)}. {remedy}")
     if unusable:
         raise ValueError(f"{'; '.join(unusable)}. Correct the password in Airflow. No changes were sent")
     return passwords

@@ -134,7 +134,7 @@ def apply_plan(
             # The other list might have fetched a website before it could see the update of this one.
             seconds = sum(job.client.confirm_waits)
             log.info(
-                "Reading all websites again in %g s, because another list ran in the hour before or at the same time.",
+                "Reading all websites again in %g s, because another list is running or ran in the last hour.",
                 seconds,
             )
             job.client.wait(seconds)
@@ -247,13 +247,14 @@ def check_approval(job: Job, planned: Planned, digest: str | None) -> Planned:
         return replace(planned, approved=plan)
     approved = read_plan(job.folder, digest)
     if approved is None:
-        settings = ", ".join(f"{name} {value!r}" for name, value in plan.scope.items())
+        arguments = {**plan.scope, "override_guards": list(plan.override_guards)}
+        settings = ", ".join(f"{name} {value!r}" for name, value in arguments.items())
         raise GuardError(
             "The plan is not the approved one. The file or a website has changed, the two tasks have different "
             "arguments, or the plan was applied before. To apply the rest of a plan, both tasks need the same "
             "state_path.",
-            f"No changes were sent. Plan again, with the arguments of this task: {settings}. The digest of the plan is "
-            f"{plan.digest}, but {digest} was approved.",
+            f"No changes were sent. Plan again, with the arguments of this task: {settings}.\n"
+            f"Planned: {plan.digest}, approved: {digest}.",
         )
     not_compared = itertools.filterfalse(planned.desired.is_compared, planned.websites.records)
     raise_unless_remainder(plan, approved, [*planned.compared, *not_compared])

@@ -253,7 +253,7 @@ def read_list(
                 "state_path, or the mode (in a file: modes)"
             )
         if line.comment and managed and not is_for_one:
-            raise ValueError("has a comment, but in mode managed, lines with a comment belong to people; use reason")
+            raise ValueError("has a comment, which the mode managed does not allow; use reason")
         entries, is_name = _entries(line.text, entry_type, networks, left, host_names=host_names)
         if len(entries) > 1:
             left -= len(entries)

@@ -196,7 +196,8 @@ class Table:
             problem = (
                 f"The list table belongs to another service, account, or list: {'; '.join(differing)}. File: {path}."
             )
-            raise GuardError(problem, f"{_NOTHING_SENT} Give each service a state folder, or move the file away.")
+            remedy = "If only the URL changed, correct service in the file. Otherwise, move it away."
+            raise GuardError(problem, f"{_NOTHING_SENT} {remedy}")
         return self
 
     def render(self) -> str:

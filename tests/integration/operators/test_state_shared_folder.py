@@ -353,7 +353,7 @@ def test_second_read_after_another_list_does_not_repeat_the_warnings(
     monkeypatch.setattr(Stopping, "wait", lambda *_: logs.append(task_log()))
     nights.sync("office", "192.0.2.1")
     log = task_log()
-    assert "because another list ran in the hour before or at the same time" in logs[-1]
+    assert "because another list is running or ran in the last hour" in logs[-1]
     assert "manages these entries from now on" not in log
 
 

@@ -74,7 +74,7 @@ def test_every_exception_class_is_tested() -> None:
             "Allow PATCH in the proxy or firewall, or set the extra update_method to PUT if PUT keeps unsent fields. "
             "The sample DAG try_your_service.py finds out.",
         ),
-        (422, "The service rejected a value", "It names no field. Check its log, or send one field at a time."),
+        (422, "The service rejected a value", "The response names no field. Check the log, or send fields one by one."),
         (500, "The service failed", "Check the log of the service."),
         (502, "The service failed", "Check the logs of the service and of the proxy in front of it."),
     ],
