@@ -104,7 +104,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "Operations",
         **{f"operation_{operation.name}": _of_operation(operation) for operation in OPERATIONS.values()},
         form_encoding="Forms are `application/x-www-form-urlencoded`.",
-        accept_header="List, show and account requests send the header `Accept: application/json`.",
+        accept_header="List, show, and account requests send the header `Accept: application/json`.",
         id_in_path="A website is addressed by its id.",
         store_required="A create must contain the domain.",
         store_optional="It can contain every other field that can be sent on create.",
@@ -122,7 +122,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "Rules",
         rule_password="A password has an effect only while privacy is 2.",
         rule_lines="The exclusion lists are texts with one entry per line.",
-        rule_defaults="If a create omits privacy, email or exclude_bots, the website gets 0, 0 and 1.",
+        rule_defaults="If a create omits privacy, email, or exclude_bots, the website gets 0, 0, and 1.",
         states="Only privacy, the flags and favorite have enumerated values.",
         id_sorts="Ids rise with the date of creation: sorting by `id` is sorting by that date.",
     ),
@@ -134,7 +134,7 @@ STATEMENTS: tuple[Statement, ...] = (
         favorite_filter="`favorite`: a boolean that filters, without a default.",
         sort_by="`sort_by`: `id` (the default) or `domain`.",
         sort="`sort`: `desc` (the default) or `asc`.",
-        per_page="`per_page`: websites per page, 10, 25, 50 or 100.",
+        per_page="`per_page`: websites per page, 10, 25, 50, or 100.",
         per_page_limit="No other page size is accepted.",
         per_page_default="The default page size is 100.",
     ),
@@ -147,7 +147,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         "Only `id` is required. Other fields are passed on as they are."),
     OpenPoint("account-record", "Fields of the account record", "Passed on as it is."),
     OpenPoint("status-codes", "Status codes",
-        "200, 201 and 204 mean success. After 202, 203, 205 and 206, a write counts as sent, and the website is "
+        "200, 201, and 204 mean success. After 202, 203, 205, and 206, a write counts as sent, and the website is "
         "read: after 202, for up to 31.5 s."),
     OpenPoint("page-parameter", "How a page of the list is selected",
         "By the links or cursors to the next page, in the body or in the header `Link`, otherwise by "
@@ -156,7 +156,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint("error-codes", "Error codes",
         "By the HTTP status: one exception class for each that a caller can act on."),
     OpenPoint("error-payload", "Shape of error bodies",
-        "`message`, `error`, `detail` or `title`, and messages by field under `errors` or `details`. Otherwise, the "
+        "`message`, `error`, `detail`, or `title`, and messages by field under `errors` or `details`. Otherwise, the "
         "start of the body."),
     OpenPoint("error-conditions", "Causes of errors", "Bad values are rejected before a request is sent."),
     OpenPoint("transitions", "Allowed changes of values", "All are allowed."),
