@@ -475,7 +475,7 @@ class Probe:
             return "note", f"{counted(len(repeated), 'domain')} with several websites, which can be changed only by id"
         others = list(filterfalse(_is_domain, self._domains))
         if others:
-            return "note", f"{counted(len(others), 'domain')} with a scheme, port or path, which files must omit"
+            return "note", f"{counted(len(others), 'domain')} with a scheme, port, or path, which files must omit"
         with_www = [domain for domain in counts if domain.startswith("www.")]
         return "ok", f"{counted(len(counts), 'domain')}, {len(with_www)} of them with www: write them so in files"
 

@@ -41,7 +41,7 @@ def check_domain(domain: object) -> str:
     for character in domain:
         if _is_typographic(character):
             raise invalid(
-                "domain", domain, f"{_ALLOWED}. It contains {character!r}, a typographic quote, dash or bracket"
+                "domain", domain, f"{_ALLOWED}. It contains {character!r}, a typographic quote, dash, or bracket"
             )
     if domain.isdecimal():
         raise invalid("domain", domain, f"{_ALLOWED}. A number selects a website by its id")

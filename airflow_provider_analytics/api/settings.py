@@ -99,7 +99,7 @@ def _api_key(key: str) -> str:
     if key.lower().startswith("bearer "):
         raise ValueError("The API key starts with 'Bearer', which is added automatically. Enter the key alone.")
     if not re.fullmatch(r"[\x21-\x7e]+", key):
-        raise ValueError("The API key contains a space, a line break or a non-ASCII character. Copy it again.")
+        raise ValueError("The API key contains a space, a line break, or a non-ASCII character. Copy it again.")
     return key
 
 
@@ -108,7 +108,7 @@ def _verify(value: object) -> bool | str:
         return flag("verify", value)
     # An empty text would turn the verification off.
     if not isinstance(value, str) or not value.strip() or not Path(value.strip()).exists():
-        raise _not_allowed("verify", value, "true, false or the path of a CA bundle in PEM format")
+        raise _not_allowed("verify", value, "true, false, or the path of a CA bundle in PEM format")
     return value.strip()
 
 

@@ -94,7 +94,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
 
     The day is ``partition_date``, or the day of the run in the time zone of the DAG. A list that is read on another day
     is late. It is published, marked as late, if the day has no snapshot yet and ended at most 12 hours ago. ``on_late``
-    applies to any other late list.
+    decides about all other late lists.
 
     The operator emits an event of ``asset`` with the return value as extra. From Airflow 3.3 on, it also emits an event
     of the partitioned asset, with the day as key.

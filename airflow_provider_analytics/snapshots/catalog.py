@@ -162,7 +162,7 @@ def snapshot_series(base: Any, name: str = DEFAULT_NAME) -> SnapshotSeries:
         ``_``.
     """
     if not isinstance(name, str) or not SNAPSHOT_NAME.fullmatch(name):
-        raise invalid("snapshot_name", name, "1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit")
+        raise invalid("snapshot_name", name, "1 to 64 of a-z, 0-9, _, and -, starting with a letter or digit")
     return SnapshotSeries(StoragePath.of(base), name)
 
 

@@ -59,6 +59,6 @@ def test_file_with_two_spellings_of_an_emoji_domain_is_rejected(other: str, nigh
 
 
 def test_file_with_a_typographic_quote_creates_no_website(night: Night) -> None:
-    with pytest.raises(AirflowFailException, match="a typographic quote, dash or bracket"):
+    with pytest.raises(AirflowFailException, match="a typographic quote, dash, or bracket"):
         night.apply(config={"websites": {"“shop.example”": {"privacy": "private"}}})
     assert not night.sandbox.requests

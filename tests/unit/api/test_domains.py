@@ -76,7 +76,7 @@ def test_domain_with_an_invisible_character_is_rejected(item: str) -> None:
     ],
 )  # fmt: skip
 def test_domain_with_a_typographic_character_is_rejected(domain: str) -> None:
-    with pytest.raises(ValueError, match="a typographic quote, dash or bracket"):
+    with pytest.raises(ValueError, match="a typographic quote, dash, or bracket"):
         check_domain(domain)
 
 
