@@ -85,7 +85,7 @@ class Redactor:
         """
         return any(map(text.__contains__, tuple(self._in_data)))
 
-    def may_be_in(self, document: bytes) -> bool:
+    def might_be_in(self, document: bytes) -> bool:
         """Return whether any text in a JSON document can contain a secret; a quick check of all of them."""
         return any(map(document.__contains__, tuple(self._in_data.values())))
 
@@ -265,7 +265,7 @@ def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
     import msgspec  # imported late: each DAG file imports this module, and Airflow 2 does not import msgspec
 
     with suppress(TypeError, ValueError, OverflowError, RecursionError):  # not JSON data
-        if not may_contain_a_secret(msgspec.json.encode(data), names_in(data), secrets):  # as nearly always
+        if not might_contain_a_secret(msgspec.json.encode(data), names_in(data), secrets):  # as nearly always
             return data
     cleaned: Data = _redact(data, secrets or _NO_SECRETS)
     return cleaned
@@ -284,13 +284,13 @@ def without_reserved(data: Data) -> Data:
     return cleaned  # type: ignore[no-any-return]
 
 
-def may_contain_a_secret(document: bytes, names: Iterable[str], secrets: Redactor | None = None) -> bool:
+def might_contain_a_secret(document: bytes, names: Iterable[str], secrets: Redactor | None = None) -> bool:
     """Return whether :func:`without_secrets` can change JSON data; a quick check for many records at once.
 
     :param document: the data as JSON.
     :param names: the keys in it, see :func:`names_in`.
     """
-    return any(map(is_secret_key, names)) or (secrets is not None and secrets.may_be_in(document))
+    return any(map(is_secret_key, names)) or (secrets is not None and secrets.might_be_in(document))
 
 
 def names_in(data: Any) -> set[str]:

@@ -15,11 +15,11 @@ from urllib.parse import quote
 
 from airflow_provider_analytics.api import dialect, fields
 from airflow_provider_analytics.api.dialect import Answer, Page, Record
-from airflow_provider_analytics.api.domains import check_domain, domain_key, may_become, same_domain, spellings
+from airflow_provider_analytics.api.domains import check_domain, domain_key, might_become, same_domain, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, ids_descend, read_again, requests_of_a_list
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.api.transport import Texts, Transport, may_have_been_applied
+from airflow_provider_analytics.api.transport import Texts, Transport, might_have_been_applied
 from airflow_provider_analytics.api.verification import (
     COMPARED,
     Comparison,
@@ -103,7 +103,7 @@ class LookUp:
     """Result of looking up a domain in the complete list.
 
     :param websites: the websites of exactly this domain.
-    :param variants: websites of a domain that the service might have made of this one (:func:`domains.may_become`).
+    :param variants: websites of a domain that the service might have made of this one (:func:`domains.might_become`).
     :param newest: id of the newest website of the list; None without websites.
     """
 
@@ -333,7 +333,7 @@ class AnalyticsClient:
         :raises IncompleteListError: if the list cannot be proven complete.
         :raises UnexpectedResponseError: if the domain is not in the list, and a website has no domain in its record.
         """
-        key, others = domain_key(check_domain(domain)), may_become(domain)
+        key, others = domain_key(check_domain(domain)), might_become(domain)
 
         def consume(listing: Listing) -> LookUp:
             websites, variants, newest, nameless = [], [], None, None
@@ -368,7 +368,7 @@ class AnalyticsClient:
             website.
         """
         try:
-            return not _may_be_of(self.get_website(website_id), domain)
+            return not _might_be_of(self.get_website(website_id), domain)
         except NotFoundError:
             return True
         except (AnalyticsApiError, UnexpectedResponseError) as error:
@@ -397,7 +397,7 @@ class AnalyticsClient:
             try:
                 return self._create(domain, checked, before)
             except AnalyticsApiError as error:
-                if error.created or not may_mean_taken(error):
+                if error.created or not might_mean_taken(error):
                     raise
                 existing = self._find_new(domain, None, before.newest)  # another task created it
                 if existing is None:
@@ -467,7 +467,7 @@ class AnalyticsClient:
         try:
             return self._written(self.transport.request("POST", WEBSITES, form=form))
         except AnalyticsError as error:
-            if not may_have_been_applied(error):
+            if not might_have_been_applied(error):
                 raise
             raise _ambiguous(domain, error.text, error) from None
 
@@ -618,7 +618,7 @@ class AnalyticsClient:
         checked_id = fields.check_website_id(website_id)
 
         def check(record: Record) -> None:
-            if expected_domain and not _may_be_of(record, expected_domain):
+            if expected_domain and not _might_be_of(record, expected_domain):
                 raise other_domain(expected_domain, record)
 
         domain = self.send_delete(checked_id, check).get("domain")
@@ -649,13 +649,13 @@ class AnalyticsClient:
                 if deleted is None:
                     raise
                 return deleted
-            if deleted is not None and not _may_be_of(record, deleted.get("domain")):
+            if deleted is not None and not _might_be_of(record, deleted.get("domain")):
                 return deleted
             check(record)
             try:
                 self._written(self.transport.once("DELETE", path))
             except AnalyticsError as error:
-                if may_have_been_applied(error):
+                if might_have_been_applied(error):
                     deleted = record
                     lost()
                 raise
@@ -823,7 +823,7 @@ def other_domain(domain: str, record: Mapping[str, Any], advice: str = "") -> Do
     """Return the error for a website that has another domain than the one sent."""
     shown = str(record["domain"])
     remedy = ""
-    if domain_key(shown) in may_become(domain):
+    if domain_key(shown) in might_become(domain):
         remedy = f"If the service writes it so, write domain={shown!r}, or name the website by its id."
     problem = f"Website id {record['id']} has the domain {readable(shown)!r}, not {domain!r}."
     return DomainError(
@@ -848,13 +848,13 @@ def _has_domain(record: Mapping[str, Any], key: str) -> bool:
     return isinstance(domain, str) and domain_key(domain) == key
 
 
-def _may_be_of(record: Mapping[str, Any], domain: object) -> bool:
+def _might_be_of(record: Mapping[str, Any], domain: object) -> bool:
     """Return whether a record can belong to a domain: the domains are equal, or one of the two is unknown."""
     found = record.get("domain")
     return not isinstance(found, str) or not isinstance(domain, str) or same_domain(found, domain)
 
 
-def may_mean_taken(error: AnalyticsApiError) -> bool:
+def might_mean_taken(error: AnalyticsApiError) -> bool:
     """Return whether the error of a create can mean that the domain already exists."""
     return error.status in _MAY_MEAN_TAKEN and (not error.errors or "domain" in error.errors)
 

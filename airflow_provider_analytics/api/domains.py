@@ -108,7 +108,7 @@ def is_pattern(text: str) -> bool:
     return _GLOB.search(text) is not None
 
 
-def may_become(domain: str) -> set[str]:
+def might_become(domain: str) -> set[str]:
     """Return the keys of other domains that a service can derive from this one.
 
     It can drop or add ``www.``, use the older IDNA 2003, which maps ``straße`` to ``strasse``, or add a scheme, the

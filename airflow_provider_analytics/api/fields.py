@@ -457,7 +457,7 @@ def check_website_id(website_id: object) -> str:
     return text
 
 
-def normalise(name: str, value: object) -> Any:
+def normalize(name: str, value: object) -> Any:
     """Normalize the value of a field, so that equal settings compare equal and have one spelling.
 
     Accepts values of users and of the service. Numbers and flags can be text. Privacy becomes its label, a flag becomes
@@ -493,7 +493,7 @@ def count_entries(name: str, lines: object) -> int:
 
 def same_setting(name: str, first: object, other: object) -> bool:
     """Return whether two values of a field are equal settings. Exclusion lists compare as sets of entries."""
-    first, other = normalise(name, first), normalise(name, other)
+    first, other = normalize(name, first), normalize(name, other)
     if name in FIELDS:
         key = FIELDS[name].comparison_key
         first, other = key(first), key(other)
@@ -518,7 +518,7 @@ def check_password_has_effect(settings: Mapping[str, Any]) -> None:
     if settings.get("password") is None and settings.get(PASSWORD_FROM) is None:
         return
     privacy = settings.get("privacy")
-    if normalise("privacy", privacy) != Privacy.PASSWORD.label:
+    if normalize("privacy", privacy) != Privacy.PASSWORD.label:
         raise invalid("privacy", privacy, "'password', because a password is given, which protects nothing otherwise")
 
 

@@ -93,7 +93,7 @@ from typing import Any, TypeVar
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.checks import flag
 from airflow_provider_analytics.api.dialect import Page, Record, Selection
-from airflow_provider_analytics.api.fields import normalise
+from airflow_provider_analytics.api.fields import normalize
 from airflow_provider_analytics.api.transport import BodyTooLargeError
 from airflow_provider_analytics.api.waiting import Stats
 from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError
@@ -562,7 +562,7 @@ class ListRead:
         if wanted is None:
             return
         for row in rows:
-            found = normalise("favorite", row.get("favorite", ""))
+            found = normalize("favorite", row.get("favorite", ""))
             if not isinstance(found, bool):
                 self._shows_favorites = False
             elif found != wanted:

@@ -622,7 +622,7 @@ def _place(website_id: str) -> str:
     return f"website {website_id}"
 
 
-def may_have_been_applied(error: BaseException) -> bool:
+def might_have_been_applied(error: BaseException) -> bool:
     """Return whether the service might have applied the request that failed with this error.
 
     Only three cases prove that it has not: the request never left this machine, the service rejected it with a 4xx
@@ -666,7 +666,7 @@ def _kind(method: str) -> str:
 
 
 def _may_be_repeated(error: AnalyticsError, method: str) -> bool:
-    if method == "POST" and may_have_been_applied(error):
+    if method == "POST" and might_have_been_applied(error):
         return False
     if isinstance(error, AnalyticsApiError):
         is_passing = error.is_limited or error.status in _RETRIED_STATUSES
@@ -792,5 +792,5 @@ class _Connection(urllib3.connection.HTTPConnection):
     def request(self, *args: Any, **kwargs: Any) -> None:
         if self.is_closed:
             self.connect()
-        self.stopping.begin_to_send(self.sock)
+        self.stopping.start_sending(self.sock)
         super().request(*args, **kwargs)

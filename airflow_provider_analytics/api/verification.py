@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.entries import line_key
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, RECORD_FIELDS, normalise, same_setting
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, RECORD_FIELDS, normalize, same_setting
 from airflow_provider_analytics.readable import first_of, readable
 
 #: Fields that are compared. The domain is compared separately, because no update changes it.
@@ -172,7 +172,7 @@ class ExpectedRecord:
             missing = before.keys() - now.keys()
             if missing:
                 found.unsent[name] = _phrase([before[key] for key in missing])
-        elif normalise(name, self.before[name]) != normalise(name, record[name]):
+        elif normalize(name, self.before[name]) != normalize(name, record[name]):
             found.unsent[name] = f"is {_text(name, record)}, was {_text(name, self.before)}"
 
 
@@ -188,12 +188,12 @@ def is_final(reads: Sequence[Comparison]) -> bool:
 
 def is_present(name: str, record: Record) -> bool:
     """Return whether a record contains a field in any form; null counts if it means an empty text or list, or False."""
-    return name in record and (record[name] is not None or normalise(name, None) is not None)
+    return name in record and (record[name] is not None or normalize(name, None) is not None)
 
 
 def has_value(name: str, record: Record) -> bool:
     """Return whether a record contains a field in a known form."""
-    return is_present(name, record) and (name not in LINE_FIELDS or isinstance(normalise(name, record[name]), tuple))
+    return is_present(name, record) and (name not in LINE_FIELDS or isinstance(normalize(name, record[name]), tuple))
 
 
 def with_omitted(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def present_fields(record: Record) -> set[str]:
 def _by_key(name: str, values: Record) -> dict[LineKey, str]:
     """Return the lines of a list by entry and comment."""
     key = LINE_FIELDS[name].key
-    return {line_key(line, key): line for line in normalise(name, values[name])}
+    return {line_key(line, key): line for line in normalize(name, values[name])}
 
 
 def _phrase(missing: Iterable[str], extra: Iterable[str] = ()) -> str:
@@ -233,7 +233,7 @@ def _phrase(missing: Iterable[str], extra: Iterable[str] = ()) -> str:
 
 
 def _text(name: str, values: Record) -> str:
-    value = normalise(name, values[name])
+    value = normalize(name, values[name])
     text = readable(str(value), _MAX_CHARACTERS)
     if isinstance(value, str):
         return f"'{text}'"

@@ -185,7 +185,7 @@ class Stopping:
             flight.connection = socket.socket(fileno=os.dup(connection.fileno()))
         return flight
 
-    def begin_to_send(self, connection: Any) -> None:
+    def start_sending(self, connection: Any) -> None:
         """Note that the request of this thread is sent from now on.
 
         :raises ConnectionAbortedError: if it was ended before.

@@ -198,7 +198,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             is_part=getattr(ti, "map_index", -1) >= 0,
         )
         if file:
-            file.begin(source.scopes, resolved, context)
+            file.start_run(source.scopes, resolved, context)
         limit = fraction("max_loss_fraction", self.max_loss_fraction)
         return Job(hook.client, source, scope, limit, override_guards, folder, file, context)
 

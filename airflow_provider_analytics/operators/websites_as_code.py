@@ -54,7 +54,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
             elif file.table.run is None:  # the file never had a managed list
                 file = None
         if file:
-            file.begin(source.scopes, {}, context)
+            file.start_run(source.scopes, {}, context)
         limit, override_guards = (
             fraction("max_loss_fraction", self.max_loss_fraction),
             parse_guards(self.override_guards),

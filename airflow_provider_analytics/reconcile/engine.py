@@ -56,7 +56,7 @@ class Job:
     :param max_loss_fraction: largest fraction that can be lost, see :mod:`plan_guards`.
     :param override_guards: names of the guards to override.
     :param folder: folder of the service and the account in the state folder; None without a state folder.
-    :param list_file: the table of the list, with this run (:meth:`ListFile.begin`); None without a managed list.
+    :param list_file: the table of the list, with this run (:meth:`ListFile.start_run`); None without a managed list.
     :param context: context of the task; empty for a command.
     """
 

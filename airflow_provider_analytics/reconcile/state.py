@@ -80,7 +80,7 @@ class ListFile:
     :raises GuardError: if the file is not a table, or belongs to another service or account.
     """
 
-    #: The tables with this run; set by :meth:`begin`.
+    #: The tables with this run; set by :meth:`start_run`.
     lists: ListTables
 
     def __init__(self, folder: StoragePath, identity: Identity) -> None:
@@ -92,7 +92,7 @@ class ListFile:
         #: The table as it was read.
         self.table = self._parse()
 
-    def begin(self, scopes: Rows, names: Mapping[str, Resolution], context: Mapping[str, Any]) -> None:
+    def start_run(self, scopes: Rows, names: Mapping[str, Resolution], context: Mapping[str, Any]) -> None:
         """Add a run to the tables; the file is written later.
 
         :param scopes: list field to scope to the entries of this run.
@@ -347,7 +347,7 @@ def write_plan(folder: StoragePath, plan: Plan, secrets: Redactor) -> str:
     :param secrets: secrets of the connection.
     :raises GuardError: if any value of the plan contains a secret.
     """
-    if secrets.may_be_in(msgspec.json.encode(plan.to_dict())):
+    if secrets.might_be_in(msgspec.json.encode(plan.to_dict())):
         raise GuardError(
             f"The plan contains a secret of the connection, in {_place_of_secret(plan, secrets)}. It was not written.",
             "Remove the value there, and replace the secret.",
@@ -364,7 +364,7 @@ def write_plan(folder: StoragePath, plan: Plan, secrets: Redactor) -> str:
 
 def _place_of_secret(plan: Plan, secrets: Redactor) -> str:
     for change in plan.changes:
-        if secrets.may_be_in(msgspec.json.encode(change.to_dict())):
+        if secrets.might_be_in(msgspec.json.encode(change.to_dict())):
             return f"website {change.website}"
     return "its settings"
 

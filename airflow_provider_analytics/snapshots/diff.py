@@ -23,7 +23,7 @@ from types import NoneType
 from typing import Any
 
 from airflow_provider_analytics.api.checks import MAX_DEPTH, invalid, is_too_deep
-from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same_setting
+from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalize, same_setting
 from airflow_provider_analytics.exceptions import MissingSnapshotError, StorageError
 from airflow_provider_analytics.readable import readable, without_secrets
 from airflow_provider_analytics.snapshots.catalog import Snapshot, SnapshotSeries
@@ -303,7 +303,7 @@ def _change(
             continue
         old, new = before.get(name), after.get(name)
         if kind != "changed" or not same_setting(name, old, new):
-            fields[name] = {"before": normalise(name, old), "after": normalise(name, new)}
+            fields[name] = {"before": normalize(name, old), "after": normalize(name, new)}
     return {"change": kind, "id": website_id, "domain": domain, "fields": fields}
 
 

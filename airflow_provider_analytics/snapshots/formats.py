@@ -28,7 +28,7 @@ from typing import IO, Any, ClassVar, cast
 import msgspec
 
 from airflow_provider_analytics.api.checks import one_of, short_repr
-from airflow_provider_analytics.api.fields import FIELDS, RECORD_FIELDS, normalise
+from airflow_provider_analytics.api.fields import FIELDS, RECORD_FIELDS, normalize
 from airflow_provider_analytics.exceptions import MissingPackageError, StorageError
 from airflow_provider_analytics.readable import Redactor, without_secrets
 from airflow_provider_analytics.snapshots.manifest import Fields
@@ -189,7 +189,7 @@ def _hashed(value: Any) -> Any:
     """Return the entries of a list as ``sha256:<hex>``, one per line like the list itself."""
     if value is None or value == "":
         return value
-    entries = normalise("exclude_ips", value)
+    entries = normalize("exclude_ips", value)
     # A value that is not a list is hashed as a whole, since it can contain an address.
     texts = entries if isinstance(entries, tuple) else (json.dumps(value, sort_keys=True),)
     return "\n".join(map(_sha256, texts))
@@ -270,7 +270,7 @@ class JsonLines(Format):
             lines = _Lines(text)
             for line in lines:
                 yield json.loads(line)
-                lines.begin_row()
+                lines.start_row()
 
 
 class Csv(Format):
@@ -306,7 +306,7 @@ class Csv(Format):
             lines = _Lines(text)
             for row in csv.DictReader(lines):
                 yield {name: _from_csv(COLUMNS.get(name, "string"), value) for name, value in row.items()}
-                lines.begin_row()
+                lines.start_row()
 
 
 class Parquet(Format):
@@ -363,9 +363,9 @@ class _Lines(Iterator[str]):
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._text = text
         self._in_file = 0
-        self.begin_row()
+        self.start_row()
 
-    def begin_row(self) -> None:
+    def start_row(self) -> None:
         """Count the characters of the next row."""
         self._in_row = 0
 

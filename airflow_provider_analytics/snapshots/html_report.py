@@ -65,7 +65,7 @@ def render_report(
     environment.filters["cut"] = _truncate
     return environment.get_template("report.html.j2").render(
         manifest=manifest,
-        summary=summarise(rows),
+        summary=summarize(rows),
         points=chart_points(counts),
         width=CHART_WIDTH,
         height=CHART_HEIGHT,
@@ -77,7 +77,7 @@ def render_report(
     )
 
 
-def summarise(rows: Iterable[Row]) -> dict[str, Any]:
+def summarize(rows: Iterable[Row]) -> dict[str, Any]:
     """Return the counts for the page, and the first rows for its table, as many as fit.
 
     :return: ``privacy``: privacy to number of websites; ``settings``: field to number of websites on which it is on;

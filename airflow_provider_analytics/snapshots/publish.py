@@ -116,7 +116,7 @@ def publish(
             put_bytes(partition.manifest, content, token, manifest.mode)
             put_bytes(partition.success, b"", token, manifest.mode)
         except BaseException:
-            if not _may_contain(partition.manifest, content):
+            if not _might_contain(partition.manifest, content):
                 _remove_all([*files, draft])
             raise
     try:
@@ -271,7 +271,7 @@ def _listed_in(content: bytes | None, partition: Partition) -> set[str]:
         return set()
 
 
-def _may_contain(path: StoragePath, content: bytes) -> bool:
+def _might_contain(path: StoragePath, content: bytes) -> bool:
     """Return whether a file has this content or cannot be read, since a failed write might still have taken effect."""
     try:
         return read_bytes(path) == content

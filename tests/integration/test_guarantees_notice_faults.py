@@ -61,7 +61,7 @@ BREAKS = [
     Break(
         "A website is created once",
         "api.transport",
-        'if method == "POST" and may_have_been_applied(error):',
+        'if method == "POST" and might_have_been_applied(error):',
         "if False:",
         ("integration/api/test_rate_limits.py", "create_is_retried"),
     ),

@@ -66,7 +66,7 @@ def test_short_secret_is_masked_in_text_and_ignored_in_data(secret: str, is_in_t
     redactor.add(secret)
     assert (redactor(f"a {secret}.") == "a ***.") is is_in_text
     assert redactor.finds(f"a {secret}.") is is_in_data
-    assert redactor.may_be_in(f'"a {secret}."'.encode()) is is_in_data
+    assert redactor.might_be_in(f'"a {secret}."'.encode()) is is_in_data
 
 
 def test_secret_of_text_only_is_not_found_in_data() -> None:

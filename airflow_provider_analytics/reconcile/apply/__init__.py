@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Apply a plan: some websites alone, then the others, and read all of them back.
+"""Apply a plan: try some websites first, then change the others, and read all of them back.
 
 Imports ``plan``. ``sending.py`` is the only module that sends the changes of a plan.
 """

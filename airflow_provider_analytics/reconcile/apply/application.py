@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Apply a plan: change some websites alone, then the others, and read all of them back.
+"""Apply a plan: try some websites first, then change the others, and read all of them back.
 
 The service does not say whether an update keeps the other fields, or stores each value as it was sent. So a few
-websites are changed alone first, one after the other. A website that is not as expected proves nothing, because another
+websites are tried first, one after the other. A website that is not as expected proves nothing, because another
 process might have changed it. The same problem on a second website stops the run.
 """
 
@@ -21,7 +21,7 @@ from airflow_provider_analytics.api.fields import (
     LINE_FIELDS,
     PASSWORD_FROM,
     by_id,
-    normalise,
+    normalize,
     raw_lines,
     website_of,
 )
@@ -42,12 +42,12 @@ from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Ta
 from airflow_provider_analytics.reconcile.plan.changes import Change, Plan
 from airflow_provider_analytics.reconcile.service_websites import Breaker, run_uninterrupted
 
-#: Maximum number of websites that are changed alone, and how many of them come before the first create, and before the
+#: Maximum number of websites that are tried first, and how many of them come before the first create, and before the
 #: first delete. The last ones are for a second website with the values of the first one that is not as expected.
-MAX_ALONE = 10
-LIMITS = {"update": 7, "create": 8, "delete": 9}
-#: Consecutive failures after which the service counts as down, while websites are changed alone.
-FAILURES_ALONE = 3
+MAX_TRIED = 10
+TRIED_AT_MOST = {"update": 7, "create": 8, "delete": 9}
+#: Consecutive failures after which the service counts as down, while websites are tried.
+FAILURES_TRYING = 3
 #: Remedy for new websites without all of their settings.
 _CREATE_ONLY = "With create_only, a retry leaves new websites as they are. Run once without create_only."
 #: Maximum number of websites in a log line or an error, of domains in an error, and of unexpected changes in a result.
@@ -239,9 +239,9 @@ class Application:
         known = by_id([*sender.websites.records, *records])
         self._records = {target: known.get(str(target.website_id), {}) for target in self._targets}
         self._pairs = {target: pairs_of(target.planned, record) for target, record in self._records.items()}
-        #: Pairs that a website had that was changed alone, and is as expected.
+        #: Pairs of the tried websites that are as expected.
         self._proven: set[Pair] = set()
-        #: Websites that were changed alone and are not as expected, with the pairs that are not proven since. A website
+        #: Tried websites that are not as expected, with the pairs that are not proven since. A website
         #: stays here when all its pairs are proven: another one might be as expected only because it needed no change
         #: of the kind that the service damages, such as a list that is sorted already.
         self._suspected: dict[Target, set[Pair]] = {}
@@ -270,16 +270,16 @@ class Application:
 
     def _run(self) -> None:
         is_single = len(self._targets) == 1
-        if is_single or self._try_alone():
+        if is_single or self._try_first():
             left = [target for target in self._targets if target.state is State.NOT_TRIED]
             if left and not is_single:
                 first = counted(len(self._targets) - len(left), "website")
                 log.info("Tried %s first, one at a time. Changing the others now.", first)
             self._sender.send_all(left)
-        sent = [target for target in self._targets if target.may_be_applied]
+        sent = [target for target in self._targets if target.might_be_applied]
         if sent and self._stopped is None:
             self._client.wait(api_client.SETTLE_SECONDS)
-            self._sender.verify(sent, is_alone=is_single)
+            self._sender.verify(sent, is_tried=is_single)
         for target in self._targets:
             self._note_changes_since_the_plan(target)
 
@@ -290,18 +290,18 @@ class Application:
         since_plan = replace(target.expected, before=self._records[target]).compare(target.comparison.record)
         target.comparison.unsent = {**since_plan.unsent, **target.comparison.unsent}
 
-    # Changing websites alone
+    # Trying websites first
 
-    def _try_alone(self) -> bool:
+    def _try_first(self) -> bool:
         """Change websites one at a time until each pair is proven; return whether the others can be changed."""
-        breaker = Breaker(FAILURES_ALONE)
-        for number in range(MAX_ALONE):
-            target = self._next_alone(number)
+        breaker = Breaker(FAILURES_TRYING)
+        for number in range(MAX_TRIED):
+            target = self._next_to_try(number)
             if target is None:
                 break
             self._sender.send_all([target], breaker=breaker)
-            if target.may_be_applied:
-                self._sender.verify([target], is_alone=True)
+            if target.might_be_applied:
+                self._sender.verify([target], is_tried=True)
             for earlier in self._suspected:
                 fields = same_problem(earlier, target)
                 if fields:
@@ -316,17 +316,17 @@ class Application:
                 target.set(State.APPLIED)  # it is read again with the others
         return True
 
-    def _next_alone(self, number: int) -> Target | None:
-        """Return the website to change alone; None if each pair is proven.
+    def _next_to_try(self, number: int) -> Target | None:
+        """Return the website to try; None if each pair is proven.
 
         The first website, and each that decides about one that is not as expected, has the longest list, because a
         service might cut long lists. The others have most pairs that are not proven. Among equals, the order is random,
         so that two tasks that start at the same time do not change the same websites.
 
-        :param number: number of websites that were changed alone before.
+        :param number: number of websites that were tried before.
         """
         open_pairs = set().union(*self._suspected.values())
-        for action, limit in LIMITS.items():
+        for action, limit in TRIED_AT_MOST.items():
             candidates = [
                 target
                 for target in self._targets
@@ -394,7 +394,7 @@ class Application:
     # Stopping
 
     def _stop(self, first: Target, second: Target, fields: Sequence[str]) -> None:
-        """Restore the websites that were changed alone, and note that no other change is sent.
+        """Restore the tried websites, and note that no other change is sent.
 
         The websites that are not as expected come first. If the service does not store one of them exactly as it was,
         it would not store the others either, so websites with the new values keep them.
@@ -476,7 +476,7 @@ def pairs_of(change: Change, record: Record) -> frozenset[Pair]:
             pairs.update((action, name, kind, name in sent) for kind in kinds_of(name, value))
         if name in sent and name in LINE_FIELDS and has_value(name, record):
             # Some services store only the lines of an update that are new.
-            kept = tuple(line for line in normalise(name, record[name]) if line in value)
+            kept = tuple(line for line in normalize(name, record[name]) if line in value)
             pairs.update((action, name, f"kept {kind}", True) for kind in kinds_of(name, kept))
     return frozenset(pairs)
 
@@ -487,7 +487,7 @@ def value_after(name: str, change: Change, record: Record) -> Any:
         if field_change.field == name:
             return field_change.after
     if has_value(name, record):
-        return normalise(name, record[name])
+        return normalize(name, record[name])
     return None
 
 
@@ -545,7 +545,7 @@ def _restore(target: Target, client: AnalyticsClient) -> str:
     unknown = []
     for name in COMPARED:
         if FIELDS[name].on_update and has_value(name, target.before):
-            settings[name] = normalise(name, target.before[name])
+            settings[name] = normalize(name, target.before[name])
             if isinstance(target.before[name], str) and name in LINE_FIELDS:
                 settings[name] = tuple(target.before[name].split("\n"))  # exactly the text that was read
         elif name in target.before:

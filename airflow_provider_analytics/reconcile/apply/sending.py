@@ -14,10 +14,10 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_analytics.api import client as api_client
-from airflow_provider_analytics.api.client import AnalyticsClient, may_mean_taken, other_domain
+from airflow_provider_analytics.api.client import AnalyticsClient, might_mean_taken, other_domain
 from airflow_provider_analytics.api.domains import domain_key, same_domain
-from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, SETTABLE_FIELDS, normalise, website_of
-from airflow_provider_analytics.api.transport import may_have_been_applied
+from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, SETTABLE_FIELDS, normalize, website_of
+from airflow_provider_analytics.api.transport import might_have_been_applied
 from airflow_provider_analytics.api.verification import (
     COMPARED,
     Comparison,
@@ -111,7 +111,7 @@ class Target:
         return self.planned
 
     @property
-    def may_be_applied(self) -> bool:
+    def might_be_applied(self) -> bool:
         """Whether the change was sent and not rejected, or might have been."""
         return self.unconfirmed is not None or (bool(self.sent) and self.state is State.APPLIED)
 
@@ -227,7 +227,7 @@ class Target:
             if name in self.before:
                 value = self.before[name]
                 if has_value(name, self.before):
-                    value = normalise(name, value)
+                    value = normalize(name, value)
                 values.append(f"{name} {readable(str(value), 200)}")
         return ", ".join(values)
 
@@ -435,7 +435,7 @@ class Sender:
         try:
             self.client.send_update(website_id, settings)
         except AnalyticsError as error:
-            if may_have_been_applied(error):
+            if might_have_been_applied(error):
                 unclear.append(change)
             raise
         return change
@@ -450,13 +450,13 @@ class Sender:
             _check_domain(target.planned, record, "Not deleted")
             target.set(State.UNCLEAR, _UNDER_WAY)
 
-        def may_be_applied() -> None:
+        def might_be_applied() -> None:
             target.unconfirmed = target.planned
 
         website_id = str(target.website_id)
         target.unconfirmed = None
         try:
-            record = self.client.send_delete(website_id, check, may_be_applied)
+            record = self.client.send_delete(website_id, check, might_be_applied)
         except NotFoundError:
             if not self._is_gone(website_id):
                 raise
@@ -475,31 +475,31 @@ class Sender:
 
     # Reading back
 
-    def verify(self, targets: Sequence[Target], *, is_alone: bool = False) -> None:
+    def verify(self, targets: Sequence[Target], *, is_tried: bool = False) -> None:
         """Read changed websites until they are as sent, and send the changes again that are not in effect.
 
-        :param is_alone: keep the evidence: if a value changed that was not sent, the website counts as failed, is read
+        :param is_tried: keep the evidence: if a value changed that was not sent, the website counts as failed, is read
             until the end of all waits, and does not get its change again.
         """
-        read_back = functools.partial(self._read_back, is_alone=is_alone)
+        read_back = functools.partial(self._read_back, is_tried=is_tried)
         self.client.until_in_effect(targets, read_back, self._send_again)
 
-    def _read_back(self, targets: Sequence[Target], *, is_alone: bool) -> list[Target]:
+    def _read_back(self, targets: Sequence[Target], *, is_tried: bool) -> list[Target]:
         """Read these websites until they are as sent; return the websites whose change is sent again."""
-        sent = [target for target in targets if target.may_be_applied]
+        sent = [target for target in targets if target.might_be_applied]
         for target in sent:
-            if is_alone and target.state is State.APPLIED:
+            if is_tried and target.state is State.APPLIED:
                 target.set(State.FAILED, "Changed, and not read back before the work ended.")
-        waiting = self._wait_for(sent, is_alone)
+        waiting = self._wait_for(sent, is_tried)
         again = [target for target in waiting if target.not_applied and target.unconfirmed is None]
-        return [target for target in again if not (is_alone and target.unsent)]
+        return [target for target in again if not (is_tried and target.unsent)]
 
     def _send_again(self, targets: Sequence[Target]) -> None:
         self.send_all(targets, "Changing once more")
 
-    def _wait_for(self, targets: Sequence[Target], is_alone: bool) -> list[Target]:
+    def _wait_for(self, targets: Sequence[Target], is_tried: bool) -> list[Target]:
         """Read these websites until they are as sent; return the websites that are not."""
-        waiting = self.read(targets, is_alone=is_alone)
+        waiting = self.read(targets, is_tried=is_tried)
         reads: dict[Target, list[Comparison]] = {target: [] for target in waiting}
         # Rows of the list might have fewer fields or be stale. Then the record of the single website decides.
         left = sum(self.client.confirm_waits)
@@ -510,12 +510,12 @@ class Sender:
             self.client.announce_late(counted(len(waiting), "website"), left)
             self.client.wait(seconds)
             left -= seconds
-            waiting = self.read(waiting, is_alone=is_alone, one_by_one=True)
+            waiting = self.read(waiting, is_tried=is_tried, one_by_one=True)
             for target in waiting:
                 reads[target].append(target.comparison or Comparison())
         return waiting
 
-    def read(self, targets: Sequence[Target], *, is_alone: bool = False, one_by_one: bool = False) -> list[Target]:
+    def read(self, targets: Sequence[Target], *, is_tried: bool = False, one_by_one: bool = False) -> list[Target]:
         """Read these websites, set their states, and return the websites that a later read can return otherwise.
 
         :param one_by_one: read each website, never the list.
@@ -548,7 +548,7 @@ class Sender:
                 may_change = self._settle_new(target, rows, read)
             else:
                 may_change = self._settle_read(target, read)
-            if is_alone and target.has_update and target.unsent:
+            if is_tried and target.has_update and target.unsent:
                 target.set(State.FAILED, f"{target.differences}. Values before: {target.values_before}")
                 may_change = True
             if may_change:
@@ -664,7 +664,7 @@ def _is_rejected(error: AnalyticsError | ValueError, *, is_create: bool) -> bool
     """Return whether the service rejected a change, and a retry cannot succeed."""
     if not isinstance(error, AnalyticsApiError) or error.is_blocked:
         return False
-    if is_create and may_mean_taken(error):
+    if is_create and might_mean_taken(error):
         return False  # another process might have created the website: the next try finds it
     return error.status in (403, 413) or error.is_invalid
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.api.checks import invalid_together
-from airflow_provider_analytics.api.domains import check_domain, domain_key, is_pattern, matches, may_become
+from airflow_provider_analytics.api.domains import check_domain, domain_key, is_pattern, matches, might_become
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import (
     LINE_FIELDS,
@@ -308,7 +308,7 @@ class WebsitesAsCode:
                     yield website.place, problem
                 continue
             # A service that drops "www." would create the same website in each run.
-            for other in sorted(may_become(website.domain) & ids.keys() - self.by_domain.keys()):
+            for other in sorted(might_become(website.domain) & ids.keys() - self.by_domain.keys()):
                 yield (
                     website.place,
                     f"{website.domain} does not exist, but {other} (id {ids[other][0]}) does: the service might write "

@@ -25,7 +25,7 @@ import msgspec
 
 from airflow_provider_analytics.api.domains import MAX_PATTERNS, domain_key, is_pattern, matches
 from airflow_provider_analytics.api.entries import Entries
-from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise, website_of
+from airflow_provider_analytics.api.fields import LINE_FIELDS, normalize, website_of
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import counted, readable
@@ -471,7 +471,7 @@ def entries_of(name: str, record: Record, *, plain: bool = False) -> set[str]:
 
     :param plain: only the entries of lines without a comment.
     """
-    lines = normalise(name, record.get(name))
+    lines = normalize(name, record.get(name))
     if not isinstance(lines, tuple):
         return set()
     if plain:

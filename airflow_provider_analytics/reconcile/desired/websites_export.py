@@ -17,7 +17,7 @@ from airflow_provider_analytics.api.fields import (
     LINE_FIELDS,
     PASSWORD_FROM,
     SETTABLE_FIELDS,
-    normalise,
+    normalize,
     raw_lines,
     website_of,
 )
@@ -103,7 +103,7 @@ def _settings(record: Record, *, restore: bool) -> tuple[dict[str, Any], list[st
             continue
         lines = raw_lines(field, record[field]) if field in LINE_FIELDS else None
         if lines is None:
-            value = normalise(field, record[field])
+            value = normalize(field, record[field])
             try:
                 settings[field] = FIELDS[field].from_user(value)
             except ValueError:

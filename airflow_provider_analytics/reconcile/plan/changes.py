@@ -34,7 +34,7 @@ from airflow_provider_analytics.api.fields import (
     SETTABLE_FIELDS,
     Privacy,
     count_entries,
-    normalise,
+    normalize,
     raw_lines,
     website_name,
     website_of,
@@ -86,7 +86,7 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True)
 class FieldChange:
-    """The change of one field. Values are normalized by :func:`normalise`.
+    """The change of one field. Values are normalized by :func:`normalize`.
 
     :param field: name of the field.
     :param before: current value; None if the website does not exist yet or its record does not contain the field.
@@ -436,7 +436,7 @@ def creation(website: DesiredWebsite) -> Change:
 
 def deletion(record: Record) -> Change:
     """Return the change that deletes a website, with all fields of its record."""
-    changes = [FieldChange(name, normalise(name, record[name]), None) for name in SETTABLE_FIELDS if name in record]
+    changes = [FieldChange(name, normalize(name, record[name]), None) for name in SETTABLE_FIELDS if name in record]
     return Change("delete", *website_of(record), tuple(changes))
 
 
@@ -464,7 +464,7 @@ def change_of(desired: DesiredState, record: Record, earlier: Record | None = No
         else:
             change = FieldChange(name, _value(name, record), website.settings[name])
         # A field that no record has can be omitted because it is empty everywhere.
-        is_omitted = change.before is None and change.after == normalise(name, FIELDS[name].omitted)
+        is_omitted = change.before is None and change.after == normalize(name, FIELDS[name].omitted)
         if change.before == change.after or is_omitted:
             continue
         changes.append(change)
@@ -479,7 +479,7 @@ def _value(name: str, record: Record) -> Any:
     """Return the normalized value of a field; None if the record does not contain it in a known form."""
     if not has_value(name, record):
         return None
-    return normalise(name, record[name])
+    return normalize(name, record[name])
 
 
 def _list_change(
@@ -519,7 +519,7 @@ def _restored_lines(desired: DesiredState, name: str, after: Entries, record: Re
         return ()
     key = LINE_FIELDS[name].key
     missing = set(kept) - set(map(key, after))
-    return tuple(line for line in normalise(name, earlier[name]) if key(line) in missing)
+    return tuple(line for line in normalize(name, earlier[name]) if key(line) in missing)
 
 
 def _password_change(website: DesiredWebsite, domain: str) -> FieldChange:

@@ -25,7 +25,7 @@ from airflow_provider_analytics.api.fields import (
     LINE_FIELDS,
     Privacy,
     count_entries,
-    normalise,
+    normalize,
     raw_lines,
     website_name,
     website_of,
@@ -158,7 +158,7 @@ def many_websites_are_deleted(given: GuardInput) -> list[str]:
 
 def many_pages_become_public(given: GuardInput) -> list[str]:
     """Guard ``made_public``: statistics pages that become public, of the remaining pages that are not public."""
-    privacies = [normalise("privacy", record.get("privacy")) for record in given.remaining]
+    privacies = [normalize("privacy", record.get("privacy")) for record in given.remaining]
     not_public = len(privacies) - privacies.count(Privacy.PUBLIC.label)
     opened = [change.website for change in given.plan.made_public if change.action == "update"]
     problem = "statistics pages that are not public would become public"

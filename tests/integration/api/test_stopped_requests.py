@@ -20,7 +20,7 @@ from wire_client import WEBSITE, do, waiting_client_of
 from airflow_provider_analytics.api import listing, transport
 from airflow_provider_analytics.api import waiting as api_waiting
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.transport import may_have_been_applied
+from airflow_provider_analytics.api.transport import might_have_been_applied
 from airflow_provider_analytics.api.waiting import Stopping
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
@@ -208,8 +208,8 @@ def test_hanging_request_ends_in_time(hanging: Hanging, monkeypatch: pytest.Monk
         hanging.call(client)
     # On a busy machine, the time might end before anything is sent.
     is_unclear = hanging.phase not in UNSENT and is_reached.is_set()
-    assert may_have_been_applied(caught.value) or not is_unclear
-    assert not may_have_been_applied(caught.value) or hanging.phase not in UNSENT
+    assert might_have_been_applied(caught.value) or not is_unclear
+    assert not might_have_been_applied(caught.value) or hanging.phase not in UNSENT
     if hanging.phase == "connect":
         assert "did not accept the connection within 0." in str(caught.value)
     if hanging.phase in DRIPPING and is_unclear:
@@ -232,7 +232,7 @@ def test_hanging_request_ends_at_a_stop(hanging: Hanging, operation: str, monkey
         with pytest.raises(kind, match=f"The client was stopped {message}") as caught:
             hanging.call(client, operation)
         assert client.stats.requests == 1 + (hanging.phase == "reused connection")
-    assert may_have_been_applied(caught.value) == is_write == ("might have been applied" in str(caught.value))
+    assert might_have_been_applied(caught.value) == is_write == ("might have been applied" in str(caught.value))
     assert not is_write or caught.value.before_retry == ""
 
 
@@ -255,7 +255,7 @@ def test_client_sends_nothing_if_it_was_stopped_during_the_dns_lookup(
         with pytest.raises(AnalyticsError) as caught:
             do(client, operation)
         assert isinstance(caught.value, StoppedError) or not resolves
-        assert not may_have_been_applied(caught.value)
+        assert not might_have_been_applied(caught.value)
         assert server.requests == []
 
 
@@ -365,7 +365,7 @@ def test_wait_ends_at_a_stop(
         with pytest.raises(error) as caught:
             [call(client) for _ in range(3)]
         assert len(server.requests) <= 2
-    assert may_have_been_applied(caught.value) or "The client was stopped before GET" in str(caught.value)
+    assert might_have_been_applied(caught.value) or "The client was stopped before GET" in str(caught.value)
 
 
 # Operators

@@ -367,5 +367,5 @@ def test_list_runs_at_the_same_time_if_it_started_less_than_an_hour_before(
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists" / "vpn.json").write_text(vpn.render())
     file = ListFile(folder, replace(vpn.identity, list="office"))
-    file.begin({}, {}, {"dag_run": SimpleNamespace(start_date=now + timedelta(minutes=minutes))})
+    file.start_run({}, {}, {"dag_run": SimpleNamespace(start_date=now + timedelta(minutes=minutes))})
     assert file.runs_at_the_same_time() == is_reported

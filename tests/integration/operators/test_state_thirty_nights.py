@@ -68,7 +68,7 @@ class Scenario:
         )
         file = state.ListFile(self.folder, Identity("https://stats.example.com", "1", name))
         context: Any = {"ti": SimpleNamespace(dag_id="dag", run_id=f"run {self.runs}", task_id=name)}
-        file.begin(source.scopes, {}, context)
+        file.start_run(source.scopes, {}, context)
         yield None
         try:
             file.announce()

@@ -24,7 +24,7 @@ from airflow_provider_analytics.api.fields import (
     differing_fields,
     form,
     list_query,
-    normalise,
+    normalize,
     raw_lines,
     same_setting,
 )
@@ -133,8 +133,8 @@ def test_unknown_value_of_the_service_is_stored_only_if_it_fits_the_column(
 
 
 def test_unknown_value_of_the_service_is_kept_for_comparisons_and_never_sent() -> None:
-    assert normalise("privacy", 7) == 7
-    assert normalise("of_another_version", [1]) == [1]
+    assert normalize("privacy", 7) == 7
+    assert normalize("of_another_version", [1]) == [1]
     assert raw_lines("exclude_ips", "not an address\n192.0.2.1") == ("not an address", "192.0.2.1")
     assert raw_lines("exclude_ips", 5) is None
     assert raw_lines("email", "1") is None

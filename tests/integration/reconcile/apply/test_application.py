@@ -25,7 +25,7 @@ from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.reconcile import service_websites as workers_module
-from airflow_provider_analytics.reconcile.apply.application import FAILURES_ALONE
+from airflow_provider_analytics.reconcile.apply.application import FAILURES_TRYING
 from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Target
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
@@ -81,8 +81,8 @@ def test_unavailable_service_gets_no_request_per_website(night: Night, distortio
         night.sync(NEW)
     assert (len(caught.value.failures), night.updated) == (500, set())
     text = str(caught.value)
-    assert text.startswith(f"{FAILURES_ALONE} websites failed, 497 were not tried, 0 succeeded. The service ")
-    assert f"\nNot tried, because {FAILURES_ALONE} changes failed in a row.\nWebsites: " in text
+    assert text.startswith(f"{FAILURES_TRYING} websites failed, 497 were not tried, 0 succeeded. The service ")
+    assert f"\nNot tried, because {FAILURES_TRYING} changes failed in a row.\nWebsites: " in text
     assert text.count(" and 492 more.") == 1
     assert len(text) < 4096
 
