@@ -270,6 +270,9 @@ def answer_approval(waiting: Any, option: str, user: str, session: Any) -> None:
 
     asked = waiting.task_instance
     person: Any = SimpleNamespace(get_id=user.lower, get_name=lambda: user, get_display_name=lambda: user)
+    more: dict[str, Any] = {}
+    if VERSION >= (3, 4):
+        more["dag_bag"] = import_module("airflow.models.dagbag").DBDagBag()
     update_hitl_detail(
         dag_id=asked.dag_id,
         dag_run_id=asked.run_id,
@@ -280,6 +283,7 @@ def answer_approval(waiting: Any, option: str, user: str, session: Any) -> None:
         ),
         user=person,
         session=session,
+        **more,
     )
 
 

@@ -97,7 +97,7 @@ def test_validate_rejects_a_path_without_a_file(tmp_path: Path, capsys: Capture)
     ]
 
 
-def test_validate_accepts_deeply_nested_lists_and_does_not_import_airflow(tmp_path: Path) -> None:
+def test_validate_rejects_deeply_nested_lists_and_does_not_import_airflow(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("[" * 300_000)
     code = (
@@ -105,7 +105,11 @@ def test_validate_accepts_deeply_nested_lists_and_does_not_import_airflow(tmp_pa
         f"main(['validate', {str(file)!r}]); print([name for name in ('airflow', 'requests') if name in sys.modules])"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.splitlines()
-    assert printed == [f"{file}:1:101: nested too deeply. Allowed: at most 100 levels", "[]"]
+    problem, imported = printed
+    ours = f"{file}:1:101: nested too deeply. Allowed: at most 100 levels"
+    # Newer versions of libyaml have a limit of their own, and read ahead.
+    assert problem in (ours, f"{file}:1:1001: invalid YAML: exceeded maximum nesting depth")
+    assert imported == "[]"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
