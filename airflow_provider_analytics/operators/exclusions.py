@@ -124,21 +124,8 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         if not outcome.targets and not outcome.failures:
             self.log.info("%s is up to date on %s.", self.field, counted(result["websites_compared"], "website"))
             return
-        others = ""
-        if outcome.failures:
-            failed = len(outcome.failures) - len(outcome.not_tried)
-            others = f" ({failed:,} failed)"
-            if outcome.not_tried:
-                others = f" ({failed:,} failed, {len(outcome.not_tried):,} not tried)"
-        self.log.info(
-            "Updated %s on %s of %s%s: %s added, %s removed.",
-            self.field,
-            f"{result['applied']:,}",
-            counted(len(outcome.targets), "website"),
-            others,
-            counted(outcome.entries_added, "entry"),
-            f"{outcome.entries_removed:,}",
-        )
+        entries = f": {counted(outcome.entries_added, 'entry')} added, {outcome.entries_removed:,} removed"
+        self.log_outcome(f"Updated {self.field} on", outcome, "website", entries)
 
     def _plan_only(self, hook: AnalyticsHook, context: Context) -> dict[str, Any]:
         if self.approved_digest != "any":
@@ -154,7 +141,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             counted(result["entries_added"], "entry"),
             f"{result['entries_removed']:,}",
         )
-        self.log_guards(result)
+        self.log_guards(planned)
         return result
 
     def prepare(self, hook: AnalyticsHook, context: Context) -> Job:

@@ -59,11 +59,28 @@ class ReconcilingOperator(AnalyticsBaseOperator):
             return "managed"
         return "merge"
 
-    def log_guards(self, result: Mapping[str, Any]) -> None:
-        """Log which guards block a plan; the plan above contains the whole finding."""
-        if result["blocked_by"]:
-            problem, *_ = result["guard_message"].splitlines()
-            self.log.warning("Guard %s blocks this plan: %s", ", ".join(result["blocked_by"]), problem)
+    def log_guards(self, planned: Planned) -> None:
+        """Log each guard that blocks a plan; the plan above contains the whole findings."""
+        for guard, finding in planned.plan.findings.items():
+            self.log.warning("The guard %s blocks this plan: %s", guard, finding.partition("\n")[0])
+
+    def log_outcome(self, what: str, outcome: Outcome, changes: str, more: str = "") -> None:
+        """Log how many changes were applied, and how many failed or were not tried, if any.
+
+        :param changes: noun for the changes, such as ``website``.
+        :param more: further counts, as the end of the sentence.
+        """
+        others = []
+        failed, not_tried = len(outcome.failures) - len(outcome.not_tried), len(outcome.not_tried)
+        if failed:
+            others.append(f"{failed:,} failed")
+        if not_tried:
+            others.append(f"{not_tried:,} not tried")
+        exceptions = ""
+        if others:
+            exceptions = f" ({', '.join(others)})"
+        done = f"{outcome.applied:,} of {counted(len(outcome.targets), changes)}"
+        self.log.info("%s %s%s%s.", what, done, exceptions, more)
 
     def folder(self, hook: AnalyticsHook, account: str | None) -> StoragePath | None:
         """Return the folder of the service and the account in the state folder; None without a state folder."""

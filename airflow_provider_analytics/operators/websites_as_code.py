@@ -84,7 +84,6 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         source = self.config_path or "config"
         self.log.info("%s %s:\n%s", what, source, result["markdown"])
         self.log.info("%s %s: %s. No changes were sent.", what, source, _counts(result))
-        self.log_guards(result)
 
 
 def _counts(result: Mapping[str, Any]) -> str:
@@ -188,8 +187,9 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, and write the plan to the state folder."""
         with self.connected(context) as hook:
-            result = self.planned(hook, context)[1]
+            planned, result = self.planned(hook, context)
         self._log_plan("Planned", result)
+        self.log_guards(planned)
         return result
 
 
@@ -273,13 +273,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             result = result_of(planned, outcome)
             self.log.info("The plan was:\n%s", to_markdown(planned.plan))
             # Last, because Airflow displays the end of a log first.
-            self.log.info(
-                "Applied %s of %s, %s failed, %s not tried.",
-                f"{outcome.applied:,}",
-                counted(len(outcome.targets), "change"),
-                f"{len(outcome.failures) - len(outcome.not_tried):,}",
-                f"{len(outcome.not_tried):,}",
-            )
+            self.log_outcome("Applied", outcome, "change")
             outcome.raise_failures()
         return result
 

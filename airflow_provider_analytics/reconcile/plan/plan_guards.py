@@ -232,10 +232,10 @@ def _finding(given: GuardInput, lost: int, total: int, problem: str, worst: Sequ
 
 def _lines(given: GuardInput, lost: int, total: int, problem: str, worst: Sequence[str]) -> list[str]:
     fraction = f"{lost / total:.0%}, more than max_loss_fraction={given.limit} allows"
-    first = ""
+    lines = [f"{lost:,} of {total:,} {problem} ({fraction})."]
     if len(worst) > _MAX_WORST:
-        first = f" The first {_MAX_WORST}:"
-    return [f"{lost:,} of {total:,} {problem} ({fraction}).{first}", *_cases(worst)]
+        lines.append(f"The first {_MAX_WORST}:")
+    return [*lines, *_cases(worst)]
 
 
 def _cases(worst: Sequence[str]) -> list[str]:
@@ -313,7 +313,7 @@ def _entries_to_remove(lists: ListTables, name: str, record: Record, wanted: set
 
 
 #: Approved action and an action that can be planned now. After a crash, an update can follow an approved create.
-_MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"), ("delete", "delete")}
+_CAN_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"), ("delete", "delete")}
 
 #: Value of ``approved_digest`` that applies any plan within the guards, without an approval.
 ANY_PLAN = "any"
@@ -337,7 +337,8 @@ def parse_digest(value: object) -> str | None:
         )
     if isinstance(value, Mapping) and isinstance(value.get("chosen_options"), list):
         if value["chosen_options"] != ["Approve"]:
-            raise GuardError(f"The plan was not approved. Response: {short(value['chosen_options'])}.")
+            problem = f"The plan was not approved. Response: {short(value['chosen_options'])}."
+            raise GuardError(problem, "No changes were sent.")
         value = (value.get("params_input") or {}).get("approved_digest")
         if value is None:
             raise GuardError(
@@ -411,7 +412,7 @@ def _not_approved(change: Change, plan: Plan) -> str:
     """Return the effects of a change that were not approved with a plan, as text; empty if all of them were."""
     website_id, key = change.key
     approved = plan.by_website.get((website_id, key)) or plan.by_website.get((None, key))
-    if approved is None or (approved.action, change.action) not in _MAY_FOLLOW:
+    if approved is None or (approved.action, change.action) not in _CAN_FOLLOW:
         return change.summary
     known = set(approved.effects)
     more = []

@@ -140,6 +140,22 @@ def test_bad_arguments_fail_without_a_retry_and_without_a_change(
     assert night.updated == set()
 
 
+@pytest.mark.parametrize("operator", ["sync", "plan"])
+def test_log_of_a_blocked_plan_names_the_guard_and_its_finding(
+    night: Night, task_log: Callable[[], str], operator: str
+) -> None:
+    night.add(10, exclude_ips="1.1.1.1\n2.2.2.2")
+    if operator == "sync":
+        night.sync("3.3.3.3", mode="replace", dry_run=True)
+    else:
+        everywhere = {f"{number}.example": {"exclude_ips": ["3.3.3.3"]} for number in range(1, 11)}
+        night.plan(config={"modes": {"exclude_ips": "replace"}, "websites": everywhere})
+    blocked = "The guard entries_lost blocks this plan: 10 of 20 exclude_ips entries would be lost (50%, more than"
+    log = task_log()
+    assert f"{blocked} max_loss_fraction=0.3 allows)." in log
+    assert log.index("No changes were sent.") < log.index(blocked)
+
+
 def test_log_counts_the_entries_that_were_sent(night: Night, task_log: Callable[[], str]) -> None:
     night.add(30, exclude_ips="1.1.1.1")
     night.managed("2.2.2.2", "3.3.3.3", mode="replace", override_guards="entries_lost")

@@ -42,7 +42,7 @@ SERVICE = [
         "1 entry added",
         "on 0 of 1 website (1 failed): ",
     ),
-    (ApplyWebsitesOperator, {"config": FILE}, "update", "Applied 1", "Applied 0 of 1 change, 1 failed"),
+    (ApplyWebsitesOperator, {"config": FILE}, "update", "Applied 1", "Applied 0 of 1 change (1 failed)"),
 ]
 #: The same for the method of the file system that fails, on the second day.
 STORAGE = [

@@ -124,9 +124,10 @@ def test_guard_names_the_five_worst_websites_and_their_entries() -> None:
         checked([update(n, addresses(20), addresses(20)[n:]) for n in range(1, 9)], records, 0.1).guard_message or ""
     ).split("\n")
     allowed = "more than max_loss_fraction=0.1 allows"
-    assert lines[0] == f"36 of 160 exclude_ips entries would be lost (22%, {allowed}). The first 5:"
-    assert lines[1] == "- 0008.example (id 8) loses 10.0.0.0, 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 and 3 more"
-    assert [line[2:6] for line in lines[1:6]] == ["0008", "0007", "0006", "0005", "0004"]
+    assert lines[0] == f"36 of 160 exclude_ips entries would be lost (22%, {allowed})."
+    assert lines[1] == "The first 5:"
+    assert lines[2] == "- 0008.example (id 8) loses 10.0.0.0, 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 and 3 more"
+    assert [line[2:6] for line in lines[2:7]] == ["0008", "0007", "0006", "0005", "0004"]
 
 
 @pytest.mark.parametrize(("number", "those"), [(1, "The only website"), (9, "All 9 websites")])
