@@ -83,7 +83,7 @@ test-oldest:  ## Run the whole test suite on the oldest supported Airflow
 	@.venv-$(OLDEST)/bin/python -m pytest $(PYTEST_FLAGS)
 
 # The lowest versions that pyproject.toml allows.
-test-floors: .tools/bin/uv  ## Run the wire tests on the lowest versions of all dependencies that pyproject.toml allows
+test-floors: .tools/bin/uv  ## Run tests/integration/api on the lowest versions of all dependencies that pyproject.toml allows
 	@test -x .venv-floors/bin/python || $(UV) venv --allow-existing \
 		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv-floors
 	@$(UV) pip sync --python .venv-floors/bin/python constraints/floors.txt

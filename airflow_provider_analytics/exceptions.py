@@ -18,7 +18,7 @@
         StoppedError                  retry: the task was stopped, and the next try completes the work
         BulkError                     retry the websites in ``failures``
         StorageError                  correct the storage or the file; published snapshots are intact
-            MissingSnapshotError      take the snapshot of the day first
+            MissingSnapshotError      choose a day with a snapshot, or take one first
         MissingPackageError           install the package on the workers
 
 A bad argument raises :class:`ValueError` before any request is sent.
@@ -568,7 +568,7 @@ class MissingSnapshotError(StorageError):
     """No snapshot is published for a day."""
 
     permanent = True
-    before_retry = "choose a day with a snapshot first"
+    before_retry = "choose a day with a snapshot, or take one first"
 
 
 class MissingPackageError(AnalyticsError):

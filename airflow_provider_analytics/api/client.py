@@ -59,7 +59,7 @@ RESENDS = 2
 #: Maximum number of websites found by a search. If there are more, the search is not read to its end.
 SEARCH_LIMIT = 100
 #: Statuses that services return for a domain that already exists.
-_MAY_MEAN_TAKEN = frozenset({400, 409, 422})
+_MIGHT_MEAN_TAKEN = frozenset({400, 409, 422})
 
 Returned = TypeVar("Returned")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -556,7 +556,7 @@ class AnalyticsClient:
         def read(ids: Sequence[int | str]) -> Sequence[int | str]:
             nonlocal comparison
             comparison = self.read_until(str(website_id), attempts[-1])
-            if self._may_be_omitted(comparison.unverified):
+            if self._can_be_omitted(comparison.unverified):
                 # Other records reveal whether the service returns these fields at all. The update itself needs no list.
                 with suppress(IncompleteListError, AnalyticsApiError, UnexpectedResponseError):
                     self.list_websites_within(0)
@@ -726,7 +726,7 @@ class AnalyticsClient:
 
         return self._until(read, lambda comparison: comparison.is_as_expected or is_final(reads))
 
-    def _may_be_omitted(self, names: Iterable[str]) -> bool:
+    def _can_be_omitted(self, names: Iterable[str]) -> bool:
         """Return whether the service can omit one of these fields because it is empty: no record contained it yet."""
         known = self._fields_of_records | self._fields_of_rows | self._not_returned
         return any(fields.FIELDS[name].column is not None for name in set(names) - known)
@@ -856,7 +856,7 @@ def _might_be_of(record: Mapping[str, Any], domain: object) -> bool:
 
 def might_mean_taken(error: AnalyticsApiError) -> bool:
     """Return whether the error of a create can mean that the domain already exists."""
-    return error.status in _MAY_MEAN_TAKEN and (not error.errors or "domain" in error.errors)
+    return error.status in _MIGHT_MEAN_TAKEN and (not error.errors or "domain" in error.errors)
 
 
 def _single_website(domain: str, websites: Sequence[Record]) -> Record | None:

@@ -319,7 +319,8 @@ class Transport:
         error = _status_error(answer, follows_success=max(self._accepted_at.values()) > -math.inf)
         pause = error.retry_after or 0.0
         if pause > MAX_WAIT:
-            error.remedy = f"It asks to wait longer than the {MAX_WAIT:g} s that a task waits. Retry after that time."
+            asked = f"The service asks to wait {pause:.0f} s, but a task waits at most {MAX_WAIT:g} s."
+            error.remedy = f"{asked} Retry after {pause:.0f} s."
         if _is_rate_limit(error) and pause <= MAX_WAIT:
             reason = f"Rejected requests are repeated for up to {_patience(error) / 60:.0f} minutes. {error.text}"
             self._limiter.slow_down(start, pause, reason, is_write=method != "GET")

@@ -163,7 +163,8 @@ def diff_snapshots(
     """
     current_day = current or _newest_day(series)
     if current_day is None:
-        raise MissingSnapshotError(f"No snapshot is published in {series.data}.")
+        remedy = "Check base_path and snapshot_name, or take a snapshot first."
+        raise MissingSnapshotError(f"No snapshot is published in {series.data}.", remedy)
     after = _published(series, current_day)
     previous_day = previous or _newest_day(series, before=current_day)
     result: dict[str, Any] = {

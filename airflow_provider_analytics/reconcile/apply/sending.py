@@ -597,7 +597,7 @@ class Sender:
                 target.set(State.UNCLEAR, f"Changed, but not verified: {failure}")
             return True
         if record is None and action == "update" and not self.client.is_gone(website_id):
-            target.set(State.UNCLEAR, "Changed, but not verified: it was not found once.")
+            target.set(State.UNCLEAR, "Changed, but not verified: one read did not return it.")
             return True
         return self._settle(target, record)
 

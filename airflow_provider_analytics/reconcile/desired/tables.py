@@ -196,7 +196,7 @@ class Table:
             problem = (
                 f"The list table belongs to another service, account, or list: {'; '.join(differing)}. File: {path}."
             )
-            remedy = "If only the URL changed, correct service in the file. Otherwise, move it away."
+            remedy = "If only the URL changed, correct service in the file. Otherwise, move it out of the state folder."
             raise GuardError(problem, f"{_NOTHING_SENT} {remedy}")
         return self
 

@@ -164,7 +164,9 @@ def test_log_says_every_half_minute_that_a_request_is_still_rejected(caplog: pyt
         assert re.match(r"Still rejected after \d+ s, giving up at [\d:]+ UTC: GET /api/v1/websites/7\.", message)
 
 
-@pytest.mark.parametrize(("seconds", "requests", "remedy"), [("61", 1, "longer than the 60 s that"), ("60", 2, "")])
+@pytest.mark.parametrize(
+    ("seconds", "requests", "remedy"), [("61", 1, "to wait 61 s, but a task waits at most 60 s"), ("60", 2, "")]
+)
 def test_request_is_not_repeated_if_the_service_asks_for_a_longer_wait_than_a_minute(
     seconds: str, requests: int, remedy: str
 ) -> None:
