@@ -59,7 +59,7 @@ _MAX_LINE = 90
 
 
 class AnalyticsError(Exception):
-    """Base class of all exceptions of this package."""
+    """Base class of all exceptions of this package, except for bad arguments (:class:`ValueError`)."""
 
     #: Description of the error.
     problem: str

@@ -60,7 +60,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         return "merge"
 
     def log_guards(self, planned: Planned) -> None:
-        """Log each guard that blocks a plan; the plan above contains the whole findings."""
+        """Log each guard that blocks a plan; the log of the plan contains its cases."""
         for guard, finding in planned.plan.findings.items():
             self.log.warning("The guard %s blocks this plan: %s", guard, finding.partition("\n")[0])
 

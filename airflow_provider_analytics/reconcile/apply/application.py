@@ -241,9 +241,9 @@ class Application:
         self._pairs = {target: pairs_of(target.planned, record) for target, record in self._records.items()}
         #: Pairs of the tried websites that are as expected.
         self._proven: set[Pair] = set()
-        #: Tried websites that are not as expected, with the pairs that are not proven since. A website
-        #: stays here when all its pairs are proven: another one might be as expected only because it needed no change
-        #: of the kind that the service damages, such as a list that is sorted already.
+        #: Tried websites that are not as expected, with the pairs that are not proven since. A website stays here when
+        #: all its pairs are proven: another one might be as expected only because it needed no change of the kind that
+        #: the service damages, such as a list that is sorted already.
         self._suspected: dict[Target, set[Pair]] = {}
         self._stopped: NotAppliedError | None = None
 
@@ -451,7 +451,7 @@ class Application:
             return problem, f"Set the extra boolean_format to the other value; it is {format_now} now."
         if _is_unchanged(first) and _is_unchanged(second):
             waited = sum(self._client.confirm_waits)
-            if_late = f"If the service returns changes later than after {waited:g} s, clear the task later."
+            if_late = f"If the service returns changes only after more than {waited:g} s, clear the task."
             return problem, f"{if_late} Otherwise: {other_method}"
         return problem, _remedy_for_values(first, fields)
 
