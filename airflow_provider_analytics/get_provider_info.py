@@ -77,7 +77,7 @@ CONNECTION_TYPE: dict[str, Any] = {
         ),
         "boolean_format": _extra(
             "Boolean format",
-            "Format of favorite in requests: true/false or 1/0. If empty: true/false.",
+            "Format of favorite in requests: true/false or 1/0. If empty: detected.",
             "string",
             enum=["true/false", "1/0"],
         ),

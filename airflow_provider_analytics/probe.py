@@ -210,7 +210,7 @@ class LimitedReader:
     def read_favorites(self) -> Attempt:
         """Read the favorites; if that fails, with the other format of a boolean."""
         self.transport.allow()
-        names = dialect.BOOLEAN_FORMATS.keys() - {self.settings.boolean_format}
+        names = dialect.BOOLEAN_FORMATS.keys() - {self.settings.boolean_format or dialect.QUERY_FORMAT}
         others = [{"boolean_format": name} for name in names]
         return self._first_working(self._read_favorites, others)
 

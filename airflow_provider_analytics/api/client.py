@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -163,6 +163,9 @@ class AnalyticsClient:
         self._fields_of_records: set[str] = set()
         #: Whether the service responded to a write with 202.
         self._applies_later = False
+        #: Formats of booleans, keys of :data:`dialect.BOOLEAN_FORMATS`.
+        self._query_format = settings.boolean_format or dialect.QUERY_FORMAT
+        self._form_format = settings.boolean_format or dialect.FORM_FORMAT
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -198,7 +201,7 @@ class AnalyticsClient:
         """Return the list, to iterate over its records. See :class:`Listing` for when they can be used."""
         return Listing(
             self.page,
-            fields.list_query(boolean_texts=self.settings.boolean_texts, **filters),
+            fields.list_query(boolean_texts=dialect.BOOLEAN_FORMATS[self._query_format], **filters),
             self.settings.page_parameter,
             parallel=self.settings.parallel_requests,
             wait=self.wait,
@@ -462,8 +465,7 @@ class AnalyticsClient:
         :param settings: normalized settings.
         :raises AmbiguousWriteError: if the website might or might not have been created.
         """
-        form = fields.form({"domain": domain, **settings}, self.settings.boolean_texts)
-        self._hide_password(form)
+        form = self._form({"domain": domain, **settings}, self._form_format)
         try:
             return self._written(self.transport.request("POST", WEBSITES, form=form))
         except AnalyticsError as error:
@@ -562,6 +564,7 @@ class AnalyticsClient:
                     self.list_websites_within(0)
                 comparison = self.read_until(str(website_id), attempts[-1])
             if comparison.not_applied and not comparison.unsent:
+                self.note_not_applied(comparison.not_applied)
                 return ids
             return ()
 
@@ -599,10 +602,45 @@ class AnalyticsClient:
         return self._with_omitted(self._show(website_id, self.transport.once))
 
     def send_update(self, website_id: int | str, settings: Mapping[str, Any]) -> None:
-        """Send normalized settings, with one request; only for :meth:`retry_update`."""
-        form = fields.form(settings, self.settings.boolean_texts)
-        self._hide_password(form)
+        """Send normalized settings, with one request; only for :meth:`retry_update`.
+
+        If the service rejects the format of a boolean, the settings are sent once more in the other format.
+        """
+        used = self._form_format
+        try:
+            self._send_form(website_id, self._form(settings, used))
+        except AnalyticsApiError as error:
+            if not (self._may_change_format and _rejects_a_boolean(error, settings)):
+                raise
+            other = dialect.OTHER_FORMATS[used]
+            try:
+                self._send_form(website_id, self._form(settings, other))
+            except AnalyticsApiError as second:
+                # Only a rejection proves that nothing was stored.
+                if _rejects_a_boolean(second, settings):
+                    raise error from None
+                raise
+            self._form_format = other
+
+    def _send_form(self, website_id: int | str, form: Texts) -> None:
         self._written(self.transport.once(self.settings.update_method, website_path(website_id), form=form))
+
+    def _form(self, settings: Mapping[str, Any], boolean_format: str) -> dict[str, str]:
+        """Return the form fields of normalized settings. A password is redacted from now on."""
+        form = fields.form(settings, dialect.BOOLEAN_FORMATS[boolean_format])
+        if "password" in form:
+            self.redact.add(form["password"])
+        return form
+
+    @property
+    def _may_change_format(self) -> bool:
+        """Whether the connection leaves the format of booleans to the client."""
+        return self.settings.boolean_format is None
+
+    def note_not_applied(self, names: Collection[str]) -> None:
+        """Note that the service did not store these sent fields: booleans are sent in the other format from now on."""
+        if self._may_change_format and _booleans(names):
+            self._form_format = dialect.OTHER_FORMATS[self._form_format]
 
     @_with_location
     @_counted
@@ -806,11 +844,6 @@ class AnalyticsClient:
         if sum(self.confirm_waits) - left >= USUAL_DELAY:
             self.announce(f"Waiting up to {left:g} s to find out whether the change of {websites} is stored.", left)
 
-    def _hide_password(self, form: Texts) -> None:
-        """Redact the password of a form from now on."""
-        if "password" in form:
-            self.redact.add(form["password"])
-
 
 def _ambiguous(domain: str, reason: str, cause: AnalyticsError | None) -> AmbiguousWriteError:
     error = AmbiguousWriteError(f"{reason} A retry looks for the website before it creates it.", domain)
@@ -879,6 +912,17 @@ def _in_mixed_case(text: str) -> str:
         if position % 2 == 1:
             mixed[position] = character.upper()
     return "".join(mixed)
+
+
+def _booleans(names: Iterable[str]) -> list[str]:
+    """Return the names of the fields whose format the interface does not document."""
+    return [name for name in names if isinstance(fields.FIELDS.get(name), fields.Boolean)]
+
+
+def _rejects_a_boolean(error: AnalyticsApiError, settings: Mapping[str, Any]) -> bool:
+    """Return whether the service rejected a boolean of these settings by its name."""
+    named = f"{error.message} {' '.join(error.errors)}"
+    return error.is_invalid and any(name in named for name in _booleans(settings))
 
 
 def website_path(website_id: int | str) -> str:

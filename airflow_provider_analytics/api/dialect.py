@@ -9,7 +9,8 @@ assumption                                     here                             
 =============================================  =====================================  ====================
 how a page is selected                         the link or cursor of the next page,   ``page_parameter``
                                                or :data:`PAGE_PARAMETER`
-format of a boolean in query and form          :data:`BOOLEAN_FORMATS`                ``boolean_format``
+format of a boolean in the query               :data:`QUERY_FORMAT`                   ``boolean_format``
+format of a boolean in a form                  :data:`FORM_FORMAT`                    ``boolean_format``
 update method that every proxy passes          PATCH                                  ``update_method``
 separator of the entries of a list             a line feed, in :mod:`fields`          none
 statuses that mean success                     :data:`SUCCESS`                        none
@@ -67,6 +68,13 @@ CURSOR_KEYS = {
 }
 #: Format name to its texts for false and true.
 BOOLEAN_FORMATS = {"true/false": ("false", "true"), "1/0": ("0", "1")}
+#: Format of a boolean in the query, as interface.md documents it.
+QUERY_FORMAT = "true/false"
+#: Format of a boolean in a form, as long as the service understands it: the rule ``boolean`` of Laravel accepts only 1 and
+#: 0 in a form.
+FORM_FORMAT = "1/0"
+#: Format to the other one.
+OTHER_FORMATS = {"true/false": "1/0", "1/0": "true/false"}
 #: Without 202, which means that the service has not applied the request yet.
 SUCCESS = frozenset({200, 201, 204})
 #: Statuses that services return for a page after the last one, instead of an empty page.
@@ -95,7 +103,6 @@ LIMIT_HEADERS = (
 RESET_HEADERS = ("RateLimit-Reset", "X-RateLimit-Reset", "X-Rate-Limit-Reset")
 #: The same in the header ``RateLimit`` of the drafts of the IETF: ``limit=60, reset=20``, ``"default";r=0;t=20``.
 _RESET_IN_RATE_LIMIT = re.compile(r"\b(?:reset|t)=([0-9]+)")
-_LEFT_IN_RATE_LIMIT = re.compile(r"\b(?:remaining|r)=([0-9]+)")
 #: Numbers from these on are times, and not durations: the year 2001, in seconds and in milliseconds.
 _FIRST_SECOND = 1_000_000_000
 _FIRST_MILLISECOND = 1000 * _FIRST_SECOND
@@ -615,7 +622,11 @@ def _field(name: str) -> str:
 def error_facts(answer: Answer) -> list[str]:
     """Return facts from the headers of an error response: when to retry, rate limits, request ids for support."""
     facts = []
-    for name in ("Retry-After", "RateLimit", "RateLimit-Policy", *LIMIT_HEADERS, *_REQUEST_IDS):
+    names = ["Retry-After"]
+    # A throttled route has these headers in every response.
+    if is_limited(answer) or answer.status == 503:
+        names += ["RateLimit", "RateLimit-Policy", *LIMIT_HEADERS]
+    for name in (*names, *_REQUEST_IDS):
         value = answer.headers.get(name, "").strip()
         if name == "Retry-After" and value.isdigit():
             value += " s"
@@ -653,15 +664,9 @@ def is_html(answer: Answer) -> bool:
 def is_limited(answer: Answer) -> bool:
     """Return whether a rate limit rejected the request, which was not applied.
 
-    That is a 429, a 403 with the headers of a rate limit, as GitHub has it, or the page of nginx.
+    That is a 429, or the page of nginx. A 403 is a missing permission, also if no request is left.
     """
-    if answer.status == 429 or _is_rejected_by_nginx(answer):
-        return True
-    if answer.status != 403:
-        return False
-    left = [answer.headers.get(name, "").strip() for name in LIMIT_HEADERS if name.endswith("Remaining")]
-    left += _LEFT_IN_RATE_LIMIT.findall(answer.headers.get("RateLimit", ""))
-    return "0" in left or retry_after(answer.headers) is not None
+    return answer.status == 429 or _is_rejected_by_nginx(answer)
 
 
 def _is_rejected_by_nginx(answer: Answer) -> bool:

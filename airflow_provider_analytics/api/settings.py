@@ -199,7 +199,8 @@ class Settings:
     :param page_parameter: query parameter that selects a page of the list; None: taken from the links of the service,
         or :data:`dialect.PAGE_PARAMETER` without links.
     :param list_key: key of the list in a response, with dots for nested objects; None: detected.
-    :param boolean_format: format of booleans, a key of :data:`dialect.BOOLEAN_FORMATS`.
+    :param boolean_format: format of booleans, a key of :data:`dialect.BOOLEAN_FORMATS`; None: 1 and 0 in forms,
+        or the other one if the service does not understand it; true and false in the filter.
     :param update_method: ``PATCH`` or ``PUT``; the interface accepts both for an update.
     :param source: name of these settings in messages, such as ``connection 'analytics_default'``.
     :raises AnalyticsConfigError: if settings are invalid; lists all problems.
@@ -224,7 +225,7 @@ class Settings:
         str | None,
         Field(pattern=r"^[^.\s]+(\.[^.\s]+)*$", description="keys separated by dots, such as data.items"),
     ] = None
-    boolean_format: Annotated[Literal["true/false", "1/0"], Field(description="true/false, 1/0")] = "true/false"
+    boolean_format: Annotated[Literal["true/false", "1/0"] | None, Field(description="true/false, 1/0")] = None
     update_method: Annotated[
         Literal["PATCH", "PUT"], BeforeValidator(_in_capitals), Field(description="PATCH, PUT")
     ] = "PATCH"
@@ -256,11 +257,6 @@ class Settings:
         if not self.client_cert:
             return None
         return _paths(self.client_cert)
-
-    @property
-    def boolean_texts(self) -> tuple[str, str]:
-        """The texts for false and true."""
-        return dialect.BOOLEAN_FORMATS[self.boolean_format]
 
 
 def _problem(error: Mapping[str, Any]) -> str:

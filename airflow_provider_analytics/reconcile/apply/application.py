@@ -446,9 +446,6 @@ class Application:
         problem = f"The service accepted the changes of two websites but did not store {named}."
         if first.planned.action != "update":
             return problem, ""
-        if "favorite" in fields:
-            format_now = self._client.settings.boolean_format
-            return problem, f"Set the extra boolean_format to the other value; it is {format_now} now."
         if _is_unchanged(first) and _is_unchanged(second):
             waited = sum(self._client.confirm_waits)
             if_late = f"If the service returns changes only after more than {waited:g} s, clear the task."

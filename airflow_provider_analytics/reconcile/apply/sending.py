@@ -492,7 +492,9 @@ class Sender:
                 target.set(State.FAILED, "Changed, and not read back before the work ended.")
         waiting = self._wait_for(sent, is_tried)
         again = [target for target in waiting if target.not_applied and target.unconfirmed is None]
-        return [target for target in again if not (is_tried and target.unsent)]
+        again = [target for target in again if not (is_tried and target.unsent)]
+        self.client.note_not_applied(set().union(*(target.not_applied for target in again)))
+        return again
 
     def _send_again(self, targets: Sequence[Target]) -> None:
         self.send_all(targets, "Changing once more")

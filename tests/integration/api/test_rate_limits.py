@@ -250,33 +250,14 @@ def test_client_waits_until_a_limit_is_reset(headers: dict[str, str], seconds: f
     assert time.slept == [pytest.approx(seconds)]
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        ("Retry-After", "20"),
-        ("X-RateLimit-Remaining", "0"),
-        ("RateLimit-Remaining", "0"),
-        ("RateLimit", '"d";r=0;t=20'),
-    ],
-)
 @pytest.mark.parametrize("operation", ["show", "update", "create"])
-def test_status_403_with_the_headers_of_a_rate_limit_is_repeated(header: tuple[str, str], operation: str) -> None:
+def test_status_403_without_requests_left_is_a_permission_and_is_not_repeated(operation: str) -> None:
     time = Time()
-    limited = http(403, {"message": "secondary rate limit"}, headers=[header])
-    is_limited = iter([True, False, True, False])
-
-    def respond(request: Request) -> bytes:
-        if next(is_limited, False):
-            return limited
-        if request.method == "POST":
-            return http(201, {"data": WEBSITE})
-        return answer_read(request, [WEBSITE])
-
-    with served(respond, time) as (client, _):
+    denied = http(403, {"message": "No permission"}, headers=[("X-RateLimit-Remaining", "0")])
+    with served(denied, time) as (client, _), pytest.raises(AnalyticsApiError, match="permission") as caught:
         do(client, operation)
-    assert time.slept[0] >= 0.9 * MIN_INTERVAL
-    with served(limited, max_retries=0) as (client, _), pytest.raises(AnalyticsApiError, match="limits the rate"):
-        client.get_website(7)
+    assert "RateLimit" not in str(caught.value)
+    assert time.slept == []
 
 
 def test_reset_time_is_compared_with_the_local_clock_without_a_date_header() -> None:

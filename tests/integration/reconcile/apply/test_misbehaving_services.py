@@ -422,13 +422,12 @@ def test_update_method_that_is_rejected_twice_is_named(night: Night, status: int
     assert len(night.updated) == 2
 
 
-def test_apply_names_boolean_format_if_the_service_stores_the_truth_of_the_text(night: Night) -> None:
+def test_apply_stores_favorites_if_the_service_casts_the_text(night: Night) -> None:
     night.add(10, favorite=True)
     night.sandbox.configure(favorite_stored="truth of text")
     config = {"websites": {website["domain"]: {"favorite": False} for website in night.sandbox.websites()}}
-    with pytest.raises(AirflowFailException, match="Set the extra boolean_format to the other value"):
-        night.apply(config=config)
-    assert len(night.updated) == 2
+    night.apply(config=config)
+    assert not any(website["favorite"] for website in night.sandbox.websites())
 
 
 def test_first_create_and_first_delete_are_verified_before_the_others(night: Night) -> None:
