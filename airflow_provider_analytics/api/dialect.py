@@ -70,8 +70,8 @@ CURSOR_KEYS = {
 BOOLEAN_FORMATS = {"true/false": ("false", "true"), "1/0": ("0", "1")}
 #: Format of a boolean in the query, as interface.md documents it.
 QUERY_FORMAT = "true/false"
-#: Format of a boolean in a form, as long as the service understands it: the rule ``boolean`` of Laravel accepts only 1 and
-#: 0 in a form.
+#: Format of a boolean in a form, as long as the service understands it: there, the rule ``boolean`` of Laravel accepts
+#: only 1 and 0.
 FORM_FORMAT = "1/0"
 #: Format to the other one.
 OTHER_FORMATS = {"true/false": "1/0", "1/0": "true/false"}

@@ -76,7 +76,7 @@ SENT: dict[str, list[tuple[Any, str]]] = {
     "exclude_bots": FLAG,
     "exclude_params": LINES,
     "exclude_ips": LINES,
-    "favorite": [(True, "true"), (False, "false")],
+    "favorite": [(True, "1"), (False, "0")],
 }
 
 
