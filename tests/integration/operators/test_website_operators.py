@@ -130,7 +130,7 @@ def test_update_changes_only_the_given_settings(
         {"email_reports": True},
         {**PAGE, "website_id": None, "domain": "www.example.com"},
         {"website_id": "1", "exclude_ips": [], "exclude_params": []},
-        {"favorite": "true"},
+        {"favorite": "1"},
         {"favorite": False},
         {"favorite": False, "exclude_ips": []},
     ]
@@ -139,8 +139,8 @@ def test_update_changes_only_the_given_settings(
         {"email": "1"},
         {"privacy": "2", "password": page_password},
         {"exclude_params": "", "exclude_ips": ""},
-        {"favorite": "true"},
-        {"favorite": "false"},
+        {"favorite": "1"},
+        {"favorite": "0"},
     ]
     assert [sandbox.stored_password(1)] == masked == [page_password]
     assert done[-1]["website"] == done[-2]["website"] == sandbox.websites()[0]
