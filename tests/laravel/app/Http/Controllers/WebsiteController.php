@@ -1,0 +1,108 @@
+<?php
+
+namespace App\Http\Controllers;
+
+use App\Http\WebsiteRequest;
+use App\Http\WebsiteResource;
+use Illuminate\Http\Request;
+
+class WebsiteController
+{
+    private $beside = [];
+
+    public function __construct()
+    {
+        $this->beside = env('APP_BESIDE') ? ['status' => 200, 'message' => 'OK'] : [];
+    }
+
+    public function index(Request $request)
+    {
+        $request->validate([
+            'search_by' => ['in:domain'],
+            'favorite' => env('APP_FILTER') === 'rule' ? ['boolean'] : [],
+            'sort_by' => ['in:id,domain'],
+            'sort' => ['in:desc,asc'],
+            'per_page' => ['in:10,25,50,100'],
+        ]);
+        $query = $request->user()->websites();
+        if ($request->filled('search')) {
+            $query->where('domain', 'like', '%'.$request->input('search').'%');
+        }
+        $favorite = $request->input('favorite');
+        match (env('APP_FILTER', 'boolean')) {
+            'boolean', 'rule' => $request->has('favorite') && $query->where('favorite', $request->boolean('favorite')),
+            'where' => $favorite !== null && $query->where('favorite', $favorite),
+            'number' => is_numeric($favorite) && $query->where('favorite', $favorite),
+            'text' => $favorite !== null && $query->where('favorite', $favorite === 'true'),
+        };
+        $query->orderBy($request->input('sort_by', 'id'), $request->input('sort', 'desc'));
+        $size = $request->input('per_page', 100);
+
+        return match (env('APP_LIST', 'paginate')) {
+            'paginate' => $this->collection($query->paginate($size)->withQueryString()),
+            'simple' => $this->collection($query->simplePaginate($size)->withQueryString()),
+            'cursor' => $this->collection($query->cursorPaginate($size)->withQueryString()),
+            'all' => $this->collection($query->get()),
+            'short_links' => $this->collection($query->paginate($size)),
+            'paginator' => $query->paginate($size)->withQueryString(),
+            'nested' => ['data' => $query->paginate($size)->withQueryString()],
+            'named' => ['websites' => $query->get()],
+            'array' => $query->get(),
+            'numbered' => ['data' => $query->get()->keyBy('id')],
+        };
+    }
+
+    public function show(Request $request, $id)
+    {
+        return $this->record($request->user()->websites()->findOrFail($id));
+    }
+
+    public function store(WebsiteRequest $request)
+    {
+        $limit = env('APP_PLAN_LIMIT');
+        if ($limit && $request->user()->websites()->count() >= 3) {
+            abort($limit, 'You have reached the limit of websites of your plan.');
+        }
+        $website = $request->user()->websites()->create($request->values());
+
+        return $this->written(env('APP_CREATED') === 'as_sent' ? $website : $website->refresh(), 201);
+    }
+
+    public function update(WebsiteRequest $request, $id)
+    {
+        $website = $request->user()->websites()->findOrFail($id);
+        $values = $request->values();
+        $update = fn () => $website->update($values);
+        env('QUEUE_CONNECTION') === 'database' ? dispatch($update) : $update();
+
+        return $this->written($website, 200);
+    }
+
+    public function destroy(Request $request, $id)
+    {
+        $website = $request->user()->websites()->findOrFail($id);
+        env('APP_DELETES') === 'soft' ? $website->delete() : $website->forceDelete();
+
+        return env('APP_WRITTEN') === 'nothing' ? response()->noContent()
+            : ['id' => $website->id, 'object' => 'website', 'deleted' => true];
+    }
+
+    private function collection($websites)
+    {
+        return WebsiteResource::collection($websites)->additional($this->beside);
+    }
+
+    private function record($website)
+    {
+        return (new WebsiteResource($website))->additional($this->beside);
+    }
+
+    private function written($website, $status)
+    {
+        return match (env('APP_WRITTEN', 'record')) {
+            'record' => $this->record($website)->response()->setStatusCode($status),
+            'message' => response()->json(['message' => 'Saved.'], $status),
+            'nothing' => response()->noContent(),
+        };
+    }
+}
