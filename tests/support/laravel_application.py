@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Laravel application of tests/laravel as a process, in one of its variations.
+
+``python tests/support/laravel_application.py [PORT] [NAME=VALUE ...]`` starts it for a developer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import pytest
+from local_airflow import free_port
+
+APPLICATION = Path(__file__).parents[1] / "laravel"
+#: Where Debian keeps the framework.
+FRAMEWORK = Path("/usr/share/php/Illuminate/autoload.php")
+INSTALL = "apt-get install php-cli php-sqlite3 php-mbstring php-xml php-laravel-framework"
+API_KEY = "laravel-key"
+_START_SECONDS = 20
+# Each request compiles the framework again without them. What PHP prints is no part of a response.
+_PHP = ["php", "-d", "opcache.enable_cli=1", "-d", "opcache.validate_timestamps=0", "-d", "display_errors=0"]
+
+#: Variation to its environment variable, the value that differs from the base application.
+VARIATIONS: dict[str, dict[str, str]] = {
+    "base": {},
+    "simplePaginate": {"APP_LIST": "simple"},
+    "cursorPaginate": {"APP_LIST": "cursor"},
+    "no pages": {"APP_LIST": "all"},
+    "links without the query": {"APP_LIST": "short_links"},
+    "paginator without resource": {"APP_LIST": "paginator"},
+    "paginator in data": {"APP_LIST": "nested"},
+    "list under websites": {"APP_LIST": "named"},
+    "bare array": {"APP_LIST": "array"},
+    "numbered keys": {"APP_LIST": "numbered"},
+    "records without wrapping": {"APP_WRAP": ""},
+    "records under website": {"APP_WRAP": "website"},
+    "status and message beside data": {"APP_BESIDE": "1"},
+    "no casts": {"APP_CASTS": "none"},
+    "flags as booleans": {"APP_CASTS": "booleans"},
+    "integers as texts": {"DB_STRINGIFY": "1"},
+    "null left out": {"APP_NULLS": "omitted"},
+    "created as sent": {"APP_CREATED": "as_sent"},
+    "UUIDs": {"APP_IDS": "uuid"},
+    "favorite only true and false": {"APP_FAVORITE": "text"},
+    "favorite without rule": {"APP_FAVORITE": "cast"},
+    "filter by rule": {"APP_FILTER": "rule"},
+    "filter by where": {"APP_FILTER": "where"},
+    "filter of numbers": {"APP_FILTER": "number"},
+    "filter of texts": {"APP_FILTER": "text"},
+    "no cleaning middleware": {"APP_CLEANING": "none"},
+    "empty values ignored": {"APP_EMPTY": "ignored"},
+    "absent flags are false": {"APP_ABSENT": "false"},
+    "CR LF": {"APP_LINES": "crlf"},
+    "lists as arrays": {"APP_LINES": "array"},
+    "lists cut at 255": {"APP_LINES": "cut"},
+    "writes return a message": {"APP_WRITTEN": "message"},
+    "writes return nothing": {"APP_WRITTEN": "nothing"},
+    "soft deletes": {"APP_DELETES": "soft"},
+    "queued updates": {"QUEUE_CONNECTION": "database"},
+    "plan limit 403": {"APP_PLAN_LIMIT": "403"},
+    "plan limit 422": {"APP_PLAN_LIMIT": "422"},
+    "CSRF on writes": {"APP_CSRF": "1"},
+    "60 requests per minute": {"APP_THROTTLE": "60"},
+    "debug": {"APP_DEBUG": "true"},
+    "redirect to https": {"APP_REDIRECT": "https"},
+    "redirect to a slash": {"APP_REDIRECT": "slash"},
+}
+
+
+def require_tools(programs: Mapping[str, str]) -> None:
+    """Skip the test if one of the programs is missing, or fail in CI.
+
+    :param programs: program to the command that installs it.
+    """
+    missing = {name: install for name, install in programs.items() if shutil.which(name) is None}
+    if "php" in programs and not FRAMEWORK.exists():
+        missing["Laravel"] = programs["php"]
+    for name, install in missing.items():
+        message = f"{name} is not there. Run: {install}"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+
+
+class LaravelApplication:
+    """The application in PHP's own server, with a database of its own.
+
+    :param variables: environment variables of a variation.
+    :param websites: websites to create at the start.
+    """
+
+    def __init__(self, variables: Mapping[str, str] | None = None, *, websites: int = 0, port: int = 0) -> None:
+        self._storage = Path(tempfile.mkdtemp(prefix="laravel-"))
+        self._port = port or free_port()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "PHP_CLI_SERVER_WORKERS": "4",
+            "APP_STORAGE": str(self._storage),
+            "APP_SERVICES_CACHE": str(self._storage / "services.php"),
+            "APP_PACKAGES_CACHE": str(self._storage / "packages.php"),
+            "APP_API_KEY": API_KEY,
+            "APP_WEBSITES": str(websites),
+            **(variables or {}),
+        }
+        self.api_key = API_KEY
+        self.url = f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Create the tables, start the server, and wait until it accepts connections."""
+        for folder in ("cache", "views", "framework"):
+            (self._storage / folder).mkdir()
+        (self._storage / "database.sqlite").touch()
+        self.artisan("migrate", "--force")
+        self._serve()
+        if self._environment.get("QUEUE_CONNECTION"):
+            self._run(*_PHP, "artisan", "queue:work", "--sleep=0.1")
+
+    def _serve(self) -> None:
+        self._run(*_PHP, "-S", f"127.0.0.1:{self._port}", "-t", "public", "public/index.php")
+        self._wait_for_port(self._port)
+
+    def artisan(self, *arguments: str) -> None:
+        """Run a command of the application, such as ``down --retry=1``."""
+        ended = subprocess.run(
+            [*_PHP, "artisan", *arguments], cwd=APPLICATION, env=self._environment, capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
+    def _run(self, *command: str) -> None:
+        with (self._storage / "output.txt").open("ab") as output:
+            process = subprocess.Popen(
+                command, cwd=APPLICATION, env=self._environment, stdout=output, stderr=output, start_new_session=True
+            )
+        self._processes.append(process)
+
+    def _wait_for_port(self, port: int) -> None:
+        end = time.monotonic() + _START_SECONDS
+        while time.monotonic() < end and all(process.poll() is None for process in self._processes):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                return
+            time.sleep(0.01)
+        raise RuntimeError(f"The application did not start:\n{(self._storage / 'output.txt').read_text()}")
+
+    def stop(self) -> None:
+        """End the processes, and remove the database."""
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        shutil.rmtree(self._storage, ignore_errors=True)
+
+    def connection_json(self) -> str:
+        """Return the Airflow connection to this application as JSON."""
+        return json.dumps({"conn_type": "analytics", "host": self.url, "password": self.api_key})
+
+    def log(self) -> str:
+        """Return the log of the application, with its errors."""
+        path = self._storage / "laravel.log"
+        return path.read_text() if path.exists() else ""
+
+
+def main(arguments: list[str]) -> None:
+    """Start the application until Ctrl-C."""
+    port = int(arguments[0]) if arguments else 0
+    variables = dict(argument.split("=", 1) for argument in arguments[1:])
+    with LaravelApplication(variables, port=port) as application:
+        print(f"URL  {application.url}\nKey  {application.api_key}")
+        print(f"AIRFLOW_CONN_ANALYTICS_DEFAULT='{application.connection_json()}'", flush=True)
+        stopped = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopped.set())
+        stopped.wait()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
