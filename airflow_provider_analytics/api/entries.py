@@ -22,7 +22,8 @@ Entries = tuple[str, ...]
 Parsed = TypeVar("Parsed")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: Ways to handle a network: the interface documents single addresses only. With the last one, other texts are allowed.
+#: Ways to handle a network: the interface documents single addresses only. With the last one, ranges and patterns are
+#: allowed, too.
 AS_IS = "as_is"
 NETWORKS = ("reject", "expand", AS_IS)
 #: How a list of a single website handles a network: it is allowed, and other texts are not.
@@ -62,6 +63,16 @@ _IN_BRACKETS = re.compile(r"\[.*\]|\{.*\}|\(.*\)")
 #: Separators that a service can write between entries in place of a line break.
 _SEPARATOR = re.compile(r"[\s,;]+|<br ?/?>|\\n", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"[\w%~+-]*\w[\w.%~+-]*")
+_OCTET = re.compile(r"25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d")
+#: An IPv4 address of which the last numbers are missing, or of which any number is a range or a wildcard.
+_NUMBER = rf"(?:\*|(?:{_OCTET.pattern})(?:-(?:{_OCTET.pattern}))?)"
+_WILDCARD = re.compile(rf"(?=.*\d)(?:{_NUMBER}(?:\.{_NUMBER}){{3}}|(?:{_NUMBER}\.){{1,3}}\*?)")
+#: A network without its last numbers, such as ``10/8``.
+_SHORT_NETWORK = re.compile(rf"(?:{_OCTET.pattern})(?:\.(?:{_OCTET.pattern})){{0,2}}/(?:[89]|[12]\d|3[0-2])")
+#: A pattern of addresses, as a wildcard or a regular expression: ``2001:db8:*``, ``^10\\.[0-9]{1,3}\\.``
+_PATTERN = re.compile(r"(?=.*\d)(?=.*[\[\]()^$|?+*\\])(?:[0-9A-Fa-f.:\-\[\]()^$|?+*\\]|\{\d*,?\d*\})+")
+#: A name that another tool was to replace: ``${PARAM}``, ``{{ param }}``, ``%(param)s``, ``[[param]]``, ``{param}``.
+_PLACEHOLDER = re.compile(r".*(?:\$[{(]|\{\{|\{%|#\{|%\(|\[\[|@@).*|\{.*\}")
 #: A list that Jinja has rendered without ``tojson``; unlike ``[0-9]`` in a pattern.
 _RENDERED_LIST = re.compile(r"\[(.*['\",].*)?\]")
 
@@ -107,8 +118,8 @@ class EntryType:
         """Return the normalized entries of an entry of a user.
 
         :param networks: for addresses: :data:`ALLOW` keeps networks, ``"reject"`` rejects them, ``"expand"`` replaces
-            them by their addresses, and ``"as_is"`` keeps them. With ``"as_is"``, any other text is allowed, too, such
-            as a range or a wildcard.
+            them by their addresses, and ``"as_is"`` keeps them. With ``"as_is"``, ranges and patterns are allowed,
+            too, such as ``192.0.2.1-192.0.2.9`` and ``192.0.2.*``.
         :param limit: maximum number of addresses of a network that is expanded.
         :raises ValueError: if it is invalid; the message is the problem.
         """
@@ -168,6 +179,12 @@ class Parameters(EntryType):
     allowed = "one query parameter per line or entry"
     file_name = _FILE_NAME
 
+    def parse(self, entry: str, networks: str = ALLOW, limit: int = EXPAND_LIMIT) -> Entries:
+        """Return a name."""
+        if _PLACEHOLDER.fullmatch(entry):
+            raise ValueError("is a placeholder that was not replaced; write the name itself")
+        return super().parse(entry, networks, limit)
+
     def _check_word(self, entry: str) -> None:
         super()._check_word(entry)
         if _PART_OF_A_QUERY.search(entry):
@@ -186,8 +203,9 @@ class Addresses(EntryType):
     def parse(self, entry: str, networks: str = ALLOW, limit: int = EXPAND_LIMIT) -> Entries:
         """Return an address, a network, or the addresses of a network."""
         if networks == AS_IS and not _is_network(entry):
-            _check_size_of_text(entry)
-            return super().parse(entry, networks)
+            (text,) = super().parse(entry, networks)
+            _check_several_addresses(text)
+            return (text,)
         network = _check_network(entry)
         if network.num_addresses == 1:
             return (str(network.network_address),)
@@ -327,13 +345,28 @@ def _check_network(entry: str) -> Network:
     return network
 
 
-def _check_size_of_text(text: str) -> None:
-    """Raise :class:`ValueError` for a network that is too wide, also if its address has host bits (``0.0.0.1/0``)."""
+def _check_several_addresses(text: str) -> None:
+    """Check a text that means several addresses: a range, a pattern, or a network whose address has host bits.
+
+    :raises ValueError: for any other text, and for a network that is too wide, such as ``0.0.0.1/0``.
+    """
+    first, is_range, last = text.partition("-")
+    if is_range and _is_address(first.strip()) and (_is_address(last.strip()) or _OCTET.fullmatch(last.strip())):
+        return
+    if any(form.fullmatch(text) for form in (_WILDCARD, _SHORT_NETWORK, _PATTERN)):
+        return
     try:
         network = _network(text, strict=False)
     except ValueError:
-        return  # any other text
+        network = None
+    if network is None or "%" in text:
+        hint = "; write one entry per line" if _SEPARATOR.search(text) else ""
+        raise ValueError(f"is neither an address nor a network, a range, or a pattern{hint}")
     _check_size(network)
+
+
+def _is_address(text: str) -> bool:
+    return "/" not in text and _is_network(text)
 
 
 def _check_size(network: Network) -> None:

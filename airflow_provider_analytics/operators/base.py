@@ -208,9 +208,10 @@ def _check_field(name: str, value: Any) -> None:
 
 
 def _check_selectors(name: str, value: Any) -> None:
-    from airflow_provider_analytics.reconcile.desired.exclusion_list import parse_selectors
+    from airflow_provider_analytics.reconcile.desired.exclusion_list import is_record, parse_selectors
 
-    is_all_or_filters = name == "websites" and (value is None or isinstance(value, Mapping))
+    is_filters = isinstance(value, Mapping) and not is_record(value)
+    is_all_or_filters = name == "websites" and (value is None or is_filters)
     if not is_all_or_filters:
         parse_selectors(name, value)
 

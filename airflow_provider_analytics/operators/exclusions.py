@@ -200,12 +200,16 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
     def _source(self, *, allow_no_match: bool) -> ExclusionList:
         """Return the websites that get the list, without its entries."""
-        from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList, parse_selectors
+        from airflow_provider_analytics.reconcile.desired.exclusion_list import (
+            ExclusionList,
+            is_record,
+            parse_selectors,
+        )
         from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
 
         filters: Mapping[str, Any] = {}
         selectors = None
-        if isinstance(self.websites, Mapping):
+        if isinstance(self.websites, Mapping) and not is_record(self.websites):
             filters = self._checked_filters(self.websites)
         elif self.websites is not None:
             selectors = parse_selectors("websites", self.websites)
@@ -280,7 +284,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         argument = f"{self.field}_path"
         text = read_text(storage_path(path, argument), argument)
         if text is None:
-            raise ValueError(f"{argument}={path!r}: there is no such file on this worker")
+            raise ValueError(f"{argument}={path!r}: there is no such file")
         return text
 
 
@@ -355,8 +359,8 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         expiration date: ``203.0.113.7 # office, owner=it@example.com, until=2027-01-31``. (templated)
     :param exclude_ips_path: URL or absolute path of a file with such text, instead of ``exclude_ips``. (templated)
     :param networks: how to handle networks, for example ``203.0.113.0/24``: ``"reject"`` (default), ``"expand"`` (to
-        single addresses, at most 1,024 per list), or ``"as_is"``, which also sends ranges, wildcards, and any other
-        text. The service documents only single addresses. (templated)
+        single addresses, at most 1,024 per list), or ``"as_is"``, which also sends ranges and patterns such as
+        ``192.0.2.*``. The service documents only single addresses. (templated)
     :param resolve_names: allow host names, for example ``vpn.example.com``, in a ``managed`` list. Each run looks up
         their IPv4 and IPv6 addresses. If a name does not resolve, its last addresses are kept for 7 days. (templated)
     :param websites: None (default) for all; a list of domains, patterns (``*.example.com``), and ids; or filters of the

@@ -76,7 +76,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
             return parse_websites(self.config, default_mode=self.default_mode)
         texts = read_texts(storage_path(self.config_path, "config_path"), "config_path", in_a_folder)
         if not texts:
-            raise ValueError(f"config_path={self.config_path!r}: there is no such file on this worker")
+            raise ValueError(f"config_path={self.config_path!r}: there is no such file")
         return parse_websites_files(texts, self.default_mode)
 
     def _log_plan(self, what: str, result: Mapping[str, Any]) -> None:

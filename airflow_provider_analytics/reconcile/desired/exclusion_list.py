@@ -31,22 +31,30 @@ _MAX_NAMED = 20
 Selectors = tuple[str, ...]
 
 
-def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selectors:
+def is_record(value: object) -> bool:
+    """Return whether a value is the record of a website, not a filter of the list request."""
+    return isinstance(value, Mapping) and "id" in value
+
+
+def parse_selectors(field: str, value: Any) -> Selectors:
     """Parse selectors: domains, patterns such as ``*.example.com``, or ids.
 
+    A record of a website, such as those that :class:`ListWebsitesOperator` returns, selects its id.
+
     :param field: name of the argument, for messages.
-    :param value: a list, text with one selector per line, or a single id.
+    :param value: a list, text with one selector per line, or a single id or record.
     :raises ValueError: if the value is none of these, or a selector is blank or neither text nor a number.
     """
     if isinstance(value, str):
         listed = text_list(field, value)
         value = list(filter(None, map(without_comment, value.splitlines()))) if listed is None else listed
-    elif isinstance(value, int):
+    elif isinstance(value, int) or is_record(value):
         value = [value]
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
         raise invalid(field, value, "a list of domains, patterns, and ids")
     selectors = []
-    for selector in value:
+    for given in value:
+        selector = given["id"] if is_record(given) else given
         if isinstance(selector, bool) or not isinstance(selector, (str, int)) or not str(selector).strip():
             raise invalid(field, selector, "a domain, a pattern such as *.example.com, an id")
         selectors.append(str(selector).strip())

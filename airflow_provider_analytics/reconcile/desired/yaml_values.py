@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read YAML text within a budget, with the place of each value. Problems are collected, so that all are reported."""
+"""Read JSON or YAML text within a budget, with the place of each value. Problems are collected, and all are reported.
+
+JSON is almost YAML, but not quite: YAML rejects ``"\\ud83d\\ude00"``, tabs, and long keys. So a text that is valid JSON is
+read as JSON. It is parsed as YAML, too, because only the YAML parser knows the places of the values.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +15,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from airflow_provider_analytics.api.checks import closest
+from airflow_provider_analytics.api.checks import MAX_DEPTH, closest, is_too_deep
 from airflow_provider_analytics.readable import readable
 
 #: Maximum number of values in all files, with their aliases expanded; also the maximum number of list entries, with
@@ -26,6 +31,10 @@ _MAX_SUGGESTIONS = 100
 #: libyaml compares each %TAG with all others, which takes long and cannot be interrupted. A version is harmless.
 _DIRECTIVE = re.compile("(?:^|[\r\n\x85\u2028\u2029])\ufeff?(%(?!YAML )\\S*)")
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+#: Tags of lists and mappings that change nothing. Any other tag means something to another program.
+_PLAIN_TAGS = (None, "!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map")
+#: The result of reading a text that is not JSON.
+_NOT_JSON = object()
 #: Parts of messages about a text that YAML reads as something else, such as ``2001:db8::`` or ``*.example.com``.
 _UNQUOTED = ("mapping values are not allowed", "found unexpected ':'", "expected alphabetic or numeric character")
 #: libyaml takes a fifth of the time, but PyYAML might be built without it.
@@ -74,6 +83,40 @@ class ProblemsError(ValueError):
         super().__init__("\n".join(lines))
 
 
+class _InvalidYamlError(ProblemsError):
+    """The text is not YAML."""
+
+
+def _read_json(text: str, duplicates: list[str]) -> Any:
+    """Return the value of a text that is a JSON object or list, or :data:`_NOT_JSON`.
+
+    :param duplicates: the keys that an object has twice are added.
+    """
+
+    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        counts = Counter(key for key, _value in pairs)
+        duplicates.extend(key for key, number in counts.items() if number > 1)
+        return dict(pairs)
+
+    if not text.lstrip().startswith(("{", "[")):
+        return _NOT_JSON
+    try:
+        # JSON has no NaN, for which int raises an error.
+        found = json.loads(text, object_pairs_hook=read_object, parse_constant=int)
+        json.dumps(found, ensure_ascii=False).encode()  # raises an error for half of a character, such as "\ud83d"
+    except (ValueError, RecursionError):
+        return _NOT_JSON
+    return found
+
+
+def _too_deep(levels: int) -> str:
+    return f"nested too deeply. Allowed: at most {levels} levels"
+
+
+def _unsupported_tag(tag: str) -> str:
+    return f"the tag {readable(tag)} is not supported. Write the value itself"
+
+
 def is_over(counts: Counter[str]) -> bool:
     """Return whether all files together have too many values or entries."""
     return max(counts.values(), default=0) > MAX_VALUES
@@ -102,14 +145,30 @@ class Values:
         self._yaml = yaml.SafeLoader("")
 
     def read(self, text: str | ValueError) -> Any:
-        """Return the values of a YAML text, and record their places.
+        """Return the values of a JSON or YAML text, and record their places.
 
         :param text: the text, or why the file cannot be read.
-        :raises ProblemsError: if it is not YAML, or has too many values.
+        :raises ProblemsError: if it is neither, or has too many values.
         """
         self._places[()] = self._at(None)
         if isinstance(text, ValueError):
             raise ProblemsError([(self._at(None), str(text))])
+        duplicates: list[str] = []
+        found = _read_json(text, duplicates)
+        if found is _NOT_JSON:
+            return self._read_yaml(text)
+        try:
+            self._read_yaml(text)
+        except _InvalidYamlError:
+            # The places are unknown, and what the YAML parser has checked before it failed is checked here.
+            self._places = {(): self._at(None)}
+            self.problems = [(self._at(None), f"{key} is a duplicate") for key in duplicates]
+            self.count("values", text.count(",") + 1, ())
+            if is_too_deep(found):
+                raise ProblemsError([(self._at(None), _too_deep(MAX_DEPTH))]) from None
+        return found
+
+    def _read_yaml(self, text: str) -> Any:
         directive = _DIRECTIVE.search(text)
         if directive:
             line = text.count("\n", 0, directive.start(1)) + 1
@@ -161,8 +220,8 @@ class Values:
         """Return the place of a PyYAML mark; None is the start of the file."""
         return Place(self.source, mark.line + 1, mark.column + 1) if mark else Place(self.source, 1, 1)
 
-    def _invalid(self, mark: Any, problem: str | None) -> ProblemsError:
-        return ProblemsError([(self._at(mark), f"invalid YAML: {problem}{self._hint(mark, problem or '')}")])
+    def _invalid(self, mark: Any, problem: str | None) -> _InvalidYamlError:
+        return _InvalidYamlError([(self._at(mark), f"invalid YAML: {problem}{self._hint(mark, problem or '')}")])
 
     def _hint(self, mark: Any, problem: str) -> str:
         """Return what to do about an error of the parser, whose messages name neither a tab nor quotes."""
@@ -191,7 +250,9 @@ class Values:
         place = self._places.setdefault(path, self._at(event.start_mark))
         self.count("values", 1, path)
         if isinstance(event, yaml.CollectionStartEvent) and len(path) >= _MAX_DEPTH:
-            raise ProblemsError([(place, f"nested too deeply. Allowed: at most {_MAX_DEPTH} levels")])
+            raise ProblemsError([(place, _too_deep(_MAX_DEPTH))])
+        if isinstance(event, yaml.CollectionStartEvent) and event.tag not in _PLAIN_TAGS:
+            self.problem(path, _unsupported_tag(event.tag))
         number = self._counts["values"]
         value: Any
         if isinstance(event, yaml.AliasEvent):
@@ -240,6 +301,8 @@ class Values:
         if len(event.value) <= _MAX_SCALAR:
             try:
                 return self._yaml.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
+            except yaml.constructor.ConstructorError:
+                problem = _unsupported_tag(tag)
             except ValueError as error:  # such as the date 2026-13-45
                 problem = f"{event.value!r} cannot be read: {error}"
         self.problems.append((self._at(event.start_mark), problem))

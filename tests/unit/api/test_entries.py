@@ -82,7 +82,6 @@ def test_very_wide_networks_are_rejected_by_every_policy(entry: str, reason: str
 
 UNUSUAL = [
     pytest.param("203.0.113.7/24", "the network is 203.0.113.0/24", id="bits behind the prefix"),
-    pytest.param("fe80::1%eth0", "scope", id="scope"),
     pytest.param("203.0.113.*", "is not an IP address", id="wildcard"),
     pytest.param("203.0.113.1-20", "is not an IP address", id="range"),
     pytest.param("10/8", "is not an IP address", id="short network"),
@@ -97,6 +96,42 @@ def test_unusual_entries_are_sent_only_unchanged(entry: str, reason: str) -> Non
         with pytest.raises(ValueError, match=reason):
             parse(Addresses(), "exclude_ips", entry, networks)
     assert parse(Addresses(), "exclude_ips", entry, "as_is") == (entry,)
+
+
+NO_NETWORKS = [
+    "203.0.113.7,203.0.113.8",
+    "203.0.113.7 203.0.113.8",
+    "203.0.113.300",
+    "203.0.113.0/33",
+    "AS64500",
+    '"203.0.113.0/24","DE"',
+    "[203.0.113.7,203.0.113.8]",
+    "fe80::1%eth0",
+    "office",
+    "a - b",
+    "*",
+    "10",
+]
+
+
+@pytest.mark.parametrize("entry", NO_NETWORKS)
+@pytest.mark.parametrize("networks", ["reject", "expand", "as_is"])
+def test_text_that_cannot_be_a_network_is_rejected_by_every_policy(entry: str, networks: str) -> None:
+    with pytest.raises(ValueError, match=r"line 2: "):
+        parse(Addresses(), "exclude_ips", f"192.0.2.1\n{entry}", networks)
+
+
+@pytest.mark.parametrize(
+    "name", ["${PARAMS}", "$(PARAMS)", "{{ params }}", "{{params}}", "%(params)s", "[[params]]", "{params}"]
+)
+def test_placeholders_of_other_tools_are_no_parameters(name: str) -> None:
+    with pytest.raises(ValueError, match=r"line 2: .*(placeholder|white space)"):
+        parse(Parameters(), "exclude_params", f"gclid\n{name}")
+
+
+@pytest.mark.parametrize("name", ["$filter", "ids[]", "filter[price]", "utm~x", "50%off"])
+def test_unusual_names_of_parameters_are_sent(name: str) -> None:
+    assert parse(Parameters(), "exclude_params", name) == (name,)
 
 
 @pytest.mark.parametrize("entry", ["0.0.0.1/0", "11.0.0.0/7", "2001::/15", "::ffff:1.2.3.4/97"])

@@ -132,7 +132,12 @@ def website(settings: str) -> str:
             "websites:\n" + "".join(f"  '*{number}.example': {{protect: true}}\n" for number in range(1001)),
             "there are 1,001 patterns up to here. Allowed: at most 1,000",
         ),
-        (website("email: !x y"), ":2: invalid YAML"),
+        (website("email: !x y"), ":2: the tag !x is not supported"),
+        (website("exclude_params: !reference [.common, params]"), ":2: the tag !reference is not supported"),
+        (website("exclude_params: !Env {a: b}"), ":2: the tag !Env is not supported"),
+        ("websites: !include_dir\n  a.example: {}\n", ":1: the tag !include_dir is not supported"),
+        ("websites: !!omap\n  - a.example: {}\n", ":1: the tag tag:yaml.org,2002:omap is not supported"),
+        ('{"websites": {"a.example": {"ignore": ["\\ud83d\\ude00"]}, "a.example": {}}}', "a.example is a duplicate"),
         (website("email: 2026-13-45"), ":2: .*cannot be read"),
         (website("password_from: x"), r":2: password_from \(value not shown\) is not allowed"),
         (
@@ -481,3 +486,28 @@ def test_export_omits_a_list_without_a_usable_line(restore: bool) -> None:
     text, omitted = export_websites([{**RECORD, "exclude_ips": "a\x07b"}], origin="test", restore=restore)
     assert "exclude_ips: []" not in text
     assert any("exclude_ips omitted, 1 of its 1 lines are not usable" in problem for problem in omitted)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["office \U0001f600", "a\u2028b", "a\tb", "a\u0085b", "x" * 2000],
+    ids=["emoji", "line separator", "tab", "next line", "long"],
+)
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_json_is_read_as_json(reason: str, is_ascii: bool) -> None:
+    value = {"websites": {"a.example": {"exclude_ips": [{"entry": "192.0.2.1", "reason": f"{reason}!"}]}}}
+    text = json.dumps(value, ensure_ascii=is_ascii, indent="\t")
+    if len(reason.splitlines()) > 1:
+        assert "reason is not a text of one line" in problems(parse_websites, text)[0]
+        return
+    (website,) = parse_websites(text, default_mode="managed").websites
+    assert website.lists["exclude_ips"].sources["192.0.2.1"].reason == f"{reason}!"
+
+
+@pytest.mark.parametrize("text", ["{a.example: {}}", '{"a.example": {}, }'])
+def test_text_that_is_almost_json_is_read_as_yaml(text: str) -> None:
+    assert [website.domain for website in parse_websites(f'{{"websites": {text}}}').websites] == ["a.example"]
+
+
+def test_half_of_a_character_in_json_is_rejected() -> None:
+    assert "invalid YAML" in problems(parse_websites, '{"websites": {"a.example": {"exclude_ips": ["\\ud83d"]}}}')[0]
