@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -35,11 +37,11 @@ class ConnectionLike(Protocol):
 
     conn_type: str | None
     host: str | None
-    port: int | None
+    port: int | str | None
     schema: str | None
     login: str | None
-    password: str | None
-    extra: str | None
+    password: str | int | None
+    extra: str | Mapping[str, Any] | None
 
 
 def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settings:
@@ -62,9 +64,11 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
         )
     # The problems quote values, and the key might be in a wrong field.
     secrets = Redactor()
-    for secret in (connection.password, connection.login):
-        secrets.add((secret or "").strip())
-    host = (connection.host or "").strip()
+    # A secrets backend can return a number, or the extra as an object.
+    password, login, schema = (_text(value) for value in (connection.password, connection.login, connection.schema))
+    for secret in (password, login):
+        secrets.add(secret)
+    host = _in_brackets(_text(connection.host))
     extras, problem = _extras(connection.extra)
     options = {}
     problems = [problem]
@@ -73,14 +77,14 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
             problems.append(_unknown_extra(name))
         elif not _is_unset(value):
             options[name] = value
-    problems += [_schema_problem(connection.schema), _login_problem(connection)]
+    problems += [_schema_problem(schema), _login_problem(login, password)]
     try:
         host = _with_port(host, connection.port)
     except ValueError as error:
         problems.append(str(error))
     settings = None
     try:
-        settings = Settings(base_url=host, api_key=connection.password or "", source=source, **options)
+        settings = Settings(base_url=host, api_key=password, source=source, **options)
         problems.append(_proxies_problem(settings))
     except AnalyticsConfigError as error:
         problems += error.problems
@@ -127,14 +131,30 @@ def _is_unset(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def _login_problem(connection: ConnectionLike) -> str:
-    if _is_unset(connection.login) or not _is_unset(connection.password):
+def _text(value: object) -> str:
+    """Return the text of a field of a connection; empty if it is unset."""
+    if value is None:
+        return ""
+    return str(value).strip()
+
+
+def _in_brackets(host: str) -> str:
+    """Return a host with brackets if it is an IPv6 address: Airflow removes them from a connection URI."""
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return host
+    return f"[{host}]"
+
+
+def _login_problem(login: str, password: str) -> str:
+    if not login or password:
         return ""
     return "The login is not used. Enter the API key in the field API key (password)."
 
 
-def _schema_problem(schema: str | None) -> str:
-    if not (schema or "").strip("/ "):
+def _schema_problem(schema: str) -> str:
+    if not schema.strip("/ "):
         return ""
     return (
         f"schema={schema!r} is not used: the scheme and a sub-path belong in the Base URL. In a connection URI, write "
@@ -156,6 +176,8 @@ def _with_port(host: str, port: int | str | None) -> str:
         own = url.port
     except ValueError:
         return host  # Settings reports the problem
+    if not str(port or 0).isdigit():
+        raise ValueError(f"Port {port!r} is not a number. Enter the port of the service, or leave it empty.")
     # Settings rejects a user name and a query, and omits their values, which might be secrets.
     if not host or not port or "@" in url.netloc or url.query or url.fragment:
         return host
@@ -168,18 +190,23 @@ def _with_port(host: str, port: int | str | None) -> str:
     return host
 
 
-def _extras(text: str | None) -> tuple[dict[str, Any], str]:
-    """Return the extras of a connection, and the problem with them."""
-    if not text or not text.strip():
+def _extras(extra: Any) -> tuple[dict[str, Any], str]:
+    """Return the extras of a connection, and the problem with them.
+
+    :param extra: a JSON object, or its text.
+    """
+    found = extra
+    if isinstance(extra, str):
+        try:
+            found = json.loads(extra.strip() or "{}")
+        except ValueError:
+            return {}, "extra is not valid JSON."
+    if found is None:
         return {}, ""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}, "extra is not valid JSON."
     if not isinstance(found, dict):
         return {}, "extra is not a JSON object."
     # The test in the form of Airflow 2 sends each extra under two names.
-    return {name.removeprefix(FORM_PREFIX): value for name, value in found.items()}, ""
+    return {str(name).removeprefix(FORM_PREFIX): value for name, value in found.items()}, ""
 
 
 def _unknown_extra(name: str) -> str:
@@ -210,17 +237,20 @@ def _has_file_system(scheme: str) -> bool:
     return bool(module.has_fs(scheme))
 
 
-def storage_path(url: str, argument: str) -> StoragePath:
+def storage_path(url: Any, argument: str) -> StoragePath:
     """Return the storage path of a URL or an absolute path.
 
     The connection id in ``s3://my_conn@bucket/path`` is used, but the URL of the path does not contain it: other
     readers of that URL cannot use it.
 
+    :param url: text, or a path object such as ``ObjectStoragePath``.
     :param argument: name of the argument, for the message.
     :raises ValueError: for a relative path, which would depend on the working directory of the worker, and for an
         unknown scheme.
     :raises MissingPackageError: if no installed provider registers the scheme; the message names the package that does.
     """
+    if isinstance(url, (os.PathLike, ObjectStoragePath)):
+        url = str(url)
     if not isinstance(url, str):
         raise invalid(argument, url, _PLACES)
     scheme, separator, rest = url.partition("://")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ from airflow.providers.common.compat.sdk import (
     AirflowNotFoundException,
     AirflowSkipException,
     BaseOperator,
+    ObjectStoragePath,
 )
 
 from airflow_provider_analytics import SITE
@@ -104,15 +106,34 @@ STORED_AS = {"dry_run": "is_dry_run"}
 _ARGUMENT_OF = {attribute: argument for argument, attribute in STORED_AS.items()}
 
 
-def is_literal(value: object) -> bool:
-    """Return whether a value is known when the DAG is parsed: it contains no template, and no output of a task."""
+#: Starts of a template, unless the DAG has other ones.
+_STARTS_OF_TEMPLATES = ("{{", "{%")
+#: Keys of ``jinja_environment_kwargs`` with the start of a template.
+_START_OPTIONS = ("variable_start_string", "block_start_string", "line_statement_prefix")
+
+
+def is_literal(value: object, starts: Sequence[str] = _STARTS_OF_TEMPLATES) -> bool:
+    """Return whether a value is known when the DAG is parsed: it contains no template, and no output of a task.
+
+    :param starts: texts with which a template starts.
+    """
     if isinstance(value, str):
-        return "{{" not in value and "{%" not in value
+        return not any(map(value.__contains__, starts))
     if isinstance(value, Mapping):
-        return all(is_literal(key) and is_literal(inner) for key, inner in value.items())
+        return all(is_literal(key, starts) and is_literal(inner, starts) for key, inner in value.items())
     if isinstance(value, (list, tuple, set, frozenset)):
-        return all(is_literal(inner) for inner in value)
+        return all(is_literal(inner, starts) for inner in value)
     return value is None or isinstance(value, (bool, int, float, date))
+
+
+def path_text(value: Any) -> Any:
+    """Return the text of a path object; any other value unchanged.
+
+    The text of an ``ObjectStoragePath`` contains its connection id: ``s3://my_conn@bucket/path``.
+    """
+    if isinstance(value, (os.PathLike, ObjectStoragePath)):
+        return str(value)
+    return value
 
 
 def check_value(attribute: str, value: Any) -> None:
@@ -289,8 +310,32 @@ class ProviderBaseOperator(BaseOperator):
         :raises ValueError: if a value is not allowed; Airflow displays it as an import error of the DAG file.
         """
         for name in self.template_fields:
+            if name.endswith("_path"):
+                setattr(self, name, path_text(getattr(self, name)))
             if self.are_literal(name):
-                check_value(name, getattr(self, name))
+                try:
+                    check_value(name, getattr(self, name))
+                except ValueError as error:
+                    raise ValueError(f"{error}{self._default_args_hint(name)}") from None
+
+    def _default_args_hint(self, name: str) -> str:
+        """Return the end of a message about an argument that comes from ``default_args``; otherwise empty."""
+        argument = _ARGUMENT_OF.get(name, name)
+        for defaults_of in (getattr(self, "task_group", None), self.get_dag()):
+            default_args = getattr(defaults_of, "default_args", None) or {}
+            if argument in default_args and default_args[argument] == getattr(self, name):
+                return (
+                    f". The value comes from default_args. If {argument} means something else there, pass {argument} "
+                    "to this task, too"
+                )
+        return ""
+
+    @property
+    def starts_of_templates(self) -> Sequence[str]:
+        """The texts with which a template starts, with the ones that the DAG sets as ``jinja_environment_kwargs``."""
+        options = getattr(self.get_dag(), "jinja_environment_kwargs", None) or {}
+        own = [options[option] for option in _START_OPTIONS if options.get(option)]
+        return (*_STARTS_OF_TEMPLATES, *own)
 
     @property
     def is_mapped(self) -> bool:
@@ -301,7 +346,7 @@ class ProviderBaseOperator(BaseOperator):
         """Return whether the values of all these arguments are known when the DAG is parsed."""
         if self.is_mapped:
             return False
-        return all(is_literal(getattr(self, name)) for name in names)
+        return all(is_literal(getattr(self, name), self.starts_of_templates) for name in names)
 
     def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
         """Render a template; an error, such as a missing Variable, is logged with few frames."""
@@ -485,6 +530,8 @@ def check_rendered_arguments(operator: BaseOperator) -> None:
     """
     for name in operator.template_fields:
         value = once(getattr(operator, name))
+        if name.endswith("_path"):
+            value = path_text(value)
         check_value(name, value)
         setattr(operator, name, value)
 

@@ -87,7 +87,10 @@ class _SyncExclusionsOperator(ReconcilingOperator):
     def check_arguments(self) -> None:
         """Check the arguments that are used together, too: the selectors, and the lists."""
         super().check_arguments()
-        if isinstance(self.per_website, Mapping) and not is_literal(list(self.per_website)):
+        has_literal_keys = not isinstance(self.per_website, Mapping) or is_literal(
+            list(self.per_website), self.starts_of_templates
+        )
+        if not has_literal_keys:
             # Airflow renders the values of a dict, but not its keys.
             raise ValueError(
                 f"per_website={self.per_website!r} is not allowed: a template cannot be a key. Allowed: a dict without "

@@ -27,6 +27,8 @@ from airflow_provider_analytics.operators.base import (
     ProviderBaseOperator,
     arguments_of,
     check_rendered_arguments,
+    is_literal,
+    path_text,
     permanent_failure,
     require_run,
     skipped,
@@ -226,9 +228,9 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
     def _check_identity(self) -> None:
         """Raise :class:`ValueError` when a DAG file is parsed, if the asset is known only at run time."""
         for name in ("base_path", "snapshot_name", "search", "favorite", "analytics_conn_id"):
-            value = getattr(self, name)
-            is_template = isinstance(value, str) and ("{{" in value or "{%" in value)
-            if is_template or not (value is None or isinstance(value, (str, bool))):
+            value = path_text(getattr(self, name))
+            is_known = value is None or isinstance(value, (str, bool))
+            if not is_known or not is_literal(value, self.starts_of_templates):
                 raise ValueError(
                     f"asset is required, because {name}={value!r} is known only at run time. Give the asset that the "
                     "snapshot updates, such as asset=snapshot_asset('my_conn', snapshot_name='my_websites')"

@@ -18,7 +18,7 @@ from typing import Any
 
 import jsonschema
 
-from airflow_provider_analytics.api.checks import invalid
+from airflow_provider_analytics.api.checks import invalid, short_repr
 from airflow_provider_analytics.api.domains import MAX_PATTERNS, check_domain, domain_key, is_pattern
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, check_password_has_effect
@@ -154,23 +154,40 @@ def _to_file_shape(data: Any, values: Values) -> Any:
     return data
 
 
-def _by_domain(records: Iterable[Any], values: Values) -> dict[str, Any]:
+def _by_domain(records: Sequence[Any], values: Values) -> dict[str, Any]:
     """Return the settings of records by domain, without null, which means "not set"."""
     found: dict[str, Any] = {}
-    for number, record in enumerate(records):
+    nameless: list[tuple[int, Any]] = []
+    for number, record in enumerate(records, start=1):
         domain = record.get("domain") if isinstance(record, Mapping) else None
         if not isinstance(domain, str):
-            values.problem(("websites", number), "has no domain. Allowed: a dict with domain and settings")
+            nameless.append((number, record))
             continue
+        path = ("websites", domain)
         if domain in found:
-            values.problem(("websites", number), f"{domain} is a duplicate")
+            values.problem(path, f"row {number} is a duplicate")
             continue
+        values.rows[path] = number
         found[domain] = {}
         for name, value in record.items():
             is_null = value is None or value != value  # pandas represents null as NaN, which differs from itself
             if name != "domain" and not is_null:
                 found[domain][name] = value
+    if not found and len(nameless) > 1:
+        del nameless[1:]  # all rows have the same problem
+    for number, record in nameless:
+        values.problem(("websites",), f"row {number} has no domain. {_columns(record)}")
     return found
+
+
+def _columns(record: Any) -> str:
+    """Return the columns of a record without a domain, as the end of a message."""
+    if not isinstance(record, Mapping):
+        return f"It is {short_repr(record)}. Allowed: a dict with domain and settings"
+    columns = first_of([f"'{readable(str(name), 60)}'" for name in record], _MAX_NAMED) or "none"
+    if "domain" in record:
+        return f"The domain is {short_repr(record['domain'])}. Allowed: text"
+    return f"Its columns: {columns}. Allowed: the column 'domain', and columns with the names of settings"
 
 
 def _normalized(layer: Any) -> Any:

@@ -135,6 +135,8 @@ class Values:
     def __init__(self, source: str, counts: Counter[str]) -> None:
         self.source = source
         self.problems: list[Problem] = []
+        #: Path of a website to the number of its row, from 1, if the websites are a list of records.
+        self.rows: dict[Path, int] = {}
         #: Paths of the values that have a problem.
         self._invalid_paths: set[Path] = set()
         self._text = ""
@@ -185,6 +187,9 @@ class Values:
 
     def place(self, path: Path) -> Place:
         """Return the place of a path, or of the nearest parent with a known place."""
+        row = self.rows.get(path[:2])
+        if row is not None:
+            return Place(f"{self.source} row {row}, {'.'.join(map(str, path))}")
         if not self._places:
             return Place(" ".join((self.source, ".".join(map(str, path)))).strip())
         while path and path not in self._places:

@@ -358,3 +358,46 @@ def test_documented_variables_define_the_same_connection(monkeypatch: pytest.Mon
     )
     assert found == [wanted, wanted]
     assert {settings.api_key for settings in found} == {"KEY"}
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "base_url"),
+    [
+        ("2001:db8::1", 8443, "https://[2001:db8::1]:8443"),
+        ("2001:db8::1", None, "https://[2001:db8::1]"),
+        ("[2001:db8::1]", 8443, "https://[2001:db8::1]:8443"),
+        ("https://[2001:db8::1]/app", 8443, "https://[2001:db8::1]:8443/app"),
+        ("::1", "8443", "https://[::1]:8443"),
+    ],
+)
+def test_ipv6_address_of_a_connection(host: str, port: Any, base_url: str) -> None:
+    assert settings_of(host, port=port).base_url == base_url
+
+
+def test_ipv6_address_in_a_connection_uri() -> None:
+    uri = Connection(conn_id="stats", uri="analytics://:KEY@[2001:db8::1]:8443")
+    assert settings_from_connection(uri, "stats").base_url == "https://[2001:db8::1]:8443"
+
+
+def test_values_of_a_secrets_backend_that_are_not_text() -> None:
+    connection: Any = SimpleNamespace(
+        conn_type="analytics",
+        host="stats.example.com",
+        port="8443",
+        schema=None,
+        login=7,
+        password=12345678,
+        extra={"timeout": 5},
+    )
+    settings = settings_from_connection(connection, "c")
+    assert (settings.api_key, settings.timeout, settings.base_url) == (
+        "12345678",
+        5,
+        "https://stats.example.com:8443",
+    )
+
+
+def test_port_that_is_not_a_number_is_a_problem() -> None:
+    assert list(problems_of(port="https")) == [
+        "Port 'https' is not a number. Enter the port of the service, or leave it empty."
+    ]

@@ -310,9 +310,21 @@ def test_same_websites_from_any_source_have_the_same_plan(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([{"privacy": 1}], r"config websites\.0: has no domain"),
-        ([{"domain": "a.example"}, {"domain": "a.example"}], r"config websites\.1: a\.example is a duplicate"),
-        ([{"domain": "a.example", "privcy": 1}], r"config websites\.a\.example\.privcy: .*The closest is 'privacy'"),
+        ([{"privacy": 1}], r"config websites: row 1 has no domain\. Its columns: 'privacy'"),
+        ([{"domain;privacy": "a.example;public"}] * 20, r"row 1 has no domain\. Its columns: 'domain;privacy'"),
+        ([{"Domain": "a.example"}], r"Its columns: 'Domain'\. Allowed: the column 'domain'"),
+        ([{"\ufeffdomain": "a.example"}], r"Its columns: '\\ufeffdomain'"),
+        ([{"domain": "a.example"}, {"domain": 7}], r"row 2 has no domain\. The domain is 7"),
+        ([{"domain": "a.example"}, "b.example"], r"row 2 has no domain\. It is 'b\.example'"),
+        (
+            [{"domain": "a.example"}, {"domain": "a.example"}],
+            r"config row 1, websites\.a\.example: row 2 is a duplicate",
+        ),
+        (
+            [{"domain": "b.example"}, {"domain": "a.example", "privcy": 1}],
+            r"config row 2, websites\.a\.example\.privcy: .*The closest is 'privacy'",
+        ),
+        ('[{"domain": "a.example", "privacy": 7}]', r"config row 1, websites\.a\.example\.privacy: "),
         ([{"domain": "a.example", "privacy": 7}], r"a\.example\.privacy: privacy=7 is not allowed. Allowed: public"),
         ([{"domain": "a.example", "email": "yes"}], r"\.email: email='yes' is not allowed. Allowed: true, false"),
         ({"websites": {7: {}}}, "config websites: the key 7 is not text"),
