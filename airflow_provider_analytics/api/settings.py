@@ -7,7 +7,8 @@ import dataclasses
 import ipaddress
 import json
 import re
-from collections.abc import Mapping
+import ssl
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -35,6 +36,14 @@ MAX_PARALLEL = 16
 
 _EXAMPLE_URLS = "such as https://stats.example.com or https://stats.example.com:8443/app"
 _EXAMPLES = {"proxies": '{"https": "http://proxy:3128"}', "headers": '{"CF-Access-Client-Id": "..."}'}
+_VERIFY = "true, false, or the path of a CA bundle in PEM format"
+_CLIENT_CERT = "the path of a certificate with its key in PEM format, or the paths of both, separated by a comma"
+#: Reasons of the TLS library for which it does not load a certificate with its key.
+_REASONS = {
+    "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
+    "EE_KEY_TOO_SMALL": "the key of the certificate is too small",
+    "CA_MD_TOO_WEAK": "the signature of the certificate is too weak",
+}
 _NOT_IN_A_URL = re.compile(r"[\s\\]|%(?![0-9A-Fa-f]{2})|^https?:(?!//)")
 
 
@@ -108,16 +117,60 @@ def _verify(value: object) -> bool | str:
         return flag("verify", value)
     # An empty text would turn the verification off.
     if not isinstance(value, str) or not value.strip() or not Path(value.strip()).exists():
-        raise _not_allowed("verify", value, "true, false, or the path of a CA bundle in PEM format")
-    return value.strip()
+        raise _not_allowed("verify", value, _VERIFY)
+    path = Path(value.strip())
+    if path.is_file():
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+        except OSError as error:
+            why = _why_unusable([path], error)
+            raise ValueError(f"verify={value!r} cannot be used: {why}. Allowed: {_VERIFY}.") from None
+    return str(path)
 
 
 def _client_cert(value: str) -> str:
-    for path in _paths(value):
+    certificate, key = _paths(value)
+    for path in (certificate, key):
         if not Path(path).is_file():
-            allowed = "the path of a certificate with its key in PEM format, or the paths of both, separated by a comma"
-            raise _not_allowed("client_cert", value, allowed)
+            raise _not_allowed("client_cert", value, _CLIENT_CERT)
+    try:
+        # Without a password, Python would ask for one on the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key, password="")
+    except OSError as error:
+        why = _why_unusable([Path(certificate), Path(key)], error)
+        raise ValueError(f"client_cert={value!r} cannot be used: {why}. Allowed: {_CLIENT_CERT}.") from None
     return value
+
+
+def _why_unusable(paths: Sequence[Path], error: OSError) -> str:
+    """Return why files of certificates cannot be used.
+
+    :param error: the error of the TLS library, which names neither the file nor its form.
+    """
+    contents = []
+    for path in paths:
+        try:
+            contents.append((path, path.read_bytes()))
+        except OSError as unreadable:
+            return f"{path} cannot be read ({unreadable.strerror})"
+    for path, content in contents:
+        if not content.strip():
+            return f"{path} is empty"
+        if b"-----BEGIN" not in content:
+            return f"{path} is not in PEM format"
+        if content.count(b"-----BEGIN") != content.count(b"-----END"):
+            return f"{path} is cut off"
+    whole = b"".join(content for _path, content in contents)
+    if b"CERTIFICATE-----" not in whole:
+        return f"{paths[0]} contains no certificate"
+    reason = getattr(error, "reason", None)
+    if reason in _REASONS:
+        return _REASONS[reason]
+    if len(paths) > 1 and b"PRIVATE KEY-----" not in whole:
+        return "the private key is missing"
+    if b"ENCRYPTED" in whole:
+        return "the key is encrypted, which is not supported"
+    return f"the TLS library reports {reason or error.strerror or 'an unknown error'}"
 
 
 def _paths(value: str) -> tuple[str, str]:

@@ -104,6 +104,8 @@ _NOT_STRICT = (
     "The certificate of {host}, or its CA, does not fulfill RFC 5280, as Python 3.13 requires ({cause}). "
     "Renew this certificate. Other CA files in the extra verify do not help."
 )
+#: OpenSSL does not find the CA among the trusted ones.
+_UNKNOWN_CA = "self.signed certificate|unable to get (local )?issuer certificate|unable to verify the first certificate"
 _CLIENT_CERT = f"{_TLS_FAILED} It might require a client certificate, or another one. Check the extra client_cert."
 #: Errors before a response: an exception of requests or urllib3, a pattern of its innermost cause, its description, and
 #: whether a retry can help. The first match counts.
@@ -117,22 +119,44 @@ _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
         True,
     ),
     (exceptions.TimeoutError, "", _TIMED_OUT, True),
-    (exceptions.SSLError, "has expired", "The certificate of {host} has expired. The service has to renew it.", True),
+    (
+        exceptions.SSLError,
+        "has expired",
+        "The certificate of {host}, or of its CA, has expired. The service has to renew it, unless the clock of the "
+        "worker is wrong.",
+        True,
+    ),
+    (
+        exceptions.SSLError,
+        "not yet valid",
+        "The certificate of {host}, or of its CA, is not valid yet. Check the clock of the worker, and the start date "
+        "of the certificate.",
+        True,
+    ),
     (exceptions.SSLError, "mismatch", _OTHER_HOST, False),
     (exceptions.SSLError, _STRICT, _NOT_STRICT, False),
     (
         exceptions.SSLError,
-        "VERIFY_FAILED",
-        "The certificate of {host} is not trusted ({cause}). Set the extra verify to the CA bundle that signed it.",
+        "too weak",
+        "The certificate of {host}, or of its CA, has a weak key or signature ({cause}). Replace it by a certificate "
+        "with a key of 2,048 bits or more and SHA-256. Another CA file in the extra verify does not help.",
         False,
     ),
+    (
+        exceptions.SSLError,
+        "revoked",
+        "The certificate of {host}, or of its CA, was revoked. The service has to replace it.",
+        False,
+    ),
+    (exceptions.SSLError, _UNKNOWN_CA, "The certificate of {host} is not trusted ({cause}). {trust}", False),
+    (exceptions.SSLError, "VERIFY_FAILED", "The certificate of {host} was rejected: {cause}.", False),
     (
         exceptions.SSLError,
         "WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE",
         "{host} does not speak https on this port. Write http:// in the Base URL, or the port of https.",
         False,
     ),
-    (exceptions.SSLError, "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE|EOF", _CLIENT_CERT, False),
+    (exceptions.SSLError, "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE", _CLIENT_CERT, False),
     (exceptions.SSLError, "", _TLS_FAILED, False),
     (exceptions.LocationValueError, "", _BAD_ADDRESS, False),
     # The response to plain http is a TLS alert.
@@ -144,13 +168,15 @@ _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
     ),
     (exceptions.HTTPError, "", _CLOSED, True),
     (requests.exceptions.InvalidURL, "", _BAD_ADDRESS, False),
-    # Before the connection is opened: a CA or client certificate.
+    # Before the connection is opened.
     (
         Exception,
-        "",
-        "The request to {host} cannot be sent: {cause}. Check the extras of the connection.",
+        "CA certificate bundle",
+        "The request to {host} cannot be sent: {cause}. Check the environment variables REQUESTS_CA_BUNDLE and "
+        "CURL_CA_BUNDLE, or set the extra verify.",
         False,
     ),
+    (Exception, "", "The request to {host} cannot be sent: {cause}.", False),
 )
 
 Returned = TypeVar("Returned")
@@ -522,6 +548,15 @@ class Transport:
         why = f"{self.settings.host} did not {missing} within {self._limit:g} s."
         return AnalyticsConnectionError(why, request.method, request.path, sent=sent)
 
+    def _how_to_trust(self) -> str:
+        """Return what to do about a certificate of an unknown CA."""
+        if isinstance(self.settings.verify, str):
+            return f"No CA of the extra verify ({self.settings.verify}) signed it. Add the CA to this file."
+        remedy = "Set the extra verify to the CA bundle that signed it."
+        if isinstance(self._verify, str):
+            return f"No CA of the file in the environment ({self._verify}) signed it. {remedy}"
+        return remedy
+
     def _connection_error(self, error: Exception, request: _Request, *, sent: bool) -> AnalyticsConnectionError:
         """Return the typed error for an exception of requests or urllib3, with ``sent`` and ``transient`` set."""
         proxy = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
@@ -545,6 +580,7 @@ class Transport:
             proxy=proxy.rpartition("@")[2].rpartition("://")[2],
             missing=missing,
             https=https,
+            trust=self._how_to_trust(),
         )
         problem, has_remedy, remedy = readable(why, _MAX_REASON).partition(". ")
         if has_remedy:

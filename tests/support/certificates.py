@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 
@@ -50,17 +50,27 @@ class Authority:
         """Return the files of a client's certificate and of its key."""
         return self.server_files("client.example")
 
-    def server_files(self, host: str, *, expired: bool = False, is_strict: bool = True) -> tuple[Path, Path]:
+    def server_files(
+        self,
+        host: str,
+        *,
+        expired: bool = False,
+        is_strict: bool = True,
+        hours: int = 0,
+        key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None,
+    ) -> tuple[Path, Path]:
         """Return the files of a certificate for ``host``, an address or a name, and of its key.
 
         :param is_strict: whether the certificate names the key of its issuer, as Python 3.13 requires.
+        :param hours: hours until the certificate becomes valid.
+        :param key: the key; by default a new one.
         """
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = key or ec.generate_private_key(ec.SECP256R1())
         try:
             name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
         except ValueError:
             name = x509.DNSName(host)
-        builder = self._builder(x509.Name([]), key, expired=expired)
+        builder = self._builder(x509.Name([]), key, expired=expired, hours=hours)
         builder = builder.add_extension(x509.SubjectAlternativeName([name]), critical=True)
         if is_strict:
             issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
@@ -73,9 +83,14 @@ class Authority:
         return files
 
     def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, expired: bool = False
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey,
+        *,
+        expired: bool = False,
+        hours: int = 0,
     ) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=3 if expired else 0)
+        now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=-3 if expired else hours)
         return (
             x509.CertificateBuilder()
             .subject_name(subject)

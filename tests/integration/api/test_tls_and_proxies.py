@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 import urllib3
 from certificates import Authority
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from local_airflow import free_port
 from raw_server import RawServer, http
 from wire_client import KEY, client_of, served
 
-from airflow_provider_analytics.exceptions import (
-    AnalyticsConfigError,
-    AnalyticsConnectionError,
-)
+from airflow_provider_analytics.api.transport import _connection_problem
+from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsConnectionError
 
 RECORD = http(200, {"id": 7})
 PROXY_VARIABLES = [
@@ -79,8 +80,16 @@ def test_ca_of_the_settings_takes_precedence_over_the_environment(
     with client_of(secure.url, verify=str(authority.path)) as client:
         assert client.get_website(7) == {"id": 7}
     assert secure.requests[0].headers["authorization"] == f"Bearer {KEY}"
-    with client_of(secure.url) as client, pytest.raises(AnalyticsConnectionError, match="Set the extra verify"):
+    with (
+        client_of(secure.url) as client,
+        pytest.raises(AnalyticsConnectionError, match="No CA of the file in the environment .* Set the extra verify"),
+    ):
         client.get_website(7)
+    other = str(Authority(tmp_path).path)
+    with client_of(secure.url, verify=other) as client:
+        with pytest.raises(AnalyticsConnectionError, match="No CA of the extra verify") as caught:
+            client.get_website(7)
+        assert "Set the extra verify" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +97,7 @@ def test_ca_of_the_settings_takes_precedence_over_the_environment(
     [
         ("stats.example.com", False, "is for another host", 1),
         # The service renews it, and a retry of the task succeeds.
-        ("127.0.0.1", True, "has expired. The service has to renew it", 4),
+        ("127.0.0.1", True, r"has expired\.\sThe service has to renew it", 4),
     ],
 )
 def test_certificate_for_another_host_or_expired_certificate_is_rejected(
@@ -99,6 +108,90 @@ def test_certificate_for_another_host_or_expired_certificate_is_rejected(
         with pytest.raises(AnalyticsConnectionError, match=message) as caught:
             client.get_website(7)
         assert (client.stats.requests, caught.value.transient, server.requests) == (requests, expired, [])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hours": 5}, "is not valid yet.\nCheck the clock of the worker"),
+        ({"key": rsa.generate_private_key(65537, 1024)}, "has a weak key or signature (EE certificate key too weak)"),
+    ],
+    ids=["not valid yet", "weak key"],
+)
+def test_remedy_of_a_rejected_certificate_fits_its_cause(
+    authority: Authority, options: dict[str, Any], message: str
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.load_cert_chain(*authority.server_files("127.0.0.1", **options))
+    with (
+        served(RECORD, tls=context, verify=str(authority.path), max_retries=0) as (client, _),
+        pytest.raises(AnalyticsConnectionError) as caught,
+    ):
+        client.get_website(7)
+    assert message in str(caught.value)
+    assert "Set the extra verify" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("self-signed certificate in certificate chain", "is not trusted"),
+        ("self signed certificate", "is not trusted"),
+        ("unable to get issuer certificate", "is not trusted"),
+        ("CA certificate key too weak", "has a weak key or signature"),
+        ("CA signature digest algorithm too weak", "has a weak key or signature"),
+        ("certificate revoked", "was revoked. The service has to replace it."),
+        ("unsuitable certificate purpose", "was rejected: unsuitable certificate purpose"),
+        ("path length constraint exceeded", "was rejected: path length constraint exceeded"),
+    ],
+)
+def test_each_reason_of_a_rejected_certificate_has_its_own_remedy(reason: str, message: str) -> None:
+    cause = ssl.SSLCertVerificationError(1, f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {reason}")
+    cause.verify_message = reason
+    text, is_transient = _connection_problem(urllib3.exceptions.SSLError(cause))
+    shown = text.format(host="h", cause=reason, trust="Set the extra verify.")
+    assert message in shown
+    assert ("extra verify." in shown) == ("not trusted" in shown)
+    assert not is_transient
+
+
+def _write(folder: Path, name: str, content: bytes) -> str:
+    (folder / name).write_bytes(content)
+    return str(folder / name)
+
+
+def test_unusable_ca_file_is_named_with_its_form(authority: Authority, tmp_path: Path) -> None:
+    certificate = x509.load_pem_x509_certificate(authority.path.read_bytes())
+    _, key = authority.server_files("127.0.0.1")
+    files = {
+        "is not in PEM format": certificate.public_bytes(serialization.Encoding.DER),
+        "contains no certificate": key.read_bytes(),
+        "is empty": b"\n",
+        "is cut off": authority.path.read_bytes()[:200],
+    }
+    for number, (why, content) in enumerate(files.items()):
+        path = _write(tmp_path, f"{number}.pem", content)
+        with pytest.raises(AnalyticsConfigError, match=rf"verify='{path}' cannot be used: .*{why}.* in PEM format"):
+            client_of("https://127.0.0.1:9", verify=path)
+
+
+def test_unusable_client_certificate_is_named_with_its_problem(authority: Authority, tmp_path: Path) -> None:
+    certificate, key = map(str, authority.client_files())
+    _, other = authority.server_files("127.0.0.1")
+    loaded: Any = serialization.load_pem_private_key(Path(key).read_bytes(), None)
+    encryption = serialization.BestAvailableEncryption(b"secret")
+    pkcs8 = loaded.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    problems = {
+        f"{certificate},{other}": "the key does not belong to the certificate",
+        certificate: "the private key is missing",
+        f"{certificate},{_write(tmp_path, 'encrypted.pem', pkcs8)}": "the key is encrypted",
+        f"{_write(tmp_path, 'empty.pem', b'')},{key}": "empty.pem is empty",
+        key: "contains no certificate",
+    }
+    for paths, problem in problems.items():
+        with pytest.raises(AnalyticsConfigError, match=f"client_cert=.* cannot be used: .*{problem}"):
+            client_of("https://127.0.0.1:9", client_cert=paths)
 
 
 def test_certificate_that_only_python_3_13_rejects_is_named(
