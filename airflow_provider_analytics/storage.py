@@ -28,13 +28,15 @@ from typing import IO, Any, Literal, Self, cast
 from fsspec.core import url_to_fs
 
 from airflow_provider_analytics.exceptions import AnalyticsError, StorageError
+from airflow_provider_analytics.readable import readable
 
 #: Protocols without directories. With these, ``makedirs`` would create a bucket for a mistyped name.
 OBJECT_STORES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "r2"})
 
 #: Suffix of files that replace another file once they are complete.
 TEMPORARY = ".tmp"
-#: Permissions of files on a local disk: readable by others, as the umask allows, or private.
+#: Permissions of files on a local disk: readable by others, as the umask allows, or private. In a folder that its group
+#: can write, and others cannot, the group can read and write private files, too, as the umask allows.
 SHARED, PRIVATE = 0o666, 0o600
 
 # Limits of stored files (docs/security.md, Limits). A file is read up to its limit, and not written beyond it.
@@ -61,6 +63,8 @@ _TEMPORARY_PREFIX = "analytics-snapshot-"
 MAX_STEM_BYTES = 240
 #: Errors of a disk that cannot sync a folder, such as a network disk. Its files are written.
 _CANNOT_SYNC = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS})
+#: Maximum length of the reason of an error of a storage library.
+_MAX_REASON = 300
 #: Errors of a path that the user has to correct.
 _WRONG_PATHS = (IsADirectoryError, NotADirectoryError, ValueError)
 
@@ -149,10 +153,15 @@ def storage_errors(doing: str) -> Iterator[None]:
     except (AnalyticsError, ValueError):
         raise
     except FileNotFoundError as error:
-        raise StorageError(f"Cannot {doing}: {error}.", "Check that the bucket or folder exists.") from error
+        raise StorageError(f"Cannot {doing}: {_reason(error)}.", "Check that the bucket or folder exists.") from error
     except Exception as error:  # each storage library has its own errors; OSError is only the most common
-        problem = f"Cannot {doing}: {type(error).__name__}: {error}."
+        problem = f"Cannot {doing}: {type(error).__name__}: {_reason(error)}."
         raise StorageError(problem, "Check its permissions and free space.") from error
+
+
+def _reason(error: object) -> str:
+    """Return the first line of an error: a storage library can append the response, such as twelve lines of XML."""
+    return readable(str(error).strip().partition("\n")[0], _MAX_REASON).rstrip(".")
 
 
 class UnusableFileError(ValueError):
@@ -182,6 +191,7 @@ def file_errors(verb: Literal["read", "write"], file: StoragePath, argument: str
         raise
     except Exception as error:  # each storage library has its own errors; OSError is only the most common
         reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or error
+        reason = _reason(reason)
         if _is_wrong_path(error, verb):
             raise UnusableFileError(argument, file.url, _UNUSABLE[verb].format(reason=reason)) from error
         if not isinstance(error, OSError):
@@ -214,7 +224,16 @@ def make_directory(directory: StoragePath, mode: int = SHARED) -> None:
 def _make_private_folder(folder: Path) -> None:
     if not folder.exists():
         _make_private_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o770 if _is_of_a_group(folder.parent) else 0o700, exist_ok=True)
+
+
+def _is_of_a_group(folder: Path) -> bool:
+    """Return whether the group of a folder can write it, and others cannot.
+
+    On OpenShift, each pod has another user id, and all of them the same group.
+    """
+    mode = folder.stat().st_mode
+    return bool(mode & stat.S_IWGRP) and not mode & stat.S_IWOTH
 
 
 def fitting(name: str, folder: StoragePath) -> str:
@@ -361,7 +380,7 @@ def read_texts(
         files together are larger than :data:`MAX_TEXT_BYTES`.
     """
     with file_errors("read", place, argument):
-        is_folder = bool(place.fs.isdir(place.path))
+        is_folder = _is_folder(place)
     files = [place]
     if is_folder:
         with file_errors("read", place, argument):
@@ -381,6 +400,15 @@ def read_texts(
                 return {}
             texts[file.name] = ValueError(error.reason)
     return texts
+
+
+def _is_folder(place: StoragePath) -> bool:
+    """Return whether a path is a folder. A role that can only read files cannot list them, or ask for a folder."""
+    if not is_local(place):
+        with suppress(Exception):  # each storage library has its own errors
+            if _first_bytes(place, 1):
+                return False
+    return bool(place.fs.isdir(place.path))
 
 
 def _read_at_most(path: StoragePath, limit: int) -> bytes:
@@ -427,8 +455,18 @@ def size_of(path: StoragePath) -> int | None:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a temporary folder, and remove it afterwards; first remove the folders of killed processes."""
-    with tempfile.TemporaryDirectory(prefix=_TEMPORARY_PREFIX) as name:
+    """Yield a temporary folder, and remove it afterwards; first remove the folders of killed processes.
+
+    :raises StorageError: if no folder for temporary files can be written.
+    """
+    try:
+        folder_of_process = tempfile.TemporaryDirectory(prefix=_TEMPORARY_PREFIX)
+    except OSError as error:
+        raise StorageError(
+            f"The worker cannot create a temporary folder: {error.strerror or error}.",
+            "Set its environment variable TMPDIR to a folder that it can write, with space for the snapshot.",
+        ) from error
+    with folder_of_process as name:
         mine = Path(name)
         oldest = mine.stat().st_mtime - ABANDONED_AFTER_HOURS * 3600
         for folder in mine.parent.glob(f"{_TEMPORARY_PREFIX}*"):
@@ -680,6 +718,8 @@ def open_own(path: Path, flags: int, mode: int) -> IO[bytes]:
     :param mode: permissions, if it is created; the umask applies.
     :raises OSError: if the path is a link.
     """
+    if mode == PRIVATE and _is_of_a_group(path.parent):
+        mode = 0o660
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, mode), "wb")
 
 

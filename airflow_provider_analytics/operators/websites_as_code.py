@@ -366,7 +366,8 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         ExportWebsitesOperator(task_id="export", output_path="s3://analytics-state/websites.yaml")
 
     :param output_path: where to write the YAML file (URL or absolute path). On a local disk, only the user of the
-        worker can read it, because it contains addresses. (templated)
+        worker can read it, because it contains addresses; in a folder that its group can write, also this group.
+        (templated)
     :param base_path: ``base_path`` of :class:`SnapshotWebsitesOperator`; None exports the current state. (templated)
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
     :param snapshot_name: ``snapshot_name`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)

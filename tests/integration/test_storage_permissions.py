@@ -18,7 +18,7 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
-from airflow_provider_analytics.storage import SharedFile
+from airflow_provider_analytics.storage import SharedFile, StoragePath
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +75,60 @@ def test_exports_with_addresses_are_readable_only_by_their_owner(
         execute(ExportWebsitesOperator, output_path=str(file))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == (0o755 if exists else 0o700)
+
+
+@pytest.mark.parametrize(
+    ("mode", "mask", "file", "folder"),
+    [
+        (0o2775, 0o002, 0o660, 0o2770),
+        (0o2770, 0o007, 0o660, 0o2770),
+        (0o2775, 0o077, 0o600, 0o2700),
+        (0o1777, 0o002, 0o600, 0o700),
+        (0o755, 0o002, 0o600, 0o700),
+    ],
+    ids=["group", "group only", "umask 077", "everyone", "owner"],
+)
+def test_group_of_a_folder_can_use_private_files_if_it_can_write_the_folder(
+    mode: int, mask: int, file: int, folder: int, analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(mode)
+    os.umask(mask)
+    analytics_sandbox.add_website("a.example")
+    arguments: dict[str, Any] = {"exclude_ips": ["192.0.2.1"], "list_name": "a", "state_path": str(shared)}
+    planned = execute(SyncExcludedIpsOperator, **arguments, dry_run=True)
+    execute(SyncExcludedIpsOperator, **arguments, approved_digest=planned["digest"])
+    execute(SnapshotWebsitesOperator, base_path=f"{shared}/private", html_report=True)
+    found = modes(shared)
+    written = {name for name in found if (shared / name).is_file()}
+    assert {found[name] for name in written} == {file}
+    assert {found[name] for name in found.keys() - written} == {folder}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start a process as another user")
+def test_second_user_of_the_group_reads_and_replaces_a_list_table(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for folder in (shared, *list(shared.parents)[:-1]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    shared.chmod(0o2775)
+    os.umask(0o002)
+    path = shared / "service" / "lists" / "a.json"
+    for user in (12345, 12346):
+        child = os.fork()  # another user cannot read the packages of this one
+        if child == 0:
+            is_written = False
+            try:
+                os.setgroups([])
+                os.setgid(0)
+                os.setuid(user)
+                file = SharedFile(StoragePath.of(path), "state_path")
+                is_written = file.write((file.text or "") + str(user))
+            finally:
+                os._exit(0 if is_written else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert path.read_text() == "1234512346"
 
 
 def test_audit_trail_is_not_written_through_a_planted_link(

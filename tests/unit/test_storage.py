@@ -26,7 +26,7 @@ from wire_client import Time
 
 from airflow_provider_analytics import storage
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.storage import SharedFile, StoragePath
+from airflow_provider_analytics.storage import SharedFile, StoragePath, read_texts
 
 MEMORY = 300_000_000
 SECONDS = 60
@@ -393,3 +393,35 @@ def test_unique_name_contains_the_time_in_utc() -> None:
     moment = datetime(2026, 11, 20, 12, tzinfo=UTC)
     assert storage.new_token(moment).startswith("20261120T120000Z-")
     assert storage.token_age(storage.new_token(moment), moment) == timedelta(0)
+
+
+class _WithoutListing(MemoryFileSystem):
+    """A storage whose role can read objects, and not list them."""
+
+    protocol = "s3"
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        raise PermissionError("Access Denied: s3:ListBucket")
+
+    def info(self, path: str, **options: Any) -> Any:
+        raise PermissionError("Access Denied: s3:ListBucket")
+
+
+def test_file_is_read_by_a_role_that_cannot_list_its_bucket() -> None:
+    MemoryFileSystem().pipe_file("/b/w.yaml", b"websites: {}")
+    place = StoragePath(_WithoutListing(), "/b/w.yaml", "s3://b/w.yaml")
+    assert read_texts(place, "config_path", lambda _folder, names: names) == {"w.yaml": "websites: {}"}
+
+
+def test_error_of_a_storage_library_is_cut_after_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    response = "The specified container does not exist.\nRequestId:1\nContent: <?xml version='1.0'?>\n<Error></Error>"
+
+    def fail(*_arguments: Any, **_options: Any) -> Any:
+        raise RuntimeError(response)
+
+    file_system = MemoryFileSystem()
+    monkeypatch.setattr(file_system, "cat_file", fail)
+    with pytest.raises(StorageError) as caught:
+        SharedFile(StoragePath(file_system, "/c/table.json", "abfs://c/table.json"), "state_path")
+    assert "The specified container does not exist. File: abfs://c/table.json" in str(caught.value)
+    assert "xml" not in str(caught.value)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.storage import temporary_folder
 
 
@@ -30,3 +32,16 @@ def test_temporary_folder_of_a_killed_process_is_removed_by_a_later_run(
         with temporary_folder() as mine:
             assert {path.name for path in tmp_path.iterdir()} == {mine.name, *names}
         assert not mine.exists()
+
+
+def test_worker_without_a_writable_temporary_folder_is_told_about_tmpdir(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp', '/']")
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_get_default_tempdir", fail)
+    with pytest.raises(StorageError, match=r"No usable temporary directory found.*\s.*TMPDIR"), temporary_folder():
+        pass
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/self")
+    with pytest.raises(StorageError, match="TMPDIR"), temporary_folder():
+        pass
