@@ -217,6 +217,11 @@ _MEANINGS: Mapping[int, _Meaning] = {
 #: Messages of services about a boolean that they cannot read. Messages about other rules, such as a limit of favorites,
 #: have other words. Compiled when it is used: each file with a DAG imports this module.
 _IS_ABOUT_A_FLAG = r"(?i)\b(true|false|bool\w*)\b|\b0\b.*\b1\b|\b1\b.*\b0\b"
+#: Messages about a domain that a website has already.
+_IS_TAKEN = r"(?i)\b(taken|exists?|unique|used|duplicate)\b"
+#: Statuses with which services reject a request for a reason of their own, and messages of frameworks about the key.
+_ABOUT_THE_REQUEST = frozenset({403, 422})
+_IS_ABOUT_THE_KEY = r"(?i)forbidden|unauthori[sz]ed|permission|abilit|denied|not allowed|scope"
 #: Update method to the other one.
 OTHER_METHODS = {"PATCH": "PUT", "PUT": "PATCH"}
 #: Statuses with which services and firewalls reject an update method.
@@ -299,8 +304,21 @@ class AnalyticsApiError(AnalyticsError):
             )
         elif status == HTTPStatus.UNPROCESSABLE_ENTITY and not self.errors:
             meaning = meaning._replace(remedy="The response names no field. Check the log, or send fields one by one.")
+        elif self.method == "POST" and re.search(_IS_TAKEN, " ".join(self.errors.get("domain", ()))):
+            meaning = meaning._replace(
+                remedy="A deleted website, or one of another account, might have this domain.",
+                before_retry="find the website with this domain first",
+            )
+        if status in _ABOUT_THE_REQUEST and self.message and not self.errors and not self._is_about_the_key:
+            # Such as the limit of a plan: only the service knows what to do.
+            problem = f"The service rejected the request: {self.message.removesuffix('.')}"
+            return meaning._replace(problem=problem, remedy="", before_retry="follow the message of the service first")
         fields = ", ".join(sorted(self.errors)) or "a value"
         return meaning._replace(problem=meaning.problem.format(fields=fields))
+
+    @property
+    def _is_about_the_key(self) -> bool:
+        return re.search(_IS_ABOUT_THE_KEY, self.message) is not None
 
     @property
     def detail(self) -> str:

@@ -25,6 +25,7 @@ from airflow_provider_analytics.api.verification import (
     Comparison,
     Differences,
     ExpectedRecord,
+    cause_of,
     has_value,
     is_final,
     present_fields,
@@ -206,7 +207,15 @@ class AnalyticsClient:
             parallel=self.settings.parallel_requests,
             wait=self.wait,
             stats=self.stats,
+            change_format=self._change_query_format,
         )
+
+    def _change_query_format(self) -> bool:
+        """Write booleans of queries in the other format from now on; return whether it was not tried yet."""
+        if not self._may_change_format or self._query_format != dialect.QUERY_FORMAT:
+            return False
+        self._query_format = dialect.OTHER_FORMATS[self._query_format]
+        return True
 
     @_with_location
     def page(self, query: Texts, unwanted: Event | None = None) -> Page:
@@ -776,6 +785,9 @@ class AnalyticsClient:
         if comparison.other_domain is not None:
             raise other_domain(expected.domain, record)
         if comparison.not_applied:
+            cause = cause_of(expected, record)
+            if cause:
+                raise NotAppliedError(website_id, comparison.not_applied, cause, permanent=True)
             raise NotAppliedError(website_id, comparison.not_applied, waited=self._waited)
         if comparison.unsent:
             changed = "; ".join(map(" ".join, comparison.unsent.items()))

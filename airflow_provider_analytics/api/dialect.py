@@ -454,6 +454,8 @@ def _find_list(answer: Answer, list_key: str | None) -> tuple[list[Any], list[Re
             return found, around
         raise answer.unexpected(f"The response contains no list under {list_key!r}, which the extra list_key names.")
     while isinstance(found, dict):
+        if _has_numbered_keys(found):
+            return list(found.values()), around
         around.append(found)
         found = found.get(_key_of_list(found))
     if isinstance(found, list):
@@ -461,6 +463,11 @@ def _find_list(answer: Answer, list_key: str | None) -> tuple[list[Any], list[Re
     raise answer.unexpected(
         "The response does not contain exactly one list of websites. Set the extra list_key to the key of the list."
     )
+
+
+def _has_numbered_keys(found: Record) -> bool:
+    """Return whether an object stands for a list, as PHP writes an array that was filtered."""
+    return bool(found) and all(key.isdecimal() and isinstance(row, dict) for key, row in found.items())
 
 
 def _key_of_list(found: Record) -> str:
@@ -642,6 +649,15 @@ def adds_slash(answer: Answer) -> bool:
     except ValueError:
         return False
     return target.path.endswith(f"{answer.path}/")
+
+
+def base_url_of_redirect(answer: Answer) -> str:
+    """Return the base URL with which a request would not be redirected; empty if the target is another path."""
+    target = answer.headers.get("Location", "").partition("?")[0]
+    base_url = target.removesuffix(answer.path)
+    if base_url == target or not base_url.startswith(("http://", "https://")):
+        return ""
+    return readable(base_url, is_part=True)
 
 
 def page_title(answer: Answer) -> str:

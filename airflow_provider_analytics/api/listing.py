@@ -122,7 +122,7 @@ DEFAULT_QUERY = {"per_page": "100", **NEWEST_FIRST}
 #: cannot change (interface.md, Operations).
 STABLE_FILTERS = frozenset({"search", "search_by"})
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
-_MISREAD = "the service ignores or misreads the filter. The extra boolean_format sets how favorite is written."
+_MISREAD = "the service ignores or misreads the filter. Read the list without it, and select the favorites yourself."
 
 Query = dict[str, str]
 #: Id of a website as it is compared.
@@ -170,6 +170,8 @@ class Listing(Iterable[Record]):
     :param parallel: maximum number of pages read at the same time, if the service is slow (:data:`AT_ONCE`).
     :param wait: waits for a number of seconds before the list is read again.
     :param stats: counts the websites, and the reads that are repeated.
+    :param change_format: changes how the ``favorite`` filter of the next listing is written, and returns whether that
+        format was not tried yet.
     :raises IncompleteListError: while iterating, as soon as the proof fails.
     """
 
@@ -182,8 +184,10 @@ class Listing(Iterable[Record]):
         parallel: int = 1,
         wait: Callable[[float], None] = time.sleep,
         stats: Stats | None = None,
+        change_format: Callable[[], bool] = lambda: False,
     ) -> None:
         self.wait = wait
+        self.change_format = change_format
         self.stats = stats or Stats()
         #: The proof; None before the iteration has ended.
         self.proof: Proof | None = None
@@ -696,6 +700,8 @@ def requests_of_a_list(websites: int) -> int:
 def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[], Listing]) -> Returned:
     """Consume a listing. If the list changed, wait (:data:`WAITS_BETWEEN_READS`) and consume a new one.
 
+    If the service does not understand the ``favorite`` filter, it is written in the other format.
+
     :raises IncompleteListError: if the last read fails, too.
     """
     all_seen = set()
@@ -703,7 +709,11 @@ def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[]
         listing = make_listing()
         try:
             return consume(listing)
-        except IncompleteListError as error:
+        except (IncompleteListError, AnalyticsApiError) as error:
+            if _is_about_favorite(error) and listing.change_format():
+                return read_again(consume, make_listing)
+            if not isinstance(error, IncompleteListError):
+                raise
             last = error.with_traceback(None)
         if not last.moved:
             raise last
@@ -717,6 +727,13 @@ def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[]
         how = "The list changed during each read."
     seen = f"{last.seen} Gave up after {len(WAITS_BETWEEN_READS) + 1} attempts. {how}"
     raise IncompleteListError(last.check, seen, True)
+
+
+def _is_about_favorite(error: IncompleteListError | AnalyticsApiError) -> bool:
+    """Return whether the rows contradict the ``favorite`` filter, or the service rejects it."""
+    if isinstance(error, IncompleteListError):
+        return error.check == "favorite"
+    return error.is_invalid and "favorite" in f"{error.message} {' '.join(error.errors)}"
 
 
 def _check_limit(number: int, limit: int, unit: str) -> None:

@@ -614,6 +614,11 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
                 f"The service redirects to '{target}', which only adds a slash to the path. Change the service, or the "
                 "proxy in front of it, so that it does not redirect. Another Base URL does not help."
             )
+        base_url = dialect.base_url_of_redirect(answer)
+        if base_url:
+            return answer.unexpected(
+                f"The service redirects to '{target}'. Redirects are not followed. Set the Base URL to '{base_url}'."
+            )
         return answer.unexpected(
             f"The service redirects to '{target}'. Redirects are not followed. If the service has moved, change the "
             f"Base URL. If this is a sign-in page, allow {dialect.API_PREFIX} without it."

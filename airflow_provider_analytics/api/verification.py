@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.entries import line_key
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, RECORD_FIELDS, normalize, same_setting
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, RECORD_FIELDS, normalize, raw_lines, same_setting
 from airflow_provider_analytics.readable import first_of, readable
 
 #: Fields that are compared. The domain is compared separately, because no update changes it.
@@ -174,6 +174,23 @@ class ExpectedRecord:
                 found.unsent[name] = _phrase([before[key] for key in missing])
         elif normalize(name, self.before[name]) != normalize(name, record[name]):
             found.unsent[name] = f"is {_text(name, record)}, was {_text(name, self.before)}"
+
+
+def cause_of(expected: ExpectedRecord, record: Record) -> str:
+    """Return why the service did not store a sent list, as a sentence; empty if the record does not reveal it."""
+    for name in LINE_FIELDS.keys() & expected.sent.keys():
+        stored, before = raw_lines(name, record.get(name)), raw_lines(name, expected.before.get(name))
+        if not stored:
+            continue
+        if not expected.sent[name] and stored == before:
+            return f"The service ignores an empty value of {name}."
+        sent_bytes, stored_bytes = "\n".join(expected.sent[name]).encode(), "\n".join(stored).encode()
+        is_cut = len(stored_bytes) < len(sent_bytes) and sent_bytes.startswith(stored_bytes)
+        if is_cut and stored != before:
+            sizes = f"{len(stored_bytes):,} of {len(sent_bytes):,} bytes"
+            value = readable(", ".join(before or ()), _MAX_CHARACTERS) or "empty"
+            return f"The service kept the first {sizes} of {name}. Shorten the list. Value before: {value}."
+    return ""
 
 
 def is_final(reads: Sequence[Comparison]) -> bool:

@@ -7,8 +7,9 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def at_once() -> None:
-    """Wait as a task does, in contrast to all other tests: the service is a real one."""
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait as a task does, in contrast to other tests, except for another task that writes at the same time."""
+    monkeypatch.setattr("airflow_provider_analytics.api.client.SETTLE_SECONDS", 0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

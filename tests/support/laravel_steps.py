@@ -76,6 +76,10 @@ def _steps(hook: AnalyticsHook, execute: Callable[..., Any], folder: Path) -> di
     def is_gone(domain: str) -> bool:
         return hook.find_website(domain) is None
 
+    def delete(domain: str) -> bool:
+        hook.delete_website(id_of(domain))
+        return True
+
     def write(key: str, operator_type: type, expected: Any = True, **arguments: Any) -> bool:
         return bool(operator(operator_type, **arguments)[key] == expected)
 
@@ -132,6 +136,6 @@ def _steps(hook: AnalyticsHook, execute: Callable[..., Any], folder: Path) -> di
         "drift": lambda: operator(CheckDriftOperator, **code) is not None,
         "export": lambda: operator(ExportWebsitesOperator, output_path=str(folder / "websites.yaml")),
         "snapshot": lambda: write("count", SnapshotWebsitesOperator, 4, base_path=str(folder / "snapshots")),
-        "delete": lambda: hook.delete_website(id_of("c.example")) is None and is_gone("c.example"),
+        "delete": lambda: delete("c.example") and is_gone("c.example"),
         "create a deleted domain": lambda: hook.ensure_website("c.example")["id"],
     }

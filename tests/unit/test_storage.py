@@ -395,7 +395,7 @@ def test_unique_name_contains_the_time_in_utc() -> None:
     assert storage.token_age(storage.new_token(moment), moment) == timedelta(0)
 
 
-class _WithoutListing(MemoryFileSystem):
+class _WithoutListing(MemoryFileSystem):  # type: ignore[misc]
     """A storage whose role can read objects, and not list them."""
 
     protocol = "s3"

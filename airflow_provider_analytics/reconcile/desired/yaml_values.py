@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read JSON or YAML text within a budget, with the place of each value. Problems are collected, and all are reported.
+r"""Read JSON or YAML text within a budget, with the place of each value. Problems are collected, and all are reported.
 
-JSON is almost YAML, but not quite: YAML rejects ``"\\ud83d\\ude00"``, tabs, and long keys. So a text that is valid JSON is
-read as JSON. It is parsed as YAML, too, because only the YAML parser knows the places of the values.
+JSON is almost YAML, but not quite: YAML rejects ``"\\ud83d\\ude00"``, tabs, and long keys. So a text that is valid JSON
+is read as JSON. It is parsed as YAML, too, because only the YAML parser knows the places of the values.
 """
 
 from __future__ import annotations

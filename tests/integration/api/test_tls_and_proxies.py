@@ -82,7 +82,7 @@ def test_ca_of_the_settings_takes_precedence_over_the_environment(
     assert secure.requests[0].headers["authorization"] == f"Bearer {KEY}"
     with (
         client_of(secure.url) as client,
-        pytest.raises(AnalyticsConnectionError, match="No CA of the file in the environment .* Set the extra verify"),
+        pytest.raises(AnalyticsConnectionError, match=r"No CA of the file in the environment .* Set the extra verify"),
     ):
         client.get_website(7)
     other = str(Authority(tmp_path).path)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments as Airflow users give them: path objects, outputs of tasks, delimiters, defaults (``operators/base.py``)."""
+"""Arguments as Airflow users give them: path objects, outputs of tasks, delimiters, and defaults."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_every_path_argument_takes_a_path_object(
             PruneSnapshotsOperator(task_id="prune", base_path=path(tmp_path / "base"), keep_days=1),
             ExportWebsitesOperator(task_id="export", output_path=path(tmp_path / "exported.yaml")),
         ]
-        for before, after in zip(tasks, tasks[1:], strict=False):
+        for before, after in itertools.pairwise(tasks):
             before >> after
     run = run_dag(dag)
     assert {task.state for task in run.tasks.values()} == {"success"}
@@ -61,13 +62,13 @@ def test_every_path_argument_takes_a_path_object(
 
 
 def test_relative_path_object_is_rejected_when_the_dag_is_parsed() -> None:
-    with pytest.raises(ValueError, match="config_path='websites.yaml' is not allowed. Allowed: a URL such as"):
-        PlanWebsitesOperator(task_id="plan", config_path=Path("websites.yaml"))
+    with pytest.raises(ValueError, match=r"config_path='websites.yaml' is not allowed\. Allowed: a URL such as"):
+        PlanWebsitesOperator(task_id="plan", config_path=Path("websites.yaml"))  # type: ignore[arg-type]
 
 
 def test_object_storage_path_keeps_its_connection() -> None:
     path = ObjectStoragePath("file:///data/websites.yaml", conn_id="my_disk")
-    task = PlanWebsitesOperator(task_id="plan", config_path=path)
+    task = PlanWebsitesOperator(task_id="plan", config_path=path)  # type: ignore[arg-type]
     assert task.config_path == "file://my_disk@/data/websites.yaml"
 
 
@@ -99,10 +100,12 @@ def test_records_of_another_task_select_their_websites(sandbox: SandboxServer, r
     with DAG("records", schedule=None, start_date=START) as dag:
         found = ListWebsitesOperator(task_id="list", search="shop")
         one = GetWebsiteOperator(task_id="get", domain="a.example")
-        SyncExcludedIpsOperator(task_id="sync", exclude_ips=["192.0.2.1"], websites=found.output)
-        SyncExcludedParamsOperator(task_id="params", exclude_params=["gclid"], websites=one.output)
-        file = tmp_path / "exported.yaml"
-        ExportWebsitesOperator(task_id="export", output_path=file, websites=found.output)
+        websites: Any = found.output
+        website: Any = one.output
+        SyncExcludedIpsOperator(task_id="sync", exclude_ips=["192.0.2.1"], websites=websites)
+        SyncExcludedParamsOperator(task_id="params", exclude_params=["gclid"], websites=website)
+        file: Any = tmp_path / "exported.yaml"
+        ExportWebsitesOperator(task_id="export", output_path=file, websites=websites)
     run = run_dag(dag)
     assert {task.state for task in run.tasks.values()} == {"success"}
     lists = {website["domain"]: (website["exclude_ips"], website["exclude_params"]) for website in sandbox.websites()}

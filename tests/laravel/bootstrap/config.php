@@ -2,7 +2,7 @@
 
 use Illuminate\Foundation\Providers;
 
-$options = [PDO::ATTR_STRINGIFY_FETCHES => env('DB_STRINGIFY', false)];
+$options = [PDO::ATTR_STRINGIFY_FETCHES => (bool) env('DB_STRINGIFY', false)];
 $sqlite = ['driver' => 'sqlite', 'database' => storage_path('database.sqlite'), 'options' => $options];
 $mysql = ['driver' => 'mysql', 'unix_socket' => env('DB_SOCKET'), 'database' => env('DB_DATABASE'), 'username' => 'root',
     'charset' => 'utf8mb4', 'strict' => env('DB_STRICT', true), 'options' => $options];

@@ -66,7 +66,7 @@ def test_every_exception_class_is_tested() -> None:
     ("status", "happened", "remedy"),
     [
         (401, "API key rejected", "Correct the API key of the connection."),
-        (403, "The API key does not have the permission for this request", "Use the key of an account that has it."),
+        (403, "The service rejected the request: said no", ""),
         (404, "No website has the id 7, or the Base URL is wrong", ""),
         (
             405,
@@ -74,7 +74,7 @@ def test_every_exception_class_is_tested() -> None:
             "Allow PATCH in the proxy or firewall, or set the extra update_method to PUT if PUT keeps unsent fields. "
             "The sample DAG try_your_service.py finds out.",
         ),
-        (422, "The service rejected a value", "The response names no field. Check the log, or send fields one by one."),
+        (422, "The service rejected the request: said no", ""),
         (500, "The service failed", "Check the log of the service."),
         (502, "The service failed", "Check the logs of the service and of the proxy in front of it."),
     ],
@@ -87,13 +87,17 @@ def test_error_message_names_the_event_the_next_step_and_the_place(status: int, 
     raised.where = "https://stats.example.com/app, connection 'a'"
     assert raised.problem == f"{happened} ({status} {HTTPStatus(status).phrase}, Retry-After 42 s)."
     assert raised.remedy == remedy
-    lines = str(raised).splitlines()
-    assert " ".join(lines[:-3]) == f"{raised.problem} {remedy}".strip()
-    assert lines[-3:] == [
-        "The service says: said no.",
+    message = ["The service says: said no."]
+    if "said no" in happened:
+        message = []
+    text = str(raised).replace("\n", " ")
+    expected = [
+        *filter(None, (raised.problem, remedy)),
+        *message,
         "Request: PATCH /api/v1/websites/7.",
         "Service: https://stats.example.com/app, connection 'a'.",
     ]
+    assert text == " ".join(expected)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def test_message_without_a_connection_remains_on_one_line_if_it_fits() -> None:
 
 
 def test_text_of_an_error_remains_on_one_line_for_the_log_of_retries() -> None:
-    error = AnalyticsApiError(403, "GET", "/api/v1/websites", "said no")
+    error = AnalyticsApiError(403, "GET", "/api/v1/websites", "Forbidden")
     assert "\n" in str(error)
     assert error.text == str(error).replace("\n", " ")
 

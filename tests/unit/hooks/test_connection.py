@@ -351,7 +351,7 @@ def test_documented_variables_define_the_same_connection(monkeypatch: pytest.Mon
         name, _, value = assignment.partition("=")
         monkeypatch.setenv(name, value)
         connection = AnalyticsHook.get_connection("analytics_default")
-        found.append(settings_from_connection(connection, "analytics_default"))
+        found.append(settings_from_connection(connection, "analytics_default"))  # type: ignore[arg-type]
         assert export == "export"
     wanted = Settings(
         base_url="https://stats.example.com/app", api_key="KEY", timeout=10, source="connection 'analytics_default'"

@@ -53,7 +53,7 @@ def test_selectors_can_be_text() -> None:
     assert parse_selectors("websites", "[ab].example\n[cd].example") == ("[ab].example", "[cd].example")
     for bad in ([None], [True], [""], {"a": 1}, None):
         with pytest.raises(ValueError, match="websites"):
-            parse_selectors("websites", bad)  # type: ignore[arg-type]
+            parse_selectors("websites", bad)
 
 
 def test_selectors_can_have_a_thousand_patterns() -> None:
