@@ -858,7 +858,8 @@ class AnalyticsClient:
 
 
 def _ambiguous(domain: str, reason: str, cause: AnalyticsError | None) -> AmbiguousWriteError:
-    error = AmbiguousWriteError(f"{reason} A retry looks for the website before it creates it.", domain)
+    advice = "A retry of an operator looks for the website before it creates it. In your own code, call ensure_website."
+    error = AmbiguousWriteError(f"{reason} {advice}", domain)
     if cause is not None:
         error.earlier = (*cause.earlier, cause)
     return error

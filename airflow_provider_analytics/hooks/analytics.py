@@ -186,8 +186,8 @@ class AnalyticsHook(BaseHook):
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> dict[str, Any]:
         """Create a website, verify it, and return it.
 
-        The request is never sent twice. This method does not check whether the domain exists: see
-        :meth:`ensure_website`. Omitted settings get the defaults of the service: privacy ``public``, no e-mail reports,
+        The request is never sent twice. This method does not check whether the domain exists. In a task with retries,
+        call :meth:`ensure_website`: after a lost response, a retry of this method would create a second website. Omitted settings get the defaults of the service: privacy ``public``, no e-mail reports,
         bots excluded.
 
         :param domain: domain name, without scheme, port, or path.
@@ -196,7 +196,7 @@ class AnalyticsHook(BaseHook):
             Privacy is a name, a number, or a :class:`Privacy`. A flag is a bool. An exclusion list is a list, or a text
             with one entry per line. A password is only allowed with privacy ``password``.
         :return: the website record.
-        :raises AmbiguousWriteError: if it is unclear whether the website was created; look up the domain.
+        :raises AmbiguousWriteError: if it is unclear whether the website was created; then call :meth:`ensure_website`.
         :raises NotAppliedError: if the service does not return these settings and the defaults.
         """
         return self.client.create_website(domain, **settings).record
