@@ -199,9 +199,11 @@ def result_of(planned: Planned, outcome: Outcome | None, whole: str | None = Non
     outcome = outcome or Outcome()
     if not planned.websites.records:
         log.warning("The account has no websites, so nothing was compared.")
+    tables = planned.desired.tables
     result = {
         **more,
         "dry_run": dry_run,
+        "list_is_new": tables is not None and tables.before.run is None,
         **plan.report(SHOWN_CHANGES),
         **_report_expiry(planned.source.parts),
         "unchanged": len(planned.compared) - sum(change.action != "create" for change in plan.changes),

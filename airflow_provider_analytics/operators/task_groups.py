@@ -114,7 +114,8 @@ def _approved(
             "response_timeout": timedelta(days=1),
             **approval,
         }
-        approve = _approval_operator()(task_id="approve", pre_execute=_show_digest(plan.task_id), **given)
+        given["pre_execute"] = _show_digest(plan.task_id, then=given.get("pre_execute"))
+        approve = _approval_operator()(task_id="approve", **given)
         # A task that was only marked as success has no output: then nothing is applied.
         check >> approve >> make_apply(approve.output)
     return group
@@ -124,6 +125,8 @@ class _CheckPlanOperator(BaseOperator):
     """Skip the approval of a plan without changes, and fail for one that a guard blocks."""
 
     template_fields = ("planned",)
+    #: The label of the task in Airflow's interface, in place of the name of this class.
+    custom_operator_name = "CheckPlan"
 
     def __init__(self, *, planned: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -140,19 +143,32 @@ class _CheckPlanOperator(BaseOperator):
             raise skipped("Nothing to change.")
 
 
-def _show_digest(task_id: str) -> Callable[[Context], None]:
-    """Return a callback that adds the digest of a plan to the form: the answer then says which plan was approved."""
+def _show_digest(task_id: str, then: Callable[[Context], None] | None) -> Callable[[Context], None]:
+    """Return a callback that adds the digest of a plan to the form: the answer then says which plan was approved.
+
+    :param then: the callback of the user, which is called afterwards.
+    """
 
     def show(context: Context) -> None:
         ti = context["ti"]
         digest = ti.xcom_pull(task_ids=task_id, map_indexes=ti.map_index)["digest"]
-        context["task"].params["approved_digest"] = Param(digest, type="string", description="Plan to approve")
+        context["task"].params["approved_digest"] = Param(
+            digest,
+            type="string",
+            title="Digest of the plan",
+            description="Identifies the plan above: only this plan is applied. Leave it unchanged.",
+        )
+        if then is not None:
+            then(context)
 
     return show
 
 
 def _approval_operator() -> Any:
-    """Return Airflow's ``ApprovalOperator``, which here ends as skipped, with the reason, if the plan is rejected."""
+    """Return Airflow's ``ApprovalOperator``, which here ends as skipped, with the reason, if the plan is rejected.
+
+    With the options for a rejection, ``fail_on_reject`` and ``ignore_downstream_trigger_rules``, it ends as theirs.
+    """
     try:
         from airflow.providers.standard.operators.hitl import ApprovalOperator
     except ImportError as error:
@@ -162,7 +178,10 @@ def _approval_operator() -> Any:
 
     class Approval(ApprovalOperator):
         def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-            if event.get("chosen_options") == [self.REJECT]:
+            is_skipped = not (self.fail_on_reject or self.ignore_downstream_trigger_rules)
+            if event.get("chosen_options") == [self.REJECT] and is_skipped:
+                if event.get("timedout"):
+                    raise skipped("Rejected, because nobody responded in time. No changes were sent.")
                 user = (event.get("responded_by_user") or {}).get("name") or "an unknown user"
                 raise skipped(f"Rejected by {user}. No changes were sent.")
             return super().execute_complete(context, event)

@@ -119,6 +119,8 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     :return: a dict with these keys:
 
         * ``dry_run`` (boolean, such as ``true``): true if the task only planned.
+        * ``list_is_new`` (boolean, such as ``false``): true if a managed list had no table in the state folder: it runs
+          for the first time, or the folder was lost.
         * ``digest`` (string, such as ``"9f2c..."``): digest of the plan; pass it as ``approved_digest`` to approve the
           plan.
         * ``scope`` (object, such as ``{"service": "https://stats.example.com", "prune": false}``): settings that the

@@ -175,9 +175,12 @@ def make_plan(job: Job, *, is_again: bool = False) -> Planned:
     :param is_again: whether this run has changed websites already. Warnings would be about its own changes.
     :raises ValueError: if the source cannot be resolved.
     """
-    last = None
+    last, last_problem = None, ""
     if job.folder and not is_again:
-        last = read_last_websites(job.folder, job.scope)
+        try:
+            last = read_last_websites(job.folder, job.scope)
+        except ValueError as error:
+            last_problem = str(error)
     websites = job.source.read(job.client)
     desired = replace(job.source.resolve(websites.records), tables=job.lists)
     compared, unread = _compared_records(job.client, desired, websites.records)
@@ -190,6 +193,7 @@ def make_plan(job: Job, *, is_again: bool = False) -> Planned:
         compared=compared,
         listed=website_keys(websites.records),
         last=last if websites.complete else None,
+        last_problem=last_problem if websites.complete else "",
     )
     plan = check_guards(plan, given)
     warnings = [*plan.warnings, *internal_warnings(job.source)]

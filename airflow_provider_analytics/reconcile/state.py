@@ -311,21 +311,25 @@ _LAST_WEBSITES = "last_websites.json"
 
 
 def read_last_websites(folder: StoragePath, scope: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
-    """Return the websites of the last successful run; None if they are unknown.
+    """Return the websites of the last successful run; None if there was none.
 
     :param folder: folder of the service and the account (:func:`folder_of`).
     :param scope: the service and the account.
+    :raises ValueError: if the file is damaged, or of another service or account.
     """
     file = SharedFile(folder / _LAST_WEBSITES, "state_path")
     if file.text is None:
         return None
+    problem = f"The websites of the last run are unknown, because {file.place}"
     try:
         stored = msgspec.json.decode(file.text, type=_LastWebsites)
     except (ValueError, RecursionError) as error:
-        log.warning("Not compared with the last run: %s is damaged (%s). This run replaces it.", file.place, error)
-        return None
+        raise ValueError(f"{problem} is damaged: {error}.") from error
     if (stored.service, stored.account) != (scope["service"], scope["account"]):
-        return None
+        raise ValueError(
+            f"{problem} is of another service or account: {stored.service}, account {stored.account!r}. Here it is "
+            f"{scope['service']}, account {scope['account']!r}."
+        )
     return stored.websites
 
 

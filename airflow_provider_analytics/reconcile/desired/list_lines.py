@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
 
-from airflow_provider_analytics.api.checks import one_of
+from airflow_provider_analytics.api.checks import nearest, one_of
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import (
     ALLOW,
@@ -31,6 +31,7 @@ from airflow_provider_analytics.api.entries import (
     stripped,
 )
 from airflow_provider_analytics.exceptions import AnalyticsError
+from airflow_provider_analytics.readable import readable
 
 #: Maximum number of host names in one list, and of addresses of one name.
 MAX_NAMES, MAX_ANSWERS = 100, 64
@@ -47,6 +48,15 @@ _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 #: Last label of a text that is not a host name: of an address as the resolver accepts it, such as 0x7f.1 or 127.1, or
 #: of a range of addresses.
 _NUMERIC = re.compile(r"[\d-]+|0x[0-9a-f]*")
+#: A setting in a comment: a word before an equals sign, unlike in ``https://wiki.example.com/?page=7``.
+_SETTING = re.compile(r"(?:^| )([a-z_][\w-]*) ?=", re.IGNORECASE)
+#: A date. In a comment, it is meant as an expiration date, or needs another form.
+_DATE = re.compile(r"(?<![\w/.=-])(?:\d{4}([-/.])\d{1,2}\1\d{1,2}|\d{1,2}([-/.])\d{1,2}\2\d{4})(?![\d/-])")
+#: Other words for the settings of a comment, for suggestions.
+_SYNONYMS = {
+    "until": ("expires", "expire", "expiry", "expiration", "exp", "end", "ends", "valid", "till", "to", "bis"),
+    "owner": ("contact", "by", "from", "requester", "responsible", "who"),
+}
 _DAY_ALLOWED = "until=YYYY-MM-DD, such as until=2027-01-31"
 
 
@@ -414,6 +424,8 @@ def _parse_keys(keys: Mapping[Any, Any]) -> _Line:
 def _parse_comment(comment: str) -> EntrySource:
     """Return the source in a comment. Only ``owner=`` and ``until=`` have a meaning; the rest is the reason.
 
+    A misspelled setting would become the reason, and the entry would never expire, so it is rejected.
+
     For example, ``office, owner=it@example.com``.
     """
     owners, days, reasons = [], set(), []
@@ -425,10 +437,33 @@ def _parse_comment(comment: str) -> EntrySource:
         elif is_setting and key.lower() == "until":
             days.add(_parse_day(value))
         elif part.strip():
+            _check_reason(part.strip())
             reasons.append(part.strip())
     if len(days) > 1:
         raise ValueError(f"has several expiration dates. Allowed: one {_DAY_ALLOWED}")
     return EntrySource(", ".join(owners), next(iter(days), None), ", ".join(reasons))
+
+
+def _check_reason(text: str) -> None:
+    """Check a part of a comment without a meaning.
+
+    :raises ValueError: if it looks like a misspelled setting: the entry would never expire.
+    """
+    setting = _SETTING.search(text)
+    if setting:
+        word = setting[1].lower()
+        near = nearest(word, ("owner", "until"), cutoff=0.5)
+        for name, synonyms in _SYNONYMS.items():
+            if word in synonyms:
+                near = name
+        hint = f"The closest is {near}=" if near else "Allowed: owner= and until="
+        raise ValueError(f"has {readable(setting[1])}= in its comment, which has no meaning. {hint}")
+    day = _DATE.search(text)
+    if day:
+        raise ValueError(
+            f"has the date {day[0]} in its comment. The closest is until=. If it does not expire then, write the date "
+            "in another form, such as 31 January 2027"
+        )
 
 
 def _parse_day(text: str) -> date:

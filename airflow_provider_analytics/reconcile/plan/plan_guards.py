@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from airflow_provider_analytics import SITE
 from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import internal_addresses
@@ -61,6 +62,7 @@ class GuardInput:
     :param compared: the records that the plan compares.
     :param listed: id and domain of each website in the complete list (:func:`guards.website_keys`).
     :param last: the same of the last successful run; None if it is unknown, or the list is not complete.
+    :param last_problem: why it is unknown although a file has it; empty otherwise.
     """
 
     limit: float
@@ -71,6 +73,7 @@ class GuardInput:
     compared: Sequence[Record] = ()
     listed: Collection[tuple[str, str]] = ()
     last: Collection[tuple[str, str]] | None = None
+    last_problem: str = ""
 
     @functools.cached_property
     def deleted(self) -> dict[str | None, str]:
@@ -120,6 +123,8 @@ def check_guards(plan: Plan, given: GuardInput) -> Plan:
 
 def websites_of_the_last_run_are_missing(given: GuardInput) -> list[str]:
     """Guard ``fewer_websites``: websites of the last run that the list does not have, by id and domain."""
+    if given.last_problem:
+        return [given.last_problem]
     if given.last is None:
         return []
     missing = sorted(set(given.last) - set(given.listed))
@@ -262,8 +267,10 @@ def list_warnings(lists: ListTables, desired: DesiredState, compared: Sequence[R
     For example: ``["Not removed, because another list contains them: 192.0.2.1 (list 'vpn') on 3 websites."]``.
     """
     owned_now = (
-        f"The list {lists.table.identity.list!r} runs for the first time, and manages these entries from now on, even "
-        "if somebody added them by hand"
+        f"The list {lists.table.identity.list!r} has no table. Either it runs for the first time: then it manages the "
+        "following entries from now on, even if somebody added them by hand. Or its state folder was lost: then "
+        f"entries that were removed from the list before remain on the websites, see {SITE}troubleshooting/"
+        "#the-list-table-is-lost. Entries"
     )
     found: dict[str, Counter[str]] = {owned_now: Counter()}
     for reason in (_REMOVED_LATE, _ON_ANOTHER_LIST, _WITH_A_COMMENT):

@@ -157,8 +157,8 @@ def test_unreadable_line_is_named(night: Night, sync: Sync, line: str, message: 
 @pytest.mark.parametrize(
     "comment",
     [
-        "added=2024-05-03", "valid 24/7", "until further notice", "expires 2027-01-31", "office until 2027-01-31",
-        "ticket=2024-17, by Ann", "see https://wiki.example/?until", "a=b=c", "owner=a, owner=b", "== since 2020 ==",
+        "valid 24/7", "until further notice", "until 31 January 2027", "see https://wiki.example/?until=2027-01-31",
+        "owner=a, owner=b", "== since 2020 ==", "release 2026.1", "gateway 10.0.0.1",
     ],
 )  # fmt: skip
 def test_comment_without_an_expiration_date_is_only_a_reason(night: Night, sync: Sync, comment: str) -> None:
@@ -166,6 +166,31 @@ def test_comment_without_an_expiration_date_is_only_a_reason(night: Night, sync:
     result = sync("8.8.8.8", f"1.1.1.1 # {comment}")
     assert lists(night) == [["8.8.8.8", "1.1.1.1"]]
     assert (result["expired"], result["expiring"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("comment", "problem"),
+    [
+        ("util=2027-01-31", "has util= in its comment, which has no meaning. The closest is until="),
+        ("expires=2027-01-31", "has expires= in its comment, which has no meaning. The closest is until="),
+        ("valid_until = 2027-01-31", "has valid_until= in its comment, which has no meaning. The closest is until="),
+        ("office ownr=ann", "has ownr= in its comment, which has no meaning. The closest is owner="),
+        ("ticket=17, by Ann", "has ticket= in its comment, which has no meaning. Allowed: owner= and until="),
+        ("until: 2026-11-01", "has the date 2026-11-01 in its comment. The closest is until="),
+        ("office until 2027-01-31", "has the date 2027-01-31 in its comment. The closest is until="),
+        ("bis 31.12.2026", "has the date 31.12.2026 in its comment. The closest is until="),
+        ("until 2027-01-31T10:00", "has the date 2027-01-31 in its comment. The closest is until="),
+    ],
+)
+@pytest.mark.parametrize("mode", ["managed", "merge"])
+def test_misspelled_expiration_date_is_rejected_with_the_nearest_word(
+    night: Night, mode: str, comment: str, problem: str
+) -> None:
+    state = night.state if mode == "managed" else {}
+    with pytest.raises((AirflowFailException, ValueError)) as raised:
+        night.sync("8.8.8.8", f"1.1.1.1 # {comment}", mode=mode, **state)
+    assert problem in str(raised.value)
+    assert not night.sandbox.requests
 
 
 @pytest.mark.parametrize(

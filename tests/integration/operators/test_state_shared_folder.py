@@ -17,11 +17,13 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow_versions import allow_execute_in_this_thread
+from fixture_types import Execute
 from nights import Nights
 
 from airflow_provider_analytics.api.waiting import Stopping
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import AnalyticsApiError
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.reconcile.desired.tables import Identity, Run, Table
 from airflow_provider_analytics.reconcile.state import ListFile
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -39,10 +41,7 @@ def updates(sandbox: SandboxServer) -> int:
 def test_sync_keeps_an_address_of_another_list(nights: Nights, task_log: Callable[[], str]) -> None:
     nights.sync("office", SHARED, OTHER, state_path=None)
     nights.sync("office", SHARED, OTHER)
-    assert (
-        "The list 'office' runs for the first time, and manages these entries from now on, even if somebody added "
-        "them by hand: " in task_log()
-    )
+    assert "The list 'office' has no table. Either it runs for the first time: " in task_log()
     nights.sync("vpn", SHARED)
     nights.sync("office", OTHER)
     assert nights.everywhere() == {SHARED, OTHER}
@@ -369,3 +368,17 @@ def test_list_runs_at_the_same_time_if_it_started_less_than_an_hour_before(
     file = ListFile(folder, replace(vpn.identity, list="office"))
     file.start_run({}, {}, {"dag_run": SimpleNamespace(start_date=now + timedelta(minutes=minutes))})
     assert file.runs_at_the_same_time() == is_reported
+
+
+def test_lost_state_folder_is_in_the_result_and_in_the_warning(
+    sandbox: SandboxServer, execute: Execute, tmp_path: Path, task_log: Callable[[], str]
+) -> None:
+    sandbox.add_website("a.example")
+    given: dict[str, Any] = {"exclude_ips": ["203.0.113.1", "203.0.113.2"], "list_name": "office"}
+    new = [
+        execute(SyncExcludedIpsOperator, **given, state_path=f"{tmp_path}/{folder}")["list_is_new"]
+        for folder in ("state", "state", "lost")
+    ]
+    assert new == [True, False, True]
+    assert "Or its state folder was lost: then entries that were removed from the list before remain" in task_log()
+    assert execute(SyncExcludedIpsOperator, **given)["list_is_new"] is False

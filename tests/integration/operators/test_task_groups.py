@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import DAG, task, task_group
+from airflow.providers.common.compat.sdk import DAG, AirflowSkipException, task, task_group
 from airflow_versions import needs_answers_in_dag_test, needs_approvals
 from dag_runs import RunDag
 from reconciling import Night
@@ -48,6 +49,41 @@ def test_approval_waits_for_a_day_by_default() -> None:
     approve = tasks_of("websites")["approve"]
     assert (approve.response_timeout, approve.subject) == (timedelta(days=1), "Change the websites?")
     assert tasks_of("office")["approve"].subject == "Change exclude_ips of the websites?"
+
+
+REJECTED = {"chosen_options": ["Reject"], "params_input": {}, "responded_at": datetime(2026, 1, 1, tzinfo=UTC)}
+
+
+@needs_approvals
+def test_rejection_skips_the_rest_or_fails_as_its_options_say() -> None:
+    from airflow.providers.standard.exceptions import HITLRejectException
+
+    event = {**REJECTED, "responded_by_user": {"id": "1", "name": "ann"}, "timedout": False}
+    approve = tasks_of("websites")["approve"]
+    with pytest.raises(AirflowSkipException, match=r"Rejected by ann\. No changes were sent\."):
+        approve.execute_complete({}, event)
+    with pytest.raises(AirflowSkipException, match="Rejected, because nobody responded in time"):
+        approve.execute_complete({}, {**event, "responded_by_user": None, "timedout": True})
+    approve = tasks_of("websites", approval={"fail_on_reject": True})["approve"]
+    with pytest.raises(HITLRejectException):
+        approve.execute_complete({}, event)
+
+
+@needs_approvals
+def test_callback_of_the_user_is_called_after_the_digest_was_added() -> None:
+    shown: list[Any] = []
+    approve = tasks_of("websites", approval={"pre_execute": lambda context: shown.append(context["task"])})["approve"]
+    ti = SimpleNamespace(xcom_pull=lambda **_: {"digest": "d1"}, map_index=-1)
+    approve._pre_execute_hook({"ti": ti, "task": approve})  # as the task runner does
+    assert shown == [approve]
+    field = approve.params.get_param("approved_digest")
+    assert (field.value, field.schema["title"]) == ("d1", "Digest of the plan")
+    assert "only this plan is applied" in field.description
+
+
+@needs_approvals
+def test_check_has_a_readable_label() -> None:
+    assert tasks_of("websites")["check"].operator_name == "CheckPlan"
 
 
 @needs_approvals

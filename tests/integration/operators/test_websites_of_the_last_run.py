@@ -119,20 +119,31 @@ def test_healthy_nights_are_not_blocked(sandbox: SandboxServer, execute: Execute
     execute(SyncExcludedIpsOperator, **SYNC, **state, websites=[DOMAINS[0]], list_name="one")
 
 
-def test_damaged_file_of_the_last_run_is_replaced(
-    sandbox: SandboxServer, execute: Execute, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("damage", ["cut", "other service", "other account"])
+def test_unknown_websites_of_the_last_run_block_until_the_guard_is_overridden(
+    damage: str, sandbox: SandboxServer, execute: Execute, tmp_path: Path
 ) -> None:
     given = {**SYNC, "state_path": str(tmp_path)}
     execute(SyncExcludedIpsOperator, **given)
     [file] = tmp_path.rglob("last_websites.json")
     stored = file.read_text()
-    file.write_text(stored[:100])
-    execute(SyncExcludedIpsOperator, **given)
-    assert "last_websites.json is damaged" in caplog.text
-    assert file.read_text() == stored
-    file.write_text(stored.replace(sandbox.url, "https://other.example"))  # of another service in the same folder
+    changed = {
+        "cut": stored[:100],
+        "other service": stored.replace(sandbox.url, "https://other.example"),
+        "other account": stored.replace('"account":"1"', '"account":"2"'),
+    }[damage]
+    assert changed != stored
+    file.write_text(changed)
     forget(sandbox, 40)
-    execute(SyncExcludedIpsOperator, **given)
+    before = len(writes(sandbox))
+    plan = execute(SyncExcludedIpsOperator, **given, dry_run=True)
+    assert plan["blocked_by"] == ["fewer_websites"]
+    assert "The websites of the last run are unknown" in plan["guard_message"]
+    with pytest.raises(AirflowFailException, match=r"last_websites\.json is .*(\n.*)*fewer_websites"):
+        execute(SyncExcludedIpsOperator, **given)
+    assert (len(writes(sandbox)), file.read_text()) == (before, changed)
+    execute(SyncExcludedIpsOperator, **given, override_guards="fewer_websites")
+    assert execute(SyncExcludedIpsOperator, **given)["blocked_by"] == []
 
 
 def test_command_compares_with_the_last_run_and_does_not_count_as_one(

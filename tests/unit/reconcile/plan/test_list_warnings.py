@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from airflow_provider_analytics import SITE
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
 from airflow_provider_analytics.reconcile.desired.tables import Identity, ListTables, Run, Table
@@ -40,8 +41,9 @@ OFFICE = run_of(EMPTY, "1.1.1.1", "2.2.2.2", days_ago=1)
 def test_first_run_names_the_entries_that_the_list_owns() -> None:
     (warning,) = warnings_of(EMPTY, "1.1.1.1\n9.9.9.9", "1.1.1.1", "3.3.3.3")
     assert warning == (
-        "The list 'office' runs for the first time, and manages these entries from now on, even if somebody added "
-        "them by hand: "
+        "The list 'office' has no table. Either it runs for the first time: then it manages the following entries from "
+        "now on, even if somebody added them by hand. Or its state folder was lost: then entries that were removed "
+        f"from the list before remain on the websites, see {SITE}troubleshooting/#the-list-table-is-lost. Entries: "
         "1.1.1.1 on 1 website."
     )
 
