@@ -46,7 +46,9 @@ def to_markdown(plan: Plan, *, is_whole: bool = False, whole: str | None = None)
     left = MAX_CHARACTERS - sum(map(len, paragraphs))
     for place, (action, title) in enumerate(_TITLES.items()):
         limit = None
-        if not is_whole:
+        if not is_whole and action == "delete":
+            limit = left - len(_TITLES) * _RESERVE  # an approver must not miss a deletion
+        elif not is_whole:
             limit = left // (len(_TITLES) - place) - _RESERVE
         effects = effect_lines(plan, action, limit=limit)
         if effects:
@@ -59,7 +61,11 @@ def to_markdown(plan: Plan, *, is_whole: bool = False, whole: str | None = None)
 
 
 def _paragraphs(plan: Plan, *, is_whole: bool) -> Iterator[str]:
-    yield from _head(plan, is_whole=is_whole)
+    yield (
+        f"**{plan.count('create'):,} to create, {plan.count('update'):,} to update, {plan.count('delete'):,} to "
+        f"delete**, {counted(plan.websites_compared, 'website')} compared."
+    )
+    yield from _notices(plan, is_whole=is_whole)
     if plan.scope:
         yield ", ".join(f"{name} {code_span(short(value))}" for name, value in plan.scope.items())
     yield f"Digest `{plan.digest}`"
@@ -70,12 +76,20 @@ def _paragraphs(plan: Plan, *, is_whole: bool) -> Iterator[str]:
         yield "Nothing to change."
 
 
-def _head(plan: Plan, *, is_whole: bool) -> Iterator[str]:
+def _public_pages(plan: Plan, *, is_whole: bool) -> Iterator[str]:
+    """Yield a paragraph with the names of all pages that become public, as far as there is room."""
+    pages = [change.website for change in plan.made_public]
+    if not pages:
+        return
+    noun = "statistics page becomes" if len(pages) == 1 else "statistics pages become"
+    room = None
+    if not is_whole:
+        room = MAX_CHARACTERS // 2 - len(_TITLES) * _RESERVE  # the other half is for deletions and the rest
+    yield f"**{len(pages):,} {noun} public:** {_all_names(pages, room)}"
+
+
+def _notices(plan: Plan, *, is_whole: bool) -> Iterator[str]:
     """Yield the paragraphs that an approver must not miss."""
-    yield (
-        f"**{plan.count('create'):,} to create, {plan.count('update'):,} to update, {plan.count('delete'):,} to "
-        f"delete**, {counted(plan.websites_compared, 'website')} compared."
-    )
     for guard, finding in plan.findings.items():
         problem, *cases = finding.split("\n- ")
         yield f"**This plan cannot be applied without override_guards={guard}:** {' '.join(problem.splitlines())}"
@@ -83,12 +97,13 @@ def _head(plan: Plan, *, is_whole: bool) -> Iterator[str]:
             yield _bullets(code_span(line, None) for line in cases)
     if plan.override_guards:
         yield f"**Guards that were overridden:** {', '.join(plan.override_guards)}"
-    if plan.made_public:
-        pages = "statistics page becomes" if len(plan.made_public) == 1 else "statistics pages become"
-        names = _names([change.website for change in plan.made_public], is_whole=is_whole)
-        yield f"**{len(plan.made_public):,} {pages} public:** {names}"
+    yield from _public_pages(plan, is_whole=is_whole)
     for warning in _first(plan.warnings, "warnings", is_whole=is_whole):
-        yield f"**Warning:** {code_span(warning, None if is_whole else _MAX_WARNING)}"
+        # An overridden guard has a line for each case.
+        problem, *cases = warning.splitlines() or [""]
+        yield f"**Warning:** {code_span(problem, None if is_whole else _MAX_WARNING)}"
+        if cases:
+            yield _bullets(code_span(line.removeprefix("- "), None if is_whole else _MAX_WARNING) for line in cases)
     if plan.protected:
         yield f"Not in the file, but protected ({len(plan.protected):,}): {_names(plan.protected, is_whole=is_whole)}"
 
@@ -116,7 +131,9 @@ def effect_lines(plan: Plan, action: Action, *, limit: int | None = MAX_CHARACTE
     for effect in effects:
         line = f"{_text(effect)} {'on ' if effect.field else ''}{counted(len(websites[effect]), 'website')}"
         # If each website has its own list, there are as many effects as websites.
-        if limit is None or len(lines) < _MAX_EFFECTS:
+        if action == "delete" and limit is not None:
+            line += f": {_all_names(websites[effect], limit - length - len(line))}"
+        elif limit is None or len(lines) < _MAX_EFFECTS:
             line += f": {_names(websites[effect], is_whole=limit is None)}"
         length += len(_bullets([line])) + 1
         if limit is not None and length > limit:
@@ -181,6 +198,20 @@ def _likenesses(domain: str) -> list[tuple[str, str]]:
     if len(labels) == 1:
         return []
     return [("end", ".".join(labels[-2:])), ("start", ".".join(labels[:-1]))]
+
+
+def _all_names(names: Sequence[str], room: int | None) -> str:
+    """Return all names, or, if they take more characters than there is room for, the first names."""
+    shown = [code_span(short(name)) for name in names]
+    if room is None:
+        return ", ".join(shown)
+    number = 0
+    for name in shown:
+        room -= len(name) + len(", ")
+        if room < 0:
+            break
+        number += 1
+    return first_of(shown, number)
 
 
 def _names(names: Sequence[str], *, is_whole: bool) -> str:

@@ -226,7 +226,7 @@ def test_create_is_ambiguous_after_a_response_of_a_gateway(response: str) -> Non
         return UNCLEAR_RESPONSES[response] if request.method == "POST" else answer_read(request, stored)
 
     with served(respond) as (client, server):
-        with pytest.raises(AmbiguousWriteError, match="A retry looks for the website before it creates it"):
+        with pytest.raises(AmbiguousWriteError, match="In your own code, call ensure_website"):
             client.ensure_website("new.example")
         stored.append(WEBSITE)
         assert not client.ensure_website("new.example").created

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan
 from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards
-from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
+from airflow_provider_analytics.reconcile.plan.plan_markdown import MAX_CHARACTERS, to_markdown
 
 VALUES = st.none() | st.booleans() | st.text(max_size=5) | st.lists(st.text(max_size=3), max_size=3).map(tuple)
 CHANGES = st.builds(
@@ -271,3 +271,35 @@ def test_report_counts_the_entries_of_remaining_websites_only() -> None:
     deleted = Change("delete", "gone.example", "2", (FieldChange("exclude_ips", ("10.0.0.1", "10.0.0.2"), None),))
     report = Plan((update(1, ("10.0.0.1",), ("10.0.0.3", "10.0.0.4")), deleted)).report(10)
     assert (report["entries_added"], report["entries_removed"]) == (2, 1)
+
+
+def opened(number: int) -> Change:
+    return Change("update", f"{number}.example", str(number), (FieldChange("privacy", "private", "public"),))
+
+
+def test_deletions_and_public_pages_are_named_up_to_the_limit() -> None:
+    changes = (*gone(300), *[opened(number) for number in range(1000, 1300)])
+    text = to_markdown(Plan(changes, 1000))
+    assert len(text) <= MAX_CHARACTERS
+    missing = [change.website for change in changes if f"`{change.website}`" not in text]
+    assert missing == []
+
+
+def test_deletions_and_public_pages_beyond_the_limit_are_counted() -> None:
+    text = to_markdown(Plan((*gone(5000), *[opened(number) for number in range(10_000, 15_000)]), 10_000))
+    assert len(text) <= MAX_CHARACTERS
+    [public] = re.findall(r"^\*\*5,000 statistics pages become public:\*\* (.*) and ([\d,]+) more$", text, re.MULTILINE)
+    [deleted] = re.findall(r"^- delete 5,000 websites: (.*) and ([\d,]+) more$", text, re.MULTILINE)
+    for names, more in (public, deleted):
+        assert names.count("`") // 2 + int(more.replace(",", "")) == 5000
+        assert names.count("`") // 2 > 500
+
+
+def test_warning_of_several_lines_has_a_line_for_each() -> None:
+    warning = "Overridden guard many_deleted: 4 of 10 websites would be deleted.\n- 1.example (id 1)\n- 2.example (id 2)"
+    text = to_markdown(Plan(tuple(gone(4)), 10, warnings=(warning,)))
+    assert "\\n" not in text
+    assert (
+        "**Warning:** `Overridden guard many_deleted: 4 of 10 websites would be deleted.`\n\n"
+        "- `1.example (id 1)`\n- `2.example (id 2)`\n"
+    ) in text
