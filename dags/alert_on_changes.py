@@ -1,9 +1,13 @@
 """After each snapshot, send an e-mail if pages became public, websites are missing, or new ones exist.
 
 The Params switch each kind of alert; edit their defaults to switch it for all runs. A new website whose page is public
-counts as both. The e-mail lists the domains. The task ``check`` fails, so that the alert is also visible in Airflow.
+counts as both. With ``removed_allowed``, an alert needs more removed websites than this number. The e-mail lists the
+domains. The task ``check`` fails, so that the alert is also visible in Airflow.
 Several snapshots of one day repeat the alert: each is compared with the day before. A manual run checks the newest
 snapshot. To see an alert without a snapshot of an earlier day, set ``test_alert``: all websites then count as new.
+
+The task also fails if ``FOLDER`` has no snapshot, or if the snapshot of the event is in another folder: then ``FOLDER``
+is not the ``base_path`` of the snapshot DAG, and no change would be noticed.
 
 Copy this file to the folder of ``nightly_website_snapshot.py``. It runs after each snapshot of that DAG. Requires a
 connection ``smtp_default`` of type SMTP with the address of the sender (``from_email``), and the Variable
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,14 +56,33 @@ def snapshots_to_check(context: Any) -> list[Any]:
 
     # Airflow 2 calls assets datasets.
     events = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}
-    # Use only the day of an event: anyone who can send one could otherwise choose the files that are read.
-    days = {event.extra.get("snapshot_date") for found in events.values() for event in found} - {None}
     base = ObjectStoragePath(FOLDER, conn_id=STORAGE_CONN_ID)
-    found = [read_snapshot(base, day) for day in sorted(days)] if days else [newest_snapshot(base)]
-    snapshots = [snapshot for snapshot in found if snapshot is not None]
+    snapshots = {}
+    for event in [event for found in events.values() for event in found]:
+        day, path = event.extra.get("snapshot_date"), event.extra.get("path")
+        if day is None:
+            continue  # a person created the event
+        # Files are read from FOLDER only: anyone who can send an event could otherwise choose them.
+        expected = f"{FOLDER.rstrip('/')}/websites/dt={day}"
+        if path is not None and place_of(path) != place_of(expected):
+            raise AirflowFailException(
+                f"The snapshot of the event is {path}, but this DAG checks {expected}. Set FOLDER in alert_on_changes.py "
+                "to the base_path of the snapshot DAG"
+            )
+        snapshots[day] = read_snapshot(base, day)
+        if snapshots[day] is None:
+            raise AirflowFailException(f"{FOLDER} has no snapshot of {day}. Check FOLDER in alert_on_changes.py")
     if not snapshots:
-        log.info("There is no snapshot to check.")
-    return snapshots
+        newest = newest_snapshot(base)
+        if newest is None:
+            raise AirflowFailException(f"{FOLDER} has no snapshot. Check FOLDER in alert_on_changes.py")
+        snapshots[""] = newest
+    return [snapshots[day] for day in sorted(snapshots)]
+
+
+def place_of(url: str) -> str:
+    """Return a URL or path without a connection id, and without the scheme of local files."""
+    return re.sub(r"^(\w+://)[^/@]*@", r"\1", url).removeprefix("file://")
 
 
 def all_as_new(snapshot: Any) -> Iterator[dict[str, Any]]:
@@ -120,6 +144,13 @@ def switch(title: str, description: str, *, default: bool = True) -> Param:
     params={
         "public_pages": switch("Public pages", "Alert if a statistics page became public"),
         "removed_websites": switch("Removed websites", "Alert if websites of the previous snapshot are missing"),
+        "removed_allowed": Param(
+            0,
+            type="integer",
+            minimum=0,
+            title="Removed websites allowed",
+            description="Alert only if more than this number of websites were removed",
+        ),
         "new_websites": switch("New websites", "Alert if there are websites that are not in the previous snapshot"),
         "test_alert": switch(
             "Test alert", "Compare the newest snapshot with an empty list, to see an alert", default=False
@@ -139,6 +170,8 @@ def alert_on_changes() -> None:
             for name, website in find_alerts(changes):
                 if name in alerts:
                     alerts[name].append(website)
+        if len(alerts.get("removed_websites", ())) <= params["removed_allowed"]:
+            alerts.pop("removed_websites", None)
         subjects, lists = [], []
         for name, websites in alerts.items():
             if websites:

@@ -85,7 +85,7 @@ def test_message_to_slack_is_sent_although_no_mail_can_be(
     assert message.startswith(f"slack_default: {SUBJECT}")
 
 
-def check(folder: Path, params: dict[str, bool] | None = None, **extra: Any) -> None:
+def check(folder: Path, params: dict[str, Any] | None = None, **extra: Any) -> None:
     """Run the task for an event; without one if it has no data."""
     dag = sample_dag("alert_on_changes", folder)
     events = {"asset": [SimpleNamespace(extra=extra)]}
@@ -98,9 +98,28 @@ def test_alert_compares_the_snapshot_of_the_event_day(take: Callable[[], Any], t
     with pytest.raises(AirflowFailException, match=f"^{SUBJECT}\n"):
         check(tmp_path, snapshot_date="2026-11-21")
     check(tmp_path, snapshot_date="2026-11-20")  # the first one
-    check(tmp_path, snapshot_date="2026-11-23")  # there is no snapshot of that day
     check(tmp_path)  # a person created the event
-    check(tmp_path / "before the first snapshot")
+
+
+def test_alert_fails_if_the_snapshot_is_somewhere_else(take: Callable[[], Any], tmp_path: Path) -> None:
+    take()
+    path = f"{tmp_path}/websites/dt=2026-11-20"
+    check(tmp_path, snapshot_date="2026-11-20", path=path)
+    check(tmp_path, snapshot_date="2026-11-20", path=f"file://{path}")
+    with pytest.raises(AirflowFailException, match=r"The snapshot of the event is .*/other/.*Set FOLDER"):
+        check(tmp_path, snapshot_date="2026-11-20", path=f"{tmp_path}/other/websites/dt=2026-11-20")
+    with pytest.raises(AirflowFailException, match="has no snapshot of 2026-11-23. Check FOLDER"):
+        check(tmp_path, snapshot_date="2026-11-23")
+    for params in ({}, {"test_alert": True}):
+        with pytest.raises(AirflowFailException, match="has no snapshot. Check FOLDER"):
+            check(tmp_path / "before the first snapshot", params)
+
+
+def test_removed_websites_can_be_allowed_up_to_a_number(take: Callable[[], Any], tmp_path: Path) -> None:
+    switches: dict[str, Any] = {"public_pages": False, "new_websites": False}
+    with pytest.raises(AirflowFailException, match=f"^{REMOVED}\n"):
+        check(tmp_path, switches, snapshot_date="2026-11-21")
+    check(tmp_path, {**switches, "removed_allowed": 1}, snapshot_date="2026-11-21")
 
 
 @pytest.mark.parametrize(
