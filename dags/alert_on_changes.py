@@ -66,8 +66,8 @@ def snapshots_to_check(context: Any) -> list[Any]:
         expected = f"{FOLDER.rstrip('/')}/websites/dt={day}"
         if path is not None and place_of(path) != place_of(expected):
             raise AirflowFailException(
-                f"The snapshot of the event is {path}, but this DAG checks {expected}. Set FOLDER in alert_on_changes.py "
-                "to the base_path of the snapshot DAG"
+                f"The snapshot of the event is {path}, but this DAG checks {expected}. Set FOLDER in "
+                "alert_on_changes.py to the base_path of the snapshot DAG"
             )
         snapshots[day] = read_snapshot(base, day)
         if snapshots[day] is None:

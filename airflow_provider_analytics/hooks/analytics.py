@@ -187,8 +187,8 @@ class AnalyticsHook(BaseHook):
         """Create a website, verify it, and return it.
 
         The request is never sent twice. This method does not check whether the domain exists. In a task with retries,
-        call :meth:`ensure_website`: after a lost response, a retry of this method would create a second website. Omitted settings get the defaults of the service: privacy ``public``, no e-mail reports,
-        bots excluded.
+        call :meth:`ensure_website`: after a lost response, a retry of this method would create a second website.
+        Omitted settings get the defaults of the service: privacy ``public``, no e-mail reports, bots excluded.
 
         :param domain: domain name, without scheme, port, or path.
         :param settings: fields that a create can send, such as ``privacy="private"``, see

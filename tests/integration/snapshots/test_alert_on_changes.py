@@ -108,10 +108,10 @@ def test_alert_fails_if_the_snapshot_is_somewhere_else(take: Callable[[], Any], 
     check(tmp_path, snapshot_date="2026-11-20", path=f"file://{path}")
     with pytest.raises(AirflowFailException, match=r"The snapshot of the event is .*/other/.*Set FOLDER"):
         check(tmp_path, snapshot_date="2026-11-20", path=f"{tmp_path}/other/websites/dt=2026-11-20")
-    with pytest.raises(AirflowFailException, match="has no snapshot of 2026-11-23. Check FOLDER"):
+    with pytest.raises(AirflowFailException, match=r"has no snapshot of 2026-11-23\. Check FOLDER"):
         check(tmp_path, snapshot_date="2026-11-23")
     for params in ({}, {"test_alert": True}):
-        with pytest.raises(AirflowFailException, match="has no snapshot. Check FOLDER"):
+        with pytest.raises(AirflowFailException, match=r"has no snapshot\. Check FOLDER"):
             check(tmp_path / "before the first snapshot", params)
 
 

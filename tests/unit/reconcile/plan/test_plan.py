@@ -296,7 +296,9 @@ def test_deletions_and_public_pages_beyond_the_limit_are_counted() -> None:
 
 
 def test_warning_of_several_lines_has_a_line_for_each() -> None:
-    warning = "Overridden guard many_deleted: 4 of 10 websites would be deleted.\n- 1.example (id 1)\n- 2.example (id 2)"
+    warning = (
+        "Overridden guard many_deleted: 4 of 10 websites would be deleted.\n- 1.example (id 1)\n- 2.example (id 2)"
+    )
     text = to_markdown(Plan(tuple(gone(4)), 10, warnings=(warning,)))
     assert "\\n" not in text
     assert (
