@@ -214,9 +214,6 @@ _MEANINGS: Mapping[int, _Meaning] = {
     503: _Meaning("The service is unavailable", "Check that it runs and is not in maintenance."),
     504: _Meaning("The service failed", _CHECK_BOTH),
 }
-#: Messages of services about a boolean that they cannot read. Messages about other rules, such as a limit of favorites,
-#: have other words. Compiled when it is used: each file with a DAG imports this module.
-_IS_ABOUT_A_FLAG = r"(?i)\b(true|false|bool\w*)\b|\b0\b.*\b1\b|\b1\b.*\b0\b"
 #: Messages about a domain that a website has already.
 _IS_TAKEN = r"(?i)\b(taken|exists?|unique|used|duplicate)\b"
 #: Statuses with which services reject a request for a reason of their own, and messages of frameworks about the key.
@@ -294,15 +291,7 @@ class AnalyticsApiError(AnalyticsError):
         if status == HTTPStatus.SERVICE_UNAVAILABLE and self.follows_success:
             # Before any success, the service is more likely to be down.
             meaning = meaning._replace(remedy=f"Check that it runs. If it limits the rate of requests, {_RATE}")
-        if re.search(_IS_ABOUT_A_FLAG, " ".join(self.errors.get("favorite", ()))):
-            meaning = meaning._replace(
-                remedy=(
-                    "The extra boolean_format does not fit the service: set it to the other value, 1/0 or true/false."
-                ),
-                permanent=True,
-                before_retry="correct the extra first",
-            )
-        elif status == HTTPStatus.UNPROCESSABLE_ENTITY and not self.errors:
+        if status == HTTPStatus.UNPROCESSABLE_ENTITY and not self.errors:
             meaning = meaning._replace(remedy="The response names no field. Check the log, or send fields one by one.")
         elif self.method == "POST" and re.search(_IS_TAKEN, " ".join(self.errors.get("domain", ()))):
             meaning = meaning._replace(
@@ -431,8 +420,8 @@ class IncompleteListError(AnalyticsError):
     """
 
     remedy = (
-        "No part of the list was published or used. If this persists, run airflow-provider-analytics probe. It reports "
-        "how the service returns lists, and which setting helps, if one does."
+        "No part of the list was published or used. If this persists, ask the operator of the service how it returns "
+        "lists."
     )
 
     check: str

@@ -72,15 +72,6 @@ CONNECTION_TYPE: dict[str, Any] = {
         "page_parameter": _extra(
             "Page parameter", "Pagination query parameter. If empty: taken from the service's links, or page.", "string"
         ),
-        "list_key": _extra(
-            "List key", "Key of the list in a response, for example data.items. If empty: detected.", "string"
-        ),
-        "boolean_format": _extra(
-            "Boolean format",
-            "Format of favorite in requests: true/false or 1/0. If empty: detected.",
-            "string",
-            enum=["true/false", "1/0"],
-        ),
         "update_method": _extra(
             "Update method",
             "HTTP method of an update: PATCH, or PUT if a proxy blocks PATCH. If empty: PATCH.",

@@ -165,8 +165,8 @@ class AnalyticsClient:
         #: Whether the service responded to a write with 202.
         self._applies_later = False
         #: Formats of booleans, keys of :data:`dialect.BOOLEAN_FORMATS`.
-        self._query_format = settings.boolean_format or dialect.QUERY_FORMAT
-        self._form_format = settings.boolean_format or dialect.FORM_FORMAT
+        self._query_format = dialect.QUERY_FORMAT
+        self._form_format = dialect.FORM_FORMAT
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -212,7 +212,7 @@ class AnalyticsClient:
 
     def _change_query_format(self) -> bool:
         """Write booleans of queries in the other format from now on; return whether it was not tried yet."""
-        if not self._may_change_format or self._query_format != dialect.QUERY_FORMAT:
+        if self._query_format != dialect.QUERY_FORMAT:
             return False
         self._query_format = dialect.OTHER_FORMATS[self._query_format]
         return True
@@ -225,7 +225,7 @@ class AnalyticsClient:
         """
         answer = self.transport.request("GET", WEBSITES, query=query, unwanted=unwanted, is_alone=unwanted is None)
         self.stats.count("pages")
-        page = dialect.page(answer, self.settings.list_key)
+        page = dialect.page(answer)
         for row in page.rows:
             if self._fields_of_rows.issuperset(COMPARED):
                 break
@@ -619,7 +619,7 @@ class AnalyticsClient:
         try:
             self._send_form(website_id, self._form(settings, used))
         except AnalyticsApiError as error:
-            if not (self._may_change_format and _rejects_a_boolean(error, settings)):
+            if not _rejects_a_boolean(error, settings):
                 raise
             other = dialect.OTHER_FORMATS[used]
             try:
@@ -641,14 +641,9 @@ class AnalyticsClient:
             self.redact.add(form["password"])
         return form
 
-    @property
-    def _may_change_format(self) -> bool:
-        """Whether the connection leaves the format of booleans to the client."""
-        return self.settings.boolean_format is None
-
     def note_not_applied(self, names: Collection[str]) -> None:
         """Note that the service did not store these sent fields: booleans are sent in the other format from now on."""
-        if self._may_change_format and _booleans(names):
+        if _booleans(names):
             self._form_format = dialect.OTHER_FORMATS[self._form_format]
 
     @_with_location

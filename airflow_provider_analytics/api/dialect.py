@@ -9,12 +9,12 @@ assumption                                     here                             
 =============================================  =====================================  ====================
 how a page is selected                         the link or cursor of the next page,   ``page_parameter``
                                                or :data:`PAGE_PARAMETER`
-format of a boolean in the query               :data:`QUERY_FORMAT`                   ``boolean_format``
-format of a boolean in a form                  :data:`FORM_FORMAT`                    ``boolean_format``
+format of a boolean in the query               :data:`QUERY_FORMAT`                   none
+format of a boolean in a form                  :data:`FORM_FORMAT`                    none
 update method that every proxy passes          PATCH                                  ``update_method``
 separator of the entries of a list             a line feed, in :mod:`fields`          none
 statuses that mean success                     :data:`SUCCESS`                        none
-place of the list                              :func:`page`                           ``list_key``
+place of the list                              :func:`page`                           none
 place of records and page metadata             :func:`record`, :func:`page`           none
 place of the message in an error response      :func:`error_details`                  none
 header that asks to wait                       :func:`retry_after`, :func:`reset_after`  none
@@ -384,15 +384,13 @@ def _reject_secrets(names: list[str], answer: Answer) -> None:
 # Lists
 
 
-def page(answer: Answer, list_key: str | None = None) -> Page:
+def page(answer: Answer) -> Page:
     """Return the rows and the page metadata of a list response. Each row has an id.
 
     The rows are the whole body, the value of ``data``, or the only other list. They can be nested in the same way in an
     object under ``data``. The metadata are next to the rows or under ``meta``. Numbers can be text.
-
-    :param list_key: key of the list, with dots for nested objects; None: as described.
     """
-    rows, around = _find_list(answer, list_key)
+    rows, around = _find_list(answer)
     if not set(map(type, rows)) <= {dict}:
         raise answer.unexpected("The list contains items that are not website records.")
     for row in rows:
@@ -439,20 +437,10 @@ def _metadata(place: Record) -> Record:
     return found
 
 
-def _find_list(answer: Answer, list_key: str | None) -> tuple[list[Any], list[Record]]:
+def _find_list(answer: Answer) -> tuple[list[Any], list[Record]]:
     """Return the list of websites, and the objects that contain it, the outermost first."""
     found = document(answer)
     around: list[Record] = []
-    if list_key:
-        for key in list_key.split("."):
-            if isinstance(found, dict):
-                around.append(found)
-                found = found.get(key)
-            else:
-                found = None
-        if isinstance(found, list):
-            return found, around
-        raise answer.unexpected(f"The response contains no list under {list_key!r}, which the extra list_key names.")
     while isinstance(found, dict):
         if _has_numbered_keys(found):
             return list(found.values()), around
@@ -461,7 +449,7 @@ def _find_list(answer: Answer, list_key: str | None) -> tuple[list[Any], list[Re
     if isinstance(found, list):
         return found, around
     raise answer.unexpected(
-        "The response does not contain exactly one list of websites. Set the extra list_key to the key of the list."
+        "The response does not contain exactly one list of websites, under data or under the only other key."
     )
 
 

@@ -251,9 +251,6 @@ class Settings:
     :param parallel_requests: maximum number of requests at the same time; 1 to 16.
     :param page_parameter: query parameter that selects a page of the list; None: taken from the links of the service,
         or :data:`dialect.PAGE_PARAMETER` without links.
-    :param list_key: key of the list in a response, with dots for nested objects; None: detected.
-    :param boolean_format: format of booleans, a key of :data:`dialect.BOOLEAN_FORMATS`; None: 1 and 0 in forms,
-        or the other one if the service does not understand it; true and false in the filter.
     :param update_method: ``PATCH`` or ``PUT``; the interface accepts both for an update.
     :param source: name of these settings in messages, such as ``connection 'analytics_default'``.
     :raises AnalyticsConfigError: if settings are invalid; lists all problems.
@@ -274,11 +271,6 @@ class Settings:
     page_parameter: Annotated[str | None, Field(pattern=r"^[A-Za-z_][\w.\[\]-]*$", description="a parameter name")] = (
         None
     )
-    list_key: Annotated[
-        str | None,
-        Field(pattern=r"^[^.\s]+(\.[^.\s]+)*$", description="keys separated by dots, such as data.items"),
-    ] = None
-    boolean_format: Annotated[Literal["true/false", "1/0"] | None, Field(description="true/false, 1/0")] = None
     update_method: Annotated[
         Literal["PATCH", "PUT"], BeforeValidator(_in_capitals), Field(description="PATCH, PUT")
     ] = "PATCH"

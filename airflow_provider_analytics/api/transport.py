@@ -156,7 +156,7 @@ _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
         "{host} does not speak https on this port. Write http:// in the Base URL, or the port of https.",
         False,
     ),
-    (exceptions.SSLError, "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE", _CLIENT_CERT, False),
+    (exceptions.SSLError, "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE|EOF", _CLIENT_CERT, False),
     (exceptions.SSLError, "", _TLS_FAILED, False),
     (exceptions.LocationValueError, "", _BAD_ADDRESS, False),
     # The response to plain http is a TLS alert.

@@ -17,7 +17,6 @@ from typing import NoReturn
 
 #: Help of each command, by the name of the command and its module.
 COMMANDS = {
-    "probe": "Check how a server behaves, with at most 50 reads.",
     "validate": "Validate websites files without a connection.",
     "plan": "Plan the changes that a websites file requires, without sending them.",
     "explain": "Explain why an entry is on the websites: its list, owner, dates, and host name.",

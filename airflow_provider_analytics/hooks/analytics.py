@@ -7,20 +7,25 @@ import json
 import os
 from dataclasses import replace
 from datetime import timedelta
-from threading import Lock
+from threading import Lock, Timer
 from typing import Any, Self, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Stats, mask_secret
 
 from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
-from airflow_provider_analytics.api.listing import Listing
+from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing
+from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.api.waiting import METRICS_PREFIX, TIMERS
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsError, StoppedError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 from airflow_provider_analytics.hooks.connection import settings_from_connection, without_warnings_of_short_extras
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import counted
+
+#: Seconds that a test of the connection can take.
+MAX_SECONDS_OF_A_TEST = 10.0
 
 
 class AnalyticsHook(BaseHook):
@@ -253,21 +258,20 @@ class AnalyticsHook(BaseHook):
 
         :return: whether it succeeded, and a message with the host, and the reason or the number of websites.
         """
-        from airflow_provider_analytics.probe import MAX_SECONDS_OF_A_TEST, LimitedReader
-
         try:
             # Airflow tests a copy under a temporary id, which means nothing to the user.
             settings = replace(self.client.settings, source="this connection", max_retries=0)
-            with LimitedReader(settings, seconds=MAX_SECONDS_OF_A_TEST) as reader:
-                reader.start()
+            page = _first_page(settings)
         except AnalyticsConfigError as error:
             return False, str(AnalyticsConfigError(error.problems, "this connection"))
         except StoppedError:
             return False, f"The service did not respond within {MAX_SECONDS_OF_A_TEST:.0f} s: {settings.base_url}"
         except AnalyticsError as error:
             return False, str(error)
-        summary = readable(reader.summary(), None)
-        return not reader.extras, f"{settings.base_url} accepts the API key: {summary}."
+        websites = f"{counted(len(page.rows), 'website')} on the first page, no total"
+        if page.total is not None:
+            websites = counted(page.total, "website")
+        return True, f"{settings.base_url} accepts the API key: {websites}."
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -298,3 +302,19 @@ class AnalyticsHook(BaseHook):
         for name, field in CONNECTION_TYPE["conn-fields"].items():
             widgets[name] = StringField(field["label"], description=field["description"], widget=TextWidget())
         return widgets
+
+
+def _first_page(settings: Settings) -> Page:
+    """Fetch the account and the first page of the list within :data:`MAX_SECONDS_OF_A_TEST`.
+
+    :raises AnalyticsError: if the service rejects the key, or returns no account or no list.
+    """
+    with AnalyticsClient(settings) as client:
+        timer = Timer(MAX_SECONDS_OF_A_TEST, client.stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            client.get_account()
+            return client.page(DEFAULT_QUERY)
+        finally:
+            timer.cancel()

@@ -174,7 +174,6 @@ FORMS: dict[str, dict[str, str]] = {
         "data": "under `data`",
         "key": "under any other key, if it is the only list",
         "below data": "under a key below `data`",
-        "extra": "under any keys, such as `_embedded.websites` of HAL, with the extra `list_key`",
     },
     "total": {
         "names": "`total`, `total_count`, `totalCount`, `totalElements`, `totalItems`, `itemCount`, `hydra:totalItems`",
@@ -268,7 +267,7 @@ def render() -> str:
         "",
         "Not supported: fields in camelCase, such as `excludeIps`, flags as on/off or yes/no, and exclusion lists in",
         "one line, such as `a,b`, `{a,b}`, or JSON as text. A task fails before it changes such a website, and the",
-        "message contains what was returned. The probe exits with 1.",
+        "message contains what was returned.",
         "",
         "<!-- Written by `make generate` from tests/contract/contract_table.py. -->",
     ]

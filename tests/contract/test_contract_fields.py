@@ -100,18 +100,11 @@ def test_value_is_sent_as_text_and_stored(
     assert ("" if stored is None else str(stored)) == sent
 
 
-FORMATS = pytest.mark.parametrize(("boolean_format", "texts"), [("true/false", ("false", "true")), ("1/0", ("0", "1"))])
-
-
 @proves("favorite-values", "favorite-update", "email-values", "exclude_bots-values")
-@FORMATS
 @pytest.mark.parametrize("value", [False, True])
-def test_boolean_format_of_the_connection_applies_to_favorite_only(
-    client_with: Clients, sandbox: SandboxServer, boolean_format: str, texts: Any, value: bool
-) -> None:
-    client = client_with(boolean_format=boolean_format)
+def test_boolean_is_sent_as_a_number(client: AnalyticsClient, sandbox: SandboxServer, value: bool) -> None:
     assert write(client, sandbox, "update", favorite=value)["favorite"] is value
-    assert last_form(sandbox) == [("favorite", texts[value])]
+    assert last_form(sandbox) == [("favorite", str(int(value)))]
     write(client, sandbox, "update", email=value, exclude_bots=value)
     assert last_form(sandbox) == [("email", str(int(value))), ("exclude_bots", str(int(value)))]
 

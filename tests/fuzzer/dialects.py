@@ -106,7 +106,4 @@ def draw(chance: random.Random) -> dict[str, Any]:
 
 def extras(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the extras of the connection for a user who knows the service."""
-    known = {"page_parameter": options["page_parameter"]} if "page_parameter" in options else {}
-    if options.get("favorite_filter") == "truth of text" or options.get("boolean_rule"):
-        known["boolean_format"] = "1/0"
-    return known
+    return {"page_parameter": options["page_parameter"]} if "page_parameter" in options else {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_analytics import exceptions, guards, probe, storage
+from airflow_provider_analytics import exceptions, guards, storage
 from airflow_provider_analytics.api import checks, client, dialect, domains, listing, transport, waiting
 from airflow_provider_analytics.reconcile import service_websites
 from airflow_provider_analytics.reconcile.apply import application
@@ -52,7 +52,6 @@ def test_page_about_security_names_the_size_limits_of_the_code() -> None:
 WAITED = sum(client.CONFIRM_WAITS)
 #: Page to a part of a sentence, with the number of the code.
 SENTENCES = [
-    ("connection.md", f"sends at most {probe.MAX_REQUESTS} requests"),
     ("connection.md", f"`Retry-After` of at most {waiting.MAX_WAIT:g} s"),
     ("connection.md", f"after {transport.ANNOUNCED_SECONDS / 60:g} minutes"),
     ("connection.md", f"after {transport.REJECTED_SECONDS / 60:g} minutes"),

@@ -30,12 +30,11 @@ MAY_IMPORT = {
     "assets": set(),
     "storage": set(),
     "api": {"SITE", "__version__"},
-    "reconcile": {"api", "guards", "storage"},
+    "reconcile": {"SITE", "api", "guards", "storage"},
     "snapshots": {"__version__", "api", "storage", "guards"},
-    "probe": {"api"},
-    "hooks": {"api", "get_provider_info", "probe", "storage"},
+    "hooks": {"api", "get_provider_info", "storage"},
     "operators": {"SITE", "api", "assets", "hooks", "reconcile", "snapshots", "storage", "guards"},
-    "commands": {"__version__", "api", "hooks", "operators", "probe", "reconcile", "snapshots", "storage", "guards"},
+    "commands": {"__version__", "api", "hooks", "operators", "reconcile", "snapshots", "storage", "guards"},
     "__main__": {"commands"},
     "sandbox": {"__version__", "api"},
 }
@@ -123,7 +122,7 @@ def packages(modules: set[str]) -> set[str]:
 
 
 def test_modules_without_airflow_never_load_it_and_the_package_loads_nothing() -> None:
-    parts = ("api", "probe", "reconcile", "snapshots", "sandbox")
+    parts = ("api", "reconcile", "snapshots", "sandbox")
     modules = [module for part in parts for module in modules_in(f"{PACKAGE}.{part}")]
     assert "airflow" not in packages(brought_along(modules))
     assert brought_along([PACKAGE], before="import __future__") == {PACKAGE}

@@ -26,7 +26,6 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/sample_dags.md": {},
     "docs/guards.md": {},
     "docs/how_it_works.md": {"integration/docs/test_how_it_works": "text"},
-    "docs/reference/command_line.md": {"integration/probe/test_probe": "text"},
     "docs/connection.md": {"unit/hooks/test_connection": "console"},
     "docs/operators.md": {
         "integration/operators/test_single_operators": "python",

@@ -88,12 +88,12 @@ def test_project_is_beta_until_a_real_server_was_verified() -> None:
     assert "no real server has been verified yet" in " ".join((ROOT / "README.md").read_text().split())
 
 
-def test_server_template_asks_for_the_report_of_the_probe() -> None:
+def test_server_template_asks_for_the_report_of_the_trial() -> None:
     fields = {
         field["id"]: field for field in loaded(".github", "ISSUE_TEMPLATE", "server.yml")["body"] if "id" in field
     }
-    assert "airflow-provider-analytics probe --json" in fields["report"]["attributes"]["description"]
-    assert fields["report"]["validations"]["required"]
+    assert "try_your_service" in fields["trial"]["attributes"]["label"]
+    assert fields["trial"]["validations"]["required"]
 
 
 # Workflows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of other frameworks' paginators, and the report of the probe (``api/listing.py``, ``probe.py``)."""
+"""Lists of other frameworks' paginators (``api/listing.py``)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 from paginators import STYLES
-from raw_server import RawServer, Request, answer_read, http, rows
-from wire_client import KEY, served
+from raw_server import Request, answer_read, http, rows
+from wire_client import served
 
 from airflow_provider_analytics.api import dialect
-from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import IncompleteListError
-from airflow_provider_analytics.probe import LimitedReader, Probe
 from airflow_provider_analytics.readable import Redactor
 
 ORDERS: tuple[dict[str, Any], ...] = ({}, {"sort": "asc"}, {"sort_by": "domain", "sort": "asc"})
@@ -37,52 +35,6 @@ def test_list_is_read_completely_for_each_paginator(style: str, websites: int) -
             assert listing.proof is not None
             assert listing.proof.pages <= 2 * (websites // 30 + 2) + 2
         assert {request.path for request in server.requests} == {"/api/v1/websites"}
-
-
-@pytest.mark.parametrize("style", STYLES)
-def test_probe_reports_the_page_parameter_of_each_paginator(style: str) -> None:
-    records = rows(*range(1, 131))
-    _, parameter = STYLES[style]
-    with RawServer(partial(respond_in_style, style=style, records=records)) as server:
-        settings = Settings(base_url=server.url, api_key=KEY)
-        with LimitedReader(settings) as reader:
-            probe = Probe(reader)
-            probe.run()
-    found = {finding.name: finding for finding in probe.findings}
-    assert (found["list"].mark, probe.extras) == ("ok", {})
-    assert f"pages by `{parameter}`" in found["list"].text
-
-
-def test_probe_finds_the_parameter_of_a_token_with_another_name() -> None:
-    def respond(request: Request) -> bytes:
-        target = request.target.replace("&page_token=", "&ignored=").replace("&token=", "&page_token=")
-        renamed = Request(request.method, target, request.headers, b"", request.raw)
-        return respond_in_style(renamed, "next_page_token", rows(*range(1, 131)))
-
-    with RawServer(respond) as server, LimitedReader(Settings(base_url=server.url, api_key=KEY)) as reader:
-        probe = Probe(reader)
-        probe.run()
-    assert probe.extras == {"page_parameter": "token"}
-
-
-@pytest.mark.parametrize(
-    ("parameter", "meta"), [("offset", {}), ("offset", {"total": 250}), ("page[offset]", {"total": 250})], ids=str
-)
-def test_probe_finds_an_offset_that_the_service_does_not_link(parameter: str, meta: dict[str, int]) -> None:
-    records = rows(*range(1, 251))
-
-    def respond(request: Request) -> bytes:
-        found = records if request.query.get("sort") == "asc" else records[::-1]
-        first = int(request.query.get(parameter, "0"))
-        is_list = request.path == "/api/v1/websites"
-        return http(200, {"data": found[first : first + 100], **meta}) if is_list else answer_read(request, records)
-
-    with RawServer(respond) as server, LimitedReader(Settings(base_url=server.url, api_key=KEY)) as reader:
-        probe = Probe(reader)
-        probe.run()
-    assert probe.extras == {"page_parameter": parameter}
-    with served(respond, **probe.extras) as (client, _):
-        assert len(client.list_websites()) == 250
 
 
 @pytest.mark.parametrize("behind", ["more websites", "the first page again", "new websites"])

@@ -28,7 +28,6 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     IncompleteListError,
     NotFoundError,
-    UnexpectedResponseError,
 )
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -149,17 +148,6 @@ def test_total_cached_for_two_seconds_does_not_exhaust_the_reads(size: int, monk
         assert client.stats.lists_read_again == len(time.slept)
         assert client.stats.waited == sum(time.slept)
     assert list(WAITS_BETWEEN_READS[: len(time.slept)]) == time.slept
-
-
-@pytest.mark.parametrize("name", ["items", "data.items", "result.websites"])
-def test_list_key_of_the_connection_selects_the_list(
-    client_with: ClientWith, analytics_sandbox: FakeService, name: str
-) -> None:
-    analytics_sandbox.seed(120)
-    analytics_sandbox.configure(list_key=name)
-    assert len(client_with(list_key=name).list_websites()) == 120
-    with pytest.raises(UnexpectedResponseError, match=r"under 'other\.key', which the extra list_key names"):
-        client_with(list_key="other.key").list_websites()
 
 
 @pytest.mark.parametrize("websites", [101, 201, 301])

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each supported form of interface.md: all operations work, and the probe does not fail (``api/dialect.py``)."""
+"""All operations work with each supported form of interface.md (``api/dialect.py``)."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,11 +15,7 @@ from framework_servers import KEY, FrameworkServer
 from raw_server import Request, http
 from wire_client import client_of, error_of
 
-from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.commands import main
-from airflow_provider_analytics.commands.probe import status
 from airflow_provider_analytics.exceptions import AnalyticsApiError, UnexpectedResponseError
-from airflow_provider_analytics.probe import LimitedReader, Probe
 
 Record = dict[str, Any]
 PATH = "/api/v1/websites"
@@ -157,13 +152,6 @@ FORMS_OF_ROWS: dict[str, list[Form]] = {
     "list: data": [Form()],
     "list: key": [Form(lambda page: {"websites": page.rows, "total": page.total})],
     "list: below data": [Form(lambda page: {"data": {"items": page.rows, "total": page.total}})],
-    "list: extra": [
-        Form(
-            lambda page: {"_embedded": {"websites": page.rows}, "page": {"totalElements": page.total}},
-            record=lambda record: {**record, "_links": {"self": {"href": f"{PATH}/{record['id']}"}}},
-            extras=(("list_key", "_embedded.websites"),),
-        )
-    ],
     "total: names": [
         total_as(name)
         for name in (
@@ -281,22 +269,10 @@ def test_every_operation_works_with_a_supported_form(form: Form) -> None:
             assert client.get_website(website_id)["domain"] == "new.example"
             client.delete_website(website_id)
             assert client.find_website("new.example") is None
-        with LimitedReader(Settings(base_url=server.url, api_key=KEY, **extras)) as reader:
-            probe = Probe(reader)
-            probe.run()
-        assert status(probe) == 0, probe.findings
-
-
-def probe_status(server: Server, monkeypatch: pytest.MonkeyPatch) -> int:
-    connection = {"conn_type": "analytics", "host": server.url, "password": KEY}
-    monkeypatch.setenv("AIRFLOW_CONN_PROBED", json.dumps(connection))
-    return main(["probe", "--conn-id", "probed"])
 
 
 @pytest.mark.parametrize(("form", "shown"), NOT_SUPPORTED, ids=[shown for _, shown in NOT_SUPPORTED])
-def test_operations_fail_before_a_write_with_a_form_that_is_not_supported(
-    form: Form, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_operations_fail_before_a_write_with_a_form_that_is_not_supported(form: Form, shown: str) -> None:
     with Server(form) as server:
         server.add("1.example")
         with client_of(server.url, api_key=KEY) as client:
@@ -310,18 +286,7 @@ def test_operations_fail_before_a_write_with_a_form_that_is_not_supported(
             for call in calls:
                 with pytest.raises(UnexpectedResponseError, match=f"{shown}. This form is not supported"):
                     call()
-        assert probe_status(server, monkeypatch) == 1
         assert {request.method for request in server.requests} == {"GET"}
-
-
-@pytest.mark.parametrize("shown", LISTS_NOT_SUPPORTED)
-def test_probe_fails_if_no_exclusion_list_is_in_a_supported_form(
-    shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Server(lists_as(shown)) as server:
-        server.add("1.example")
-        assert probe_status(server, monkeypatch) == 1
-    assert "this form is not supported" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("body", cases(ERRORS_OF_ROWS))

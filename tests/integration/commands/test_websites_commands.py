@@ -164,7 +164,7 @@ def test_plan_command_fails_if_a_guard_blocks_the_plan(
     assert main(["plan", str(file), "--prune", "--override-guards", "empty_list"]) == 2
 
 
-@pytest.mark.parametrize("command", [["plan", "a.yaml"], ["probe"]], ids=lambda item: item[0])
+@pytest.mark.parametrize("command", [["plan", "a.yaml"]], ids=lambda item: item[0])
 def test_missing_connection_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, command: list[str]
 ) -> None:

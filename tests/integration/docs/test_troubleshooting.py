@@ -122,6 +122,12 @@ def unknown_key(scenario: Scenario) -> None:
     scenario.execute(ListWebsitesOperator)
 
 
+def no_connection(scenario: Scenario) -> None:
+    file = scenario.folder / "websites.yaml"
+    file.write_text("websites: {}")
+    main(["plan", str(file), "--conn-id", "nobody_made_this"])
+
+
 def no_folder(scenario: Scenario) -> None:
     (scenario.folder / "file").write_text("in the way")
     scenario.snapshots({"base_path": str(scenario.folder / "file")})
@@ -212,7 +218,10 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
 }
 #: Other words of an error or a warning to the heading of their entry, and to the call that causes them.
 WORDS: dict[str, tuple[str, Callable[[Scenario], Any]]] = {
-    "There is no connection": ("isn't defined", lambda _: main(["probe", "--conn-id", "nobody_made_this"])),
+    "There is no connection": (
+        "isn't defined",
+        no_connection,
+    ),
     "1 website failed": ("websites failed", lambda scenario: scenario.rejected(1)),
     "check 'total'": ("The list might be incomplete", CASES["The list might be incomplete"]),
     "Not in the audit trail": ("The storage cannot write", full_disk),

@@ -88,20 +88,10 @@ def test_connection_test_reports_the_first_page(
     assert hook.test_connection() == (True, f"{analytics_sandbox.url} accepts the API key: {said}.")
 
 
-def test_connection_test_names_the_extra_that_the_list_needs(
-    hook: AnalyticsHook, analytics_sandbox: SandboxServer
-) -> None:
-    analytics_sandbox.seed(3)
-    analytics_sandbox.configure(list_key="websites", lists_beside="groups")
-    worked, message = hook.test_connection()
-    assert not worked
-    assert "set the extra list_key to websites" in message
-
-
 def test_connection_test_reports_a_slow_service(
     connect: Callable[..., AnalyticsHook], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_analytics.probe.MAX_SECONDS_OF_A_TEST", 0.2)
+    monkeypatch.setattr("airflow_provider_analytics.hooks.analytics.MAX_SECONDS_OF_A_TEST", 0.2)
     # Each byte arrives in time, so only the limit of the whole test ends it.
     with RawServer(Reply(http(200, b"{", length=100_000), then="drip")) as server:
         message = f"The service did not respond within 0 s: {server.url}"

@@ -75,7 +75,7 @@ def test_arguments_cannot_turn_verification_off(
 
 
 def test_extras_cannot_turn_verification_off(write: Callable[..., bool], connect_sandbox: Callable[..., None]) -> None:
-    given = {"verify": "false", "update_method": "PUT", "max_retries": "0", "boolean_format": "1/0"}
+    given = {"verify": "false", "update_method": "PUT", "max_retries": "0"}
     for name in EXTRAS:
         connect_sandbox("analytics_default", extra={name: given.get(name, "1")})
         for operator in (CreateWebsiteOperator, UpdateWebsiteOperator, DeleteWebsiteOperator):

@@ -126,14 +126,6 @@ def test_text_of_an_error_remains_on_one_line_for_the_log_of_retries() -> None:
     assert error.text == str(error).replace("\n", " ")
 
 
-def test_rejected_boolean_names_the_extra_that_sets_its_format() -> None:
-    rejected = AnalyticsApiError(422, "PATCH", "/p", "bad", {"favorite": ["must be true or false"]})
-    assert "boolean_format" in str(rejected)
-    assert "[favorite: must be true or false]" in str(rejected)
-    for errors in ({"email": ["must be true or false"]}, {"favorite": ["At most 1 website may be a favorite."]}):
-        assert "boolean_format" not in str(AnalyticsApiError(422, "PATCH", "/p", "bad", errors))
-
-
 @pytest.mark.parametrize("separator", [" ", "\n"])
 @pytest.mark.parametrize("limit", [60, 120, 200, 1000])
 def test_text_is_cut_between_words(separator: str, limit: int) -> None:

@@ -106,15 +106,6 @@ def test_total_and_next_page_are_found_in_headers() -> None:
     assert dialect.page(answer([FIRST], {"X-Total": "8", **headers})).total == 8
 
 
-def test_list_key_names_a_nested_list() -> None:
-    body = {"result": {"sites": [FIRST], "others": [SECOND], "total": 4}, "data": []}
-    page = dialect.page(answer(body), "result.sites")
-    assert (page.rows, page.total) == ([FIRST], 4)
-    for key in ("result.nothing", "data.sites", "result"):
-        with pytest.raises(UnexpectedResponseError, match="no list under"):
-            dialect.page(answer(body), key)
-
-
 @pytest.mark.parametrize(
     ("body", "problem"),
     [

@@ -28,7 +28,7 @@ def test_usage_error_has_the_exit_status_of_a_failure(arguments: list[str], caps
 
 def test_missing_command_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 1
-    assert "  probe      Check how a server behaves" in capsys.readouterr().err
+    assert "  plan       Plan the changes" in capsys.readouterr().err
 
 
 def test_console_script_lists_the_commands_and_every_command_prints_its_help(

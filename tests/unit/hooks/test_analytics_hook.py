@@ -117,7 +117,7 @@ def test_hook_logs_no_warning_of_a_short_extra(
         masker = vars(module).get("SecretsMasker") if name.endswith(".secrets_masker") else None
         if hasattr(masker, "_has_warned_short_secret"):
             monkeypatch.setattr(masker, "_has_warned_short_secret", False)  # Airflow warns once in a process
-    extra = {"boolean_format": "1/0", "update_method": "PUT", "page_parameter": "p"}
+    extra = {"update_method": "PUT", "page_parameter": "p"}
     connection = {"conn_type": "analytics", "host": "https://a.example", "password": "a-long-key", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))
     with AnalyticsHook() as hook:

@@ -138,10 +138,8 @@ EXTRA_VALUES: list[tuple[str, Any, Any]] = [
     ("headers", {"CF-Access-Client-Id": "abc"}, {"CF-Access-Client-Id": "abc"}),
     ("headers", '{"X-Pass": "two words"}', {"X-Pass": "two words"}),
     ("parallel_requests", "16", 16),
-    ("list_key", "data.items", "data.items"),
     ("page_parameter", " p ", "p"),
     ("page_parameter", "page[number]", "page[number]"),
-    ("boolean_format", "1/0", "1/0"),
     ("update_method", "put", "PUT"),
     ("allow_insecure_http", "True", True),
 ]
@@ -213,9 +211,7 @@ BAD_EXTRAS: list[tuple[str, list[Any], list[str]]] = [
     ("parallel_requests", [0, 17], ["Allowed: a whole number, 1 to 16"]),
     ("verify", ["/no/such/file", "yes", 3, []], ["Allowed: true, false"]),
     ("client_cert", ["/no/such.pem", f"{__file__},/no/key", 3], ["is not allowed"]),
-    ("list_key", ["data..items", 3], ["separated by dots"]),
     ("page_parameter", ["a b", 3], ["parameter name"]),
-    ("boolean_format", ["yes/no"], ["true/false, 1/0"]),
     ("update_method", ["POST", 1], ["PATCH, PUT"]),
     ("allow_insecure_http", ["perhaps"], ["True or False"]),
     # These values might be secrets, so they are not printed.
