@@ -82,13 +82,9 @@ class FakeServiceOptions(Options):
     link_scheme: Literal["same", "other"] = "same"
     #: Number of the first page.
     first_page: int = Field(default=1, ge=0, le=1)
-    #: Whether the page parameter is the number of websites to skip.
-    by_offset: bool = False
     #: Key of the websites in a list response; None: the list is a bare JSON array. A dot separates nested keys. With
     #: ``data.data``, the metadata are in the same object as the inner list.
     list_key: str | None = "data"
-    #: Key of another list of objects next to the websites.
-    lists_beside: str | None = None
     #: Actual sort key of the list if ``id`` is requested.
     order: Literal["id", "domain"] = "id"
     #: Place of the page metadata: under ``meta``, at the top level as Laravel's paginators have them, or nowhere.
@@ -106,8 +102,6 @@ class FakeServiceOptions(Options):
     list_hides: frozenset[str] = frozenset()
     #: Maximum number of websites per page.
     page_size_limit: int | None = Field(default=None, ge=1)
-    #: Added to the requested page number: -1 repeats the previous page, 1 skips one.
-    page_offset: int = 0
     #: What the total counts: the list, or the websites on the page after ``row_cap``.
     total: Literal["given", "page"] = "given"
     #: Added to the total.
@@ -142,8 +136,6 @@ class FakeServiceOptions(Options):
     missing: Literal["404", "410", "403", "200"] = "404"
     #: Response to a wrong key: a status, a redirect to a login page, or 200 with the login page.
     wrong_key: Literal["401", "403", "redirect", "page"] = "401"
-    #: Whether nothing in the account identifies it.
-    anonymous_account: bool = False
     #: Additional fields of records, as templates with ``{password}``, ``{api_key}`` and ``{domain}``.
     extra_fields: Mapping[str, str] = {}
 
@@ -300,7 +292,7 @@ class FakeEndpoints(Service):
 
     @property
     def _counts_otherwise(self) -> bool:
-        return self.options.by_offset or self.options.first_page == 0
+        return self.options.first_page == 0
 
     def _obeyed(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a list that have an effect."""
@@ -333,9 +325,9 @@ class FakeEndpoints(Service):
             order = self._obeyed(values)
             names, descending = SORT_FIELDS[order["sort_by"]], order["sort"] == "desc"
             return page_by_cursor(websites, cursor, size, names, descending=descending)
-        self._asked = (selected - 1) // size + 1 if options.by_offset else selected
+        self._asked = selected
         last = Paginator([], number=1, size=size, total=len(websites)).last
-        number = 1 if "page" in options.ignored else max(1, self._asked + options.page_offset)
+        number = 1 if "page" in options.ignored else max(1, self._asked)
         if number > last and options.behind_last == "not found":
             raise ApiError(404, "Invalid page.")
         if number > last and options.behind_last == "last":
@@ -412,7 +404,7 @@ class FakeEndpoints(Service):
                 kept["Link"] = ", ".join(f'<{link}>; rel="{name}"' for name, link in links.items() if link)
             content = self._list(content)
         elif request.operation == "account":
-            content = self._wrapped({"plan": "unlimited"} if options.anonymous_account else content["data"])
+            content = self._wrapped(content["data"])
         elif "data" in content:
             content = self._wrapped(self._record(content["data"], str(request.operation)))
         if options.numbers_as_text:
@@ -454,22 +446,18 @@ class FakeEndpoints(Service):
             body |= meta
             if options.links == "given":
                 body |= {f"{name}_page_url": link for name, link in links.items()}
-        if options.lists_beside is not None:
-            body[options.lists_beside] = [{"id": 1, "name": "All"}]
         for name in reversed(outer):
             body = {name: body}
         if not self._counts_otherwise:
             return body
-        size = meta.get("per_page", 1) if options.by_offset else 1
-        first = 0 if options.by_offset else options.first_page
         pattern = rf"([?&]{re.escape(quote(options.page_parameter))}=)(\d+)"
         return json.loads(
-            re.sub(pattern, lambda item: f"{item[1]}{first + (int(item[2]) - 1) * size}", json.dumps(body))
+            re.sub(pattern, lambda item: f"{item[1]}{options.first_page + int(item[2]) - 1}", json.dumps(body))
         )
 
     def _meta(self, meta: dict[str, Any]) -> dict[str, Any]:
         options = self.options
-        if options.links not in ("given", "list") or options.by_offset:
+        if options.links not in ("given", "list"):
             meta.pop("links", None)
         if "total" in meta:
             total = meta["total"] + options.total_offset
@@ -478,7 +466,7 @@ class FakeEndpoints(Service):
         if "current_page" in meta:
             number = {"asked": self._asked, "wrong": self._asked + 1}.get(options.current_page, meta["current_page"])
             meta["current_page"] = number - 1 + options.first_page
-            if options.current_page == "absent" or options.by_offset:
+            if options.current_page == "absent":
                 del meta["current_page"]
         return meta
 

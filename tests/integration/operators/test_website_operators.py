@@ -187,7 +187,7 @@ ENTRIES = """
 203.0.113.7  # office Berlin, owner=it@example.com, until=2099-01-31
 203.0.113.8  # gone, until=2020-01-31
 2001:DB8::7
-203.0.113.0/24 # added=2024-05-03
+203.0.113.0/24 # Munich
 """
 
 

@@ -45,7 +45,7 @@ def test_single_failure_does_not_stop_the_others_and_a_retry_applies_the_rest(
     with pytest.raises(BulkError) as raised:
         night.managed(NEW)
     assert raised.value.failures.keys() == {"3.example (id 3)", "5.example (id 5)"}
-    assert raised.value.failures["3.example (id 3)"].startswith("The service rejected a value (422 ")
+    assert raised.value.failures["3.example (id 3)"].startswith("The service rejected the request: ")
     assert raised.value.done == 5
     distortion.failing = {}
     night.sandbox.clear_requests()
