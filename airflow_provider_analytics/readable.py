@@ -256,7 +256,7 @@ def is_secret_key(name: str) -> bool:
 def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
     """Return JSON data without keys that name a secret, at any depth, and with :data:`MASK` for values with a secret.
 
-    Flags are kept, whatever their names: true and false are not secrets. ``dialect`` rejects a record that contains a
+    Flags are kept, whatever their names: true and false are not secrets. ``laravel`` rejects a record that contains a
     secret in its id or domain.
 
     :param data: a record, a list of records, or any other JSON data.

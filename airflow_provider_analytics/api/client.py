@@ -13,10 +13,10 @@ from threading import Event
 from typing import Any, Self, TypeVar, Unpack, cast
 from urllib.parse import quote
 
-from airflow_provider_analytics.api import dialect, fields
-from airflow_provider_analytics.api.dialect import Answer, Page, Record
+from airflow_provider_analytics.api import fields, laravel
 from airflow_provider_analytics.api.domains import check_domain, domain_key, might_become, same_domain, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
+from airflow_provider_analytics.api.laravel import Answer, Page, Record
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, ids_descend, read_again, requests_of_a_list
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Texts, Transport, might_have_been_applied
@@ -164,9 +164,9 @@ class AnalyticsClient:
         self._fields_of_records: set[str] = set()
         #: Whether the service responded to a write with 202.
         self._applies_later = False
-        #: Formats of booleans, keys of :data:`dialect.BOOLEAN_FORMATS`.
-        self._query_format = dialect.QUERY_FORMAT
-        self._form_format = dialect.FORM_FORMAT
+        #: Formats of booleans, keys of :data:`laravel.BOOLEAN_FORMATS`.
+        self._query_format = laravel.QUERY_FORMAT
+        self._form_format = laravel.FORM_FORMAT
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -202,7 +202,7 @@ class AnalyticsClient:
         """Return the list, to iterate over its records. See :class:`Listing` for when they can be used."""
         return Listing(
             self.page,
-            fields.list_query(boolean_texts=dialect.BOOLEAN_FORMATS[self._query_format], **filters),
+            fields.list_query(boolean_texts=laravel.BOOLEAN_FORMATS[self._query_format], **filters),
             self.settings.page_parameter,
             parallel=self.settings.parallel_requests,
             wait=self.wait,
@@ -212,9 +212,9 @@ class AnalyticsClient:
 
     def _change_query_format(self) -> bool:
         """Write booleans of queries in the other format from now on; return whether it was not tried yet."""
-        if self._query_format != dialect.QUERY_FORMAT:
+        if self._query_format != laravel.QUERY_FORMAT:
             return False
-        self._query_format = dialect.OTHER_FORMATS[self._query_format]
+        self._query_format = laravel.OTHER_FORMATS[self._query_format]
         return True
 
     @_with_location
@@ -225,7 +225,7 @@ class AnalyticsClient:
         """
         answer = self.transport.request("GET", WEBSITES, query=query, unwanted=unwanted, is_alone=unwanted is None)
         self.stats.count("pages")
-        page = dialect.page(answer)
+        page = laravel.page(answer)
         for row in page.rows:
             if self._fields_of_rows.issuperset(COMPARED):
                 break
@@ -285,11 +285,11 @@ class AnalyticsClient:
 
     def _show(self, website_id: int | str, send: Callable[[str, str], Answer]) -> Record:
         answer = send("GET", website_path(website_id))
-        record = dialect.record(answer)
+        record = laravel.record(answer)
         if str(record["id"]) != str(website_id):
             seen = f"The response is about website {record['id']}, but website {website_id} was requested."
             raise answer.unexpected(seen)
-        if dialect.is_deleted(record):
+        if laravel.is_deleted(record):
             facts = ["the record says that the website is deleted"]
             raise NotFoundError(answer.status, answer.method, answer.path, "", facts=facts)
         return record
@@ -297,7 +297,7 @@ class AnalyticsClient:
     @_with_location
     def get_account(self) -> Record:
         """Return the record of the account that the API key belongs to."""
-        return dialect.account(self.transport.request("GET", ACCOUNT))
+        return laravel.account(self.transport.request("GET", ACCOUNT))
 
     # Lookup
 
@@ -328,7 +328,7 @@ class AnalyticsClient:
                     if _has_domain(record, key):
                         found.add(str(record["id"]))
         except (IncompleteListError, AnalyticsApiError) as error:
-            if isinstance(error, AnalyticsApiError) and error.status not in dialect.NO_SUCH_PAGE:
+            if isinstance(error, AnalyticsApiError) and error.status not in laravel.NO_SUCH_PAGE:
                 raise
             log.info("The search for %s cannot be used: %s", domain, error.text)
             return None
@@ -359,7 +359,7 @@ class AnalyticsClient:
                     variants.append(record)
             if nameless is not None and not websites:
                 why = f"Website {nameless} is returned without a domain. It might be {domain!r}, so the lookup fails."
-                raise UnexpectedResponseError(why, 200, "GET", dialect.API_PREFIX + WEBSITES)
+                raise UnexpectedResponseError(why, 200, "GET", laravel.API_PREFIX + WEBSITES)
             return LookUp(websites, variants, newest)
 
         return read_again(consume, self.iter_websites)
@@ -522,7 +522,7 @@ class AnalyticsClient:
             is_enough = known in ids and ids_descend(page.rows)
         if not is_enough:
             return self.list_websites()
-        return dialect.not_deleted(page.rows)
+        return laravel.not_deleted(page.rows)
 
     # Changing and deleting
 
@@ -621,7 +621,7 @@ class AnalyticsClient:
         except AnalyticsApiError as error:
             if not _rejects_a_boolean(error, settings):
                 raise
-            other = dialect.OTHER_FORMATS[used]
+            other = laravel.OTHER_FORMATS[used]
             try:
                 self._send_form(website_id, self._form(settings, other))
             except AnalyticsApiError as second:
@@ -636,7 +636,7 @@ class AnalyticsClient:
 
     def _form(self, settings: Mapping[str, Any], boolean_format: str) -> dict[str, str]:
         """Return the form fields of normalized settings. A password is redacted from now on."""
-        form = fields.form(settings, dialect.BOOLEAN_FORMATS[boolean_format])
+        form = fields.form(settings, laravel.BOOLEAN_FORMATS[boolean_format])
         if "password" in form:
             self.redact.add(form["password"])
         return form
@@ -644,7 +644,7 @@ class AnalyticsClient:
     def note_not_applied(self, names: Collection[str]) -> None:
         """Note that the service did not store these sent fields: booleans are sent in the other format from now on."""
         if _booleans(names):
-            self._form_format = dialect.OTHER_FORMATS[self._form_format]
+            self._form_format = laravel.OTHER_FORMATS[self._form_format]
 
     @_with_location
     @_counted
@@ -806,7 +806,7 @@ class AnalyticsClient:
     def _written(self, answer: Answer) -> Record | None:
         """Return the record of a response to a write, if it contains one."""
         self._applies_later |= answer.status == HTTPStatus.ACCEPTED
-        return dialect.record_or_none(answer)
+        return laravel.record_or_none(answer)
 
     @property
     def confirm_waits(self) -> tuple[float, ...]:

@@ -418,7 +418,7 @@ def check_update(**settings: Unpack[UpdateSettings]) -> dict[str, Any]:
 def form(settings: Mapping[str, Any], boolean_texts: BooleanTexts) -> dict[str, str]:
     """Return the form fields of normalized settings, in the order of the interface (interface.md, Operations).
 
-    :param boolean_texts: texts for false and true, see :data:`dialect.BOOLEAN_FORMATS`.
+    :param boolean_texts: texts for false and true, see :data:`laravel.BOOLEAN_FORMATS`.
     """
     texts = {}
     for name, field in FIELDS.items():

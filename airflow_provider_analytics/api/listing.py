@@ -1,78 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
 """The complete list of websites: paging, and the proof that no website is missing.
 
-interface.md documents neither how a page is selected nor the metadata of a page. The list can also change during
-the read. So a list counts as complete only if a read proves it, by one of three methods:
+The interface documents neither pages nor totals, and the list can change while it is read. So a list counts as complete
+only if the read proves it, by one of three methods:
 
 ``one page``
     One response contains as many websites as its total. It is the list at one moment.
 ``closed reading``
     The read starts with a *head*: the first websites, newest first, with their total. All pages follow, in any order
-    and at the same time. Websites with higher ids than the newest one of the head were created during the read: they
-    do not count. Of the others, the pages must have as many as the total. A second head closes the read: first the
-    websites created during it, as many as the total has grown, and then the newest website of the first head, by id and
-    domain. The ids in the first head must descend: otherwise the service does not sort.
+    and at the same time. A second head closes the read. Websites with a higher id than the newest one of the first head
+    were created meanwhile, and do not count. Of the others, the pages must contain as many as the first total. The
+    second head must begin with the created websites, as many as the total has grown, and then the newest website of
+    the first head, by id and domain.
 ``both directions``
-    Everything else: no total, opaque ids, a filter that is not in :data:`STABLE_FILTERS`. The list is read until a page
-    contains nothing new, and then in the opposite direction. Both reads must find the same ids; the second one can
-    also find websites with higher ids, which were created since. A row is missed only if a row before it is removed
-    after it was read. Then the removed row is missing in the second read. The two reads must start with different
-    websites: otherwise the service ignores the sort order. This method also needs the conditions 1 to 3 below.
+    Everything else: no total, ids that are texts, a filter that is not in :data:`STABLE_FILTERS`. The list is read
+    until a page contains nothing new, and then in the opposite order. Both reads must find the same ids; the second one
+    can also find higher ids, which were created since. A row is missed only if a row before it is removed after it was
+    read. Then the removed row is missing in the second read.
 
-Ids are *opaque* if they are not numbers that descend: UUIDs, ULIDs, numbers of 19 digits as text. A new website can be
-anywhere in such a list. So the second read can find any further websites. Those were created since: a website that
-the first read missed would have moved to an earlier page, because a website was removed that the second read does
-not find either. While the list is read, its total can grow, but not shrink. Each read must have at least as many
-websites as its first total, and at most as many as its last one.
-
-The first two methods also check the *other end* of the list: its first ten websites in the opposite order. All of them
-must be among the websites read, and the last website read must be among them. A service can cap the rows at any number,
-and its total can be capped as well, or count the rows of the page. Then the pages end early, and the other end contains
-websites that were not read. For a list that is read newest first, the other end is the oldest websites. For one that is
-read oldest first, it is the head. One limit remains: if a service returns no website, or the same single one, in both
-orders, the client accepts this.
-
-A closed read returns the list at the moment of the second head, if
+Why the second head is enough: the newest website of the first head is in both heads, so it was in the list all the
+time. So every website created during the read has a higher id, and all others were in the list of the first head. That
+list had as many websites as were read: they are that list. The total has grown by the created websites, so none of the
+others was deleted. This needs four conditions:
 
 1. a new website gets a higher id than every website in the list (interface.md, Rules),
 2. a deleted website is not restored with its id and domain,
 3. no response reflects an older list than a response that arrived before the request was sent,
 4. the totals of both heads are correct.
 
-The newest website of the first head is in both heads, so it was in the list all the time (2, 3). So every website
-created during the read has a higher id (1). So all websites that count were in the list of the first head (2, 3).
-That list had as many websites (4) as were read: they are that list. The second head contains all websites created
-since. The total has grown by their number, so none of the others was deleted (4).
+The first two methods also check the *other end*, because a total can be capped, or count the rows of the page: the
+first ten websites in the opposite order must be among the websites read, and the last website read must be among them.
 
-So a list that only grows is read once, for a snapshot as for a lookup: many tasks can create websites at the same time.
-A create moves rows to later pages, never to earlier ones, so pages can repeat rows, which are skipped. A page with a
-lower total that was read ahead is read again: it reflects an older list than the page before it, and rows between the
-two would be missing. Another lower total is a list that changed. The websites created during the read come last,
-whatever the order.
-If they were left out, a lookup could miss the website that another task has just created, and create it again.
+A create moves rows to later pages, never to earlier ones, so a list that only grows is read once: repeated rows are
+skipped. A page with a lower total that was read ahead is read again, because it reflects an older list. Another lower
+total is a list that changed. The created websites come last; without them, a lookup could miss the website that
+another task has just created, and create it again. A website that is marked as deleted counts for the proof, but is not
+part of the list.
 
-The proof does not need the totals of the pages. They expose nearly every list that breaks a condition, unless the
-numbers balance. The client accepts such a list in two cases. One website is deleted and an older one is restored during
-the read (2). Or a page comes from a replica that is one create and one delete behind (3). Then as many websites can
-be missing as were restored. Only a second read of every page could detect it. The other end detects a total that is
-wrong from the start (4), if the list does not change during the read.
+The ``favorite`` filter: each row must contain the flag and match the filter. A website can lose and regain its mark, so
+such a list is never closed by a second head.
 
-If the records of a ``favorite`` filter contradict it, the service ignores or misreads the filter. If they do not
-contain the flag, or there are none, the client compares them with the opposite filter. A website can lose and regain
-its mark, so such a list is never closed by a second head. One limit remains. If the favorites fill more than one page
-and a website loses and regains its mark during the read, both directions can miss the same other website.
+Three limits remain. If a service returns no website, or the same single one, in both orders, the client accepts this.
+If one website is deleted and an older one restored during the read (2), or a page comes from a replica that is one
+create and one delete behind (3), as many websites can be missing. If the favorites fill more than one page and a
+website loses and regains its mark during the read, both directions can miss the same other website.
 
-A website whose record is marked as deleted counts for the proof, but is not part of the list. If a service returns such
-records and leaves them out of its total, the proof fails.
-
-Links of the service determine how pages are selected. A link to the next page contains the query parameter (the one
-that is neither a filter nor the page size) and its value, a number, an offset or a cursor. It can also be in the header
-``Link``, and a cursor can stand alone. The client never follows the link: it sends requests to the base URL only. So a
-link of another scheme or host counts, as behind a proxy. Without such a link, the parameter is
-:data:`dialect.PAGE_PARAMETER`, or the extra ``page_parameter``, and pages count from 1. If no response contains the
-number of its page, the client fetches page 1. Pages count from 0 if it has no website of the first response. A link to
-a next page by number on the last page contradicts the total. A cursor there is followed, because some services always
-return one: the page that it selects must contain no other websites.
+The link to the next page says how pages are selected, by a number or a cursor; only its query is read. Without a link,
+pages are selected by :data:`laravel.PAGE_PARAMETER` from 1, or by the extra ``page_parameter``.
 """
 
 from __future__ import annotations
@@ -90,10 +64,10 @@ from itertools import count
 from threading import Event
 from typing import Any, TypeVar
 
-from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.api import laravel
 from airflow_provider_analytics.api.checks import flag
-from airflow_provider_analytics.api.dialect import Page, Record, Selection
 from airflow_provider_analytics.api.fields import normalize
+from airflow_provider_analytics.api.laravel import Page, Record, Selection
 from airflow_provider_analytics.api.transport import BodyTooLargeError
 from airflow_provider_analytics.api.waiting import Stats
 from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError
@@ -122,6 +96,7 @@ DEFAULT_QUERY = {"per_page": "100", **NEWEST_FIRST}
 #: cannot change (interface.md, Operations).
 STABLE_FILTERS = frozenset({"search", "search_by"})
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
+_NO_FLAG = "the rows do not contain favorite, so the filter cannot be checked."
 _MISREAD = "the service ignores or misreads the filter. Read the list without it, and select the favorites yourself."
 
 Query = dict[str, str]
@@ -218,11 +193,11 @@ class Listing(Iterable[Record]):
         self._last_read = read = self._new_read()
         websites = 0
         for rows in read.rows():
-            existing = dialect.not_deleted(rows)
+            existing = laravel.not_deleted(rows)
             websites += len(existing)
             yield from existing
         method, created = read.prove()
-        existing = dialect.not_deleted(created)
+        existing = laravel.not_deleted(created)
         websites += len(existing)
         yield from existing
         self.proof = Proof(method, websites, read.total, read.pages_read)
@@ -245,8 +220,6 @@ class PageRequests:
         self.selected_by: str | None = None
         self.fetch = fetch
         self._parameter = parameter
-        #: Number of the first page: some services count from 0.
-        self.first_number = 1
         #: Number of websites on the first page.
         self._page_size = 0
         #: Number of pages that were read one after the other, and the seconds that they took.
@@ -256,13 +229,11 @@ class PageRequests:
     @property
     def parameter(self) -> str:
         """Query parameter that selects a page."""
-        return self._parameter or dialect.PAGE_PARAMETER
+        return self._parameter or laravel.PAGE_PARAMETER
 
     def in_opposite_order(self) -> PageRequests:
         """Return the requests for the list in the opposite order."""
-        opposite = PageRequests(self.fetch, _in_opposite_order(self.query), self._parameter, self.parallel)
-        opposite.first_number = self.first_number
-        return opposite
+        return PageRequests(self.fetch, _in_opposite_order(self.query), self._parameter, self.parallel)
 
     def first(self) -> Page:
         """Return the first page. Its link to the next page can contain the name of the page parameter."""
@@ -275,10 +246,7 @@ class PageRequests:
 
     def numbered(self, number: int, *unwanted: Event) -> Page:
         """Return a page after the first one by its number. Called from several threads."""
-        value = number - 1 + self.first_number
-        if self.parameter in dialect.OFFSET_PARAMETERS:
-            value = (number - 1) * self._page_size
-        return self.selected(str(value), number, *unwanted)
+        return self.selected(str(number), number, *unwanted)
 
     def selected(self, value: str, number: int, *unwanted: Event) -> Page:
         """Return the page that a value of the page parameter selects.
@@ -289,7 +257,7 @@ class PageRequests:
         try:
             return self.fetch(self.query | {self.parameter: value}, *unwanted)
         except AnalyticsApiError as error:
-            if error.status not in dialect.NO_SUCH_PAGE:
+            if error.status not in laravel.NO_SUCH_PAGE:
                 raise
             # Without the remedy: other pages of the same address were read.
             reason = f"{error.problem} {error.detail}".rstrip()
@@ -358,13 +326,11 @@ class ListRead:
 
     :param pages: requests for its pages.
     :param is_back: whether this is the second read of the method ``both directions``.
-    :param is_opaque: whether the ids do not reveal which websites are new. The first read finds this out.
     """
 
-    def __init__(self, pages: PageRequests, *, is_back: bool = False, is_opaque: bool = False) -> None:
+    def __init__(self, pages: PageRequests, *, is_back: bool = False) -> None:
         self.pages = pages
         self.is_back = is_back
-        self.is_opaque = is_opaque
         #: Total of the head, and of the last page.
         self.total: int | None = None
         self.last_total: int | None = None
@@ -384,8 +350,6 @@ class ListRead:
         self._wants_favorites: bool | None = None
         if "favorite" in pages.query:
             self._wants_favorites = flag("favorite", pages.query["favorite"])
-        #: Whether all rows contain the flag.
-        self._shows_favorites = True
 
     # Pages
 
@@ -426,9 +390,7 @@ class ListRead:
         page = self.pages.first()
         self._start(head or page, page)
         following = page.following or Selection()
-        self._has_numbers = following.value is None or dialect.number(following.value) == 2
-        if self._has_numbers and page.current_page == 0:
-            self.pages.first_number = 0
+        self._has_numbers = following.value is None or laravel.number(following.value) == 2
         yield page
         if not self._has_numbers:
             yield from self._by_cursor(following)
@@ -451,13 +413,9 @@ class ListRead:
         if self._can_close:
             self._head = head
             self._newest = _newest(head)
-            self.is_opaque = bool(head.rows) and not ids_descend(head.rows)
 
     def _by_cursor(self, following: Selection | None) -> Pages:
-        """Yield the pages after the first one, by cursors or offsets.
-
-        Some services return a cursor on the last page, too. The page that it selects must contain no other websites.
-        """
+        """Yield the pages after the first one, by cursors."""
         used: list[str] = []
         while following and following.value is not None and following.value not in used and not self.end:
             used.append(following.value)
@@ -472,17 +430,9 @@ class ListRead:
         last = max(1, self.pages.page_count(_websites(self.total)))
         yield from self.pages.in_order(range(2, last + 1), lambda page: self._growth(page) < 0)
         for number in count(last + 1):
-            total = self._most_websites
-            if total is not None and len(self.ids) >= total:
+            if self.total is not None and len(self.ids) >= self.total:
                 return
             yield self.pages.numbered(number)
-
-    @property
-    def _most_websites(self) -> int | None:
-        """Total that the read can reach. New websites with opaque ids count, and move others to further pages."""
-        if self.is_opaque:
-            return self.last_total
-        return self.total
 
     def _fetch(self, query: Query) -> Page:
         """Return a page that is read in addition to the pages of the list."""
@@ -492,19 +442,12 @@ class ListRead:
     # Checks of a page
 
     def _check_first_number(self) -> None:
-        """Check whether pages count from 1 or 0: the proof might not notice that a page was skipped."""
+        """Check that pages count from 1, if no response says so: the proof might not notice a skipped page."""
         if self.is_back:
             return
         self.pages_read += 1
         again, _ = self._split(self.pages.numbered(1))
-        known = len(again.keys() & self.ids.keys())
-        least: float = len(again)
-        if self.is_opaque:
-            # New websites might be on page 1. If pages count from 0, nearly all websites on it are unknown.
-            least = len(again) / 2
-        if again and known == 0:
-            self.pages.first_number = 0
-        elif known < least:
+        if not again.keys() <= self.ids.keys():
             raise _list_changed("page number", f"page 1 is not the first page: {self._hint}")
 
     def _take(self, page: Page, number: int) -> list[Record]:
@@ -514,8 +457,7 @@ class ListRead:
             return []
         self._check_favorites(page.rows, self._wants_favorites)
         growth = self._growth(page)
-        shows_created = self._newest is not None or self.is_opaque
-        if growth < 0 or (growth > 0 and not shows_created):
+        if growth < 0 or (growth > 0 and self._newest is None):
             raise _list_changed("total", f"the total was {self.last_total}, page {number} returned {page.total}.")
         self.last_total = page.total
         counted, _ = self._split(page)
@@ -534,7 +476,7 @@ class ListRead:
         return list(new.values())
 
     def _check_number(self, page: Page, number: int) -> None:
-        if page.current_page not in (None, number - 1 + self.pages.first_number):
+        if page.current_page not in (None, number):
             seen = f"page {number} was requested, but the response is page {page.current_page}: {self._hint}"
             raise IncompleteListError("page number", seen)
 
@@ -562,14 +504,15 @@ class ListRead:
         return f"{ignored}; set the extra page_parameter to the right name."
 
     def _check_favorites(self, rows: list[Record], wanted: bool | None) -> None:
-        """Raise an error if a row contradicts the filter."""
+        """Raise an error if a row contradicts the filter, or does not say whether it is a favorite."""
         if wanted is None:
             return
         for row in rows:
-            found = normalize("favorite", row.get("favorite", ""))
-            if not isinstance(found, bool):
-                self._shows_favorites = False
-            elif found != wanted:
+            if "favorite" not in row:
+                raise IncompleteListError(
+                    "favorite", "the rows do not contain favorite, so the filter cannot be checked."
+                )
+            if normalize("favorite", row["favorite"]) is not wanted:
                 raise IncompleteListError("favorite", f"website {row['id']} contradicts the filter: {_MISREAD}")
 
     # Proof
@@ -586,9 +529,8 @@ class ListRead:
         return "closed reading", self._close()
 
     def _check_total(self) -> None:
-        """Check that at least as many websites were found as the first total, and at most as many as the last one."""
-        most = self._most_websites
-        if self.total is None or most is None or self.total <= len(self.ids) <= most:
+        """Check that as many websites were found as the total."""
+        if self.total is None or len(self.ids) == self.total:
             return
         check = "total"
         if self.end:
@@ -597,20 +539,15 @@ class ListRead:
         raise _list_changed(check, seen.rstrip())
 
     def _check_filter(self) -> None:
-        """If no row says whether it is a favorite, compare the rows with the rows of the opposite filter."""
+        """If there are no favorites, or no others, check that the opposite filter finds the websites."""
         wanted = self._wants_favorites
-        is_checked = bool(self.ids) and self._shows_favorites
-        if wanted is None or is_checked:
+        if wanted is None or self.ids:
             return
         query = self.pages.query
         others = self._fetch(query | {"favorite": _opposite_text(query["favorite"])}).rows
         self._check_favorites(others, not wanted)
-        both = self.ids.keys() & map(_key, others)
-        finds_nothing = not self.ids and not others
-        if both or (finds_nothing and self._fetch(_without_favorite(query)).rows):
-            found = counted(len(self.ids), "website")
-            seen = f"the filter returns {found}, the opposite filter returns {len(both)} of them"
-            raise _list_changed("favorite", f"{seen}: the list changed, or {_MISREAD}")
+        if not others and self._fetch(_without_favorite(query)).rows:
+            raise _list_changed("favorite", f"the filter and the opposite filter return no website: {_MISREAD}")
 
     def _check_other_end(self) -> None:
         """Compare the first websites in the opposite order with those read."""
@@ -620,12 +557,8 @@ class ListRead:
             page = self._fetch(opposite | {"per_page": "10"})
         end, _ = self._split(page)
         self._check_order(end)
-        created = 0
-        if self.is_opaque:
-            created = max(0, self._growth(page))
         last = next(reversed(self.ids), None)
-        unknown = end.keys() - self.ids.keys()
-        if len(unknown) > created or (self.ids and last not in end):
+        if end.keys() - self.ids.keys() or (self.ids and last not in end):
             read = f"the last of {counted(len(self.ids), 'website')} is {last}, the other end is"
             why = "the service returns only a part of the list, or the list changed."
             raise _list_changed("other end", f"{read} {', '.join(map(str, end)) or 'empty'}: {why}")
@@ -650,18 +583,15 @@ class ListRead:
 
     def _read_back(self) -> list[Record]:
         """Read the list in the opposite direction. Return the websites created since, if nothing else changed."""
-        back = ListRead(self.pages.in_opposite_order(), is_back=True, is_opaque=self.is_opaque)
+        back = ListRead(self.pages.in_opposite_order(), is_back=True)
         others = []
         for rows in back.rows():
             others += [row for row in rows if _key(row) not in self.ids]
         self.pages_read += back.pages_read
         self._check_order(back.ids)
-        created = others
-        if not self.is_opaque:
-            created = self._newer(others)
+        created = self._newer(others)
         differing = len(self.ids.keys() - back.ids.keys()) + len(others) - len(created)
-        has_grown = self.is_opaque and _websites(back.total) >= _websites(self.last_total)
-        if differing or (self.total != back.total and not has_grown):
+        if differing or self.total != back.total:
             seen = f"{counted(differing, 'website')} found in one direction only."
             if self.total != back.total:
                 seen += f" Totals: {self.total}, {back.total}."
@@ -798,12 +728,12 @@ def _is_newest_first(query: Query) -> bool:
 
 def _opposite_text(favorite: str) -> str:
     """Return the opposite value of the ``favorite`` filter, in the same format."""
-    for no, yes in dialect.BOOLEAN_FORMATS.values():
+    for no, yes in laravel.BOOLEAN_FORMATS.values():
         if favorite == no:
             return yes
         if favorite == yes:
             return no
-    raise ValueError(f"favorite={favorite!r} has none of the formats {', '.join(dialect.BOOLEAN_FORMATS)}.")
+    raise ValueError(f"favorite={favorite!r} has none of the formats {', '.join(laravel.BOOLEAN_FORMATS)}.")
 
 
 def _without_favorite(query: Query) -> Query:

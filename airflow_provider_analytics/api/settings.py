@@ -26,7 +26,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 
-from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.api import laravel
 from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, invalid
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
 from airflow_provider_analytics.readable import is_plain
@@ -83,8 +83,8 @@ def _base_url(text: str, info: ValidationInfo) -> str:
     if port == 0 or not _is_url(text, hostname):
         raise no_url
     path = url.path.rstrip("/")
-    if f"{dialect.API_PREFIX}/" in f"{path}/".lower():
-        raise ValueError(f"{shown} contains {dialect.API_PREFIX}, which is added automatically. Remove it.")
+    if f"{laravel.API_PREFIX}/" in f"{path}/".lower():
+        raise ValueError(f"{shown} contains {laravel.API_PREFIX}, which is added automatically. Remove it.")
     is_private = url.scheme == "https" or is_loopback(hostname)
     if not is_private and not info.data.get("allow_insecure_http"):
         raise ValueError(f"{shown} would send the key in clear text. Use https, or set the extra allow_insecure_http.")
@@ -250,7 +250,7 @@ class Settings:
         are treated as secrets.
     :param parallel_requests: maximum number of requests at the same time; 1 to 16.
     :param page_parameter: query parameter that selects a page of the list; None: taken from the links of the service,
-        or :data:`dialect.PAGE_PARAMETER` without links.
+        or :data:`laravel.PAGE_PARAMETER` without links.
     :param update_method: ``PATCH`` or ``PUT``; the interface accepts both for an update.
     :param source: name of these settings in messages, such as ``connection 'analytics_default'``.
     :raises AnalyticsConfigError: if settings are invalid; lists all problems.

@@ -29,8 +29,8 @@ import urllib3.connection
 from urllib3 import exceptions
 
 from airflow_provider_analytics import __version__
-from airflow_provider_analytics.api import dialect
-from airflow_provider_analytics.api.dialect import Answer
+from airflow_provider_analytics.api import laravel
+from airflow_provider_analytics.api.laravel import Answer
 from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings, is_loopback
 from airflow_provider_analytics.api.waiting import (
     MAX_WAIT,
@@ -225,8 +225,6 @@ class Transport:
         self.redact = Redactor()
         self.stats = Stats(listener=listener)
         self._stopping = Stopping(sleep)
-        #: Ids of websites with values that were replaced.
-        self._damaged: set[str] = set()
         self._clock = clock
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
         self._verify = _verify(settings.verify)
@@ -287,9 +285,9 @@ class Transport:
     @functools.cached_property
     def _root(self) -> requests.PreparedRequest:
         try:
-            return requests.Request("GET", f"{self.settings.base_url}{dialect.API_PREFIX}").prepare()
+            return requests.Request("GET", f"{self.settings.base_url}{laravel.API_PREFIX}").prepare()
         except requests.RequestException as error:
-            raise self._connection_error(error, _Request("GET", dialect.API_PREFIX), sent=False) from None
+            raise self._connection_error(error, _Request("GET", laravel.API_PREFIX), sent=False) from None
 
     def request(
         self,
@@ -334,13 +332,12 @@ class Transport:
         """Send a request without retries, as within :meth:`retried`; it waits only for the pace of the service."""
         self._limiter.take_turn(is_write=method != "GET")
         start = self._clock()
-        answer = self._answer(_Request(method, dialect.API_PREFIX + path, query, form, is_alone))
-        if dialect.is_success(answer):
+        answer = self._answer(_Request(method, laravel.API_PREFIX + path, query, form, is_alone))
+        if laravel.is_success(answer):
             self._limiter.speed_up(is_write=method != "GET")
             self._accepted_at[_kind(method)] = self._clock()
             if method == "GET":
-                dialect.document(answer)  # a web page or a garbled body can be repeated, as a 502
-                self._warn_of_replaced_values(answer)
+                laravel.document(answer)  # a web page or a garbled body can be repeated, as a 502
             return answer
         error = _status_error(answer, follows_success=max(self._accepted_at.values()) > -math.inf)
         pause = error.retry_after or 0.0
@@ -351,17 +348,6 @@ class Transport:
             reason = f"Rejected requests are repeated for up to {_patience(error) / 60:.0f} minutes. {error.text}"
             self._limiter.slow_down(start, pause, reason, is_write=method != "GET")
         raise error
-
-    def _warn_of_replaced_values(self, answer: Answer) -> None:
-        """Log the websites whose records contained a value that JSON does not allow, once for each website."""
-        found = [website_id for website_id in answer.damaged if website_id not in self._damaged]
-        if found:
-            self._damaged.update(found)
-            log.warning(
-                "The service returned values that JSON does not allow. Halves of characters (single surrogates) were "
-                "replaced by U+FFFD, NaN and infinite numbers by null. Correct the fields of: %s.",
-                readable(", ".join(map(_place, found)), 500),
-            )
 
     def retried(
         self, attempt: Callable[[], Returned], method: str, *, number: int = 1, unwanted: Event | None = None
@@ -493,7 +479,7 @@ class Transport:
             bases = (_Connection, type(pool).ConnectionCls)
             pool.ConnectionCls = type("_Connection", bases, {"stopping": self._stopping})
             # With a proxy, the whole URL.
-            self._target = self._adapter.request_url(self._root, self._proxies).removesuffix(dialect.API_PREFIX)
+            self._target = self._adapter.request_url(self._root, self._proxies).removesuffix(laravel.API_PREFIX)
             self._pool = pool
         return pool
 
@@ -523,7 +509,7 @@ class Transport:
         too_large = ""
         if len(body) > limit:
             too_large = f"The response is larger than {limit} bytes."
-        elif not request.is_alone and status < 400 and dialect.count_values(body) > MAX_SHARED_VALUES:
+        elif not request.is_alone and status < 400 and laravel.count_values(body) > MAX_SHARED_VALUES:
             too_large = f"The response has more than {MAX_SHARED_VALUES:,} values."
         if too_large:
             raise BodyTooLargeError(too_large, status, request.method, request.path, answer.excerpt())
@@ -609,32 +595,27 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
         target = readable(answer.headers.get("Location", ""), is_part=True)
         if not target:
             return answer.unexpected("The status means neither success nor an error.")
-        if dialect.adds_slash(answer):
-            return answer.unexpected(
-                f"The service redirects to '{target}', which only adds a slash to the path. Change the service, or the "
-                "proxy in front of it, so that it does not redirect. Another Base URL does not help."
-            )
-        base_url = dialect.base_url_of_redirect(answer)
+        base_url = laravel.base_url_of_redirect(answer)
         if base_url:
             return answer.unexpected(
                 f"The service redirects to '{target}'. Redirects are not followed. Set the Base URL to '{base_url}'."
             )
         return answer.unexpected(
             f"The service redirects to '{target}'. Redirects are not followed. If the service has moved, change the "
-            f"Base URL. If this is a sign-in page, allow {dialect.API_PREFIX} without it."
+            f"Base URL. If this is a sign-in page, allow {laravel.API_PREFIX} without it."
         )
-    message, errors = dialect.error_details(answer)
-    facts = dialect.error_facts(answer)
+    message, errors = laravel.error_details(answer)
+    facts = laravel.error_facts(answer)
     kind = _ERRORS.get(status, AnalyticsApiError)
-    is_limited = dialect.is_limited(answer)
+    is_limited = laravel.is_limited(answer)
     is_denied = status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-    is_blocked = is_denied and not is_limited and dialect.is_html(answer)
+    is_blocked = is_denied and not is_limited and laravel.is_html(answer)
     if is_blocked:
         kind, message = AnalyticsApiError, ""
-        facts.insert(0, f"page '{dialect.page_title(answer) or answer.excerpt(60)}'")
+        facts.insert(0, f"page '{laravel.page_title(answer) or answer.excerpt(60)}'")
     is_invalid = status == HTTPStatus.UNPROCESSABLE_ENTITY
     if status == HTTPStatus.BAD_REQUEST and answer.method != "GET":
-        is_invalid = dialect.error_object(answer) is not None
+        is_invalid = laravel.error_object(answer) is not None
     error = kind(
         status,
         answer.method,
@@ -648,20 +629,8 @@ def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
         follows_success,
     )
     if is_limited or status >= 500:
-        error.retry_after = dialect.retry_after(answer.headers)
-    if is_limited and status < 500 and error.retry_after is None:
-        reset = dialect.reset_after(answer.headers)
-        if reset is not None:
-            # It might be the end of a long window, in which a request can be accepted earlier.
-            error.retry_after = min(reset, MAX_WAIT)
+        error.retry_after = laravel.retry_after(answer.headers)
     return error
-
-
-def _place(website_id: str) -> str:
-    """Return the place of a replaced value, for a message."""
-    if not website_id:
-        return "a response"
-    return f"website {website_id}"
 
 
 def might_have_been_applied(error: BaseException) -> bool:

@@ -13,8 +13,8 @@ from typing import Any, Self, Unpack
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Stats, mask_secret
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
+from airflow_provider_analytics.api.laravel import Page
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport

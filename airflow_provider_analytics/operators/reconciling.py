@@ -145,7 +145,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
 
 def account_of(hook: AnalyticsHook) -> str | None:
     """Return a text that identifies the account; None if its record has no such value."""
-    from airflow_provider_analytics.api.dialect import account_id
+    from airflow_provider_analytics.api.laravel import account_id
 
     return account_id(hook.get_account())
 

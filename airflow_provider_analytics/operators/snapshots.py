@@ -238,7 +238,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Take the snapshot."""
-        from airflow_provider_analytics.api.dialect import account_id
+        from airflow_provider_analytics.api.laravel import account_id
         from airflow_provider_analytics.api.listing import WHY_COMPLETE
         from airflow_provider_analytics.hooks.connection import storage_path
         from airflow_provider_analytics.snapshots.catalog import snapshot_series

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers
 
-from airflow_provider_analytics.api.dialect import API_PREFIX
 from airflow_provider_analytics.api.fields import OPERATIONS
+from airflow_provider_analytics.api.laravel import API_PREFIX
 from airflow_provider_analytics.sandbox.laravel import decode_pairs
 
 

@@ -17,8 +17,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from airflow_provider_analytics.api.dialect import API_PREFIX
 from airflow_provider_analytics.api.fields import OPERATIONS
+from airflow_provider_analytics.api.laravel import API_PREFIX
 from airflow_provider_analytics.sandbox import laravel
 from airflow_provider_analytics.sandbox.laravel import ApiError, FormField
 from airflow_provider_analytics.sandbox.requests import RecordedRequest

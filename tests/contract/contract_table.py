@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from airflow_provider_analytics.api.dialect import API_PREFIX
 from airflow_provider_analytics.api.fields import (
     OPERATIONS,
     WEBSITE_FIELDS,
@@ -26,6 +25,7 @@ from airflow_provider_analytics.api.fields import (
     PrivacyFlag,
     Secret,
 )
+from airflow_provider_analytics.api.laravel import API_PREFIX
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
@@ -147,22 +147,19 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         "Only `id` is required. Other fields are passed on as they are."),
     OpenPoint("account-record", "Fields of the account record", "Passed on as it is."),
     OpenPoint("status-codes", "Status codes",
-        "200, 201, and 204 mean success. After 202, 203, 205, and 206, a write counts as sent, and the website is "
-        "read: after 202, for up to 31.5 s."),
+        "200, 201, and 204 mean success. After any 2xx, a write counts as sent, and the website is read: after 202, "
+        "for up to 31.5 s."),
     OpenPoint("page-parameter", "How a page of the list is selected",
-        "By the links or cursors to the next page, in the body or in the header `Link`, otherwise by "
-        "the query parameter `page`, from 1 or 0 up. The extra "
+        "By the links or cursors to the next page, otherwise by the query parameter `page`, from 1 up. The extra "
         "`page_parameter` changes it. A complete list must prove that pages were selected."),
     OpenPoint("error-codes", "Error codes",
         "By the HTTP status: one exception class for each that a caller can act on."),
     OpenPoint("error-payload", "Shape of error bodies",
-        "`message`, `error`, `detail`, or `title`, and messages by field under `errors` or `details`. Otherwise, the "
-        "start of the body."),
+        "`message` or `error`, and messages by field under `errors`. Otherwise, the start of the body."),
     OpenPoint("error-conditions", "Causes of errors", "Bad values are rejected before a request is sent."),
     OpenPoint("transitions", "Allowed changes of values", "All are allowed."),
     OpenPoint("rate-limits", "Rate limits",
-        "`Retry-After` and the usual rate-limit headers are obeyed. Without them, all requests slow down after "
-        "429 and 503. An extra sets a limit."),
+        "`Retry-After` is obeyed. Without it, all requests slow down after 429 and 503. An extra sets a limit."),
     OpenPoint("events", "Events", "Not used."),
     OpenPoint("compatibility", "Deprecation policy", "The client names its version in the header `User-Agent`."),
 )  # fmt: skip
@@ -173,29 +170,25 @@ FORMS: dict[str, dict[str, str]] = {
         "bare": "a bare array",
         "data": "under `data`",
         "key": "under any other key, if it is the only list",
-        "below data": "under a key below `data`",
+        "paginator": "a paginator under `data`, so that the list is under `data.data`",
+        "numbered": "an object with numbered keys in place of an array",
+        "empty": "`{}` or null with total 0",
     },
     "total": {
-        "names": "`total`, `total_count`, `totalCount`, `totalElements`, `totalItems`, `itemCount`, `hydra:totalItems`",
-        "count": "`count`, if it is larger than the page",
-        "place": "beside the list, or under `meta`, `pagination`, `paging`, or `page`",
-        "header": "the header `X-Total` or `X-Total-Count`",
+        "place": "`total`, beside the list or under `meta`",
         "none": "none: the list is read twice",
     },
     "page": {
-        "number": "`page`, from 1 or 0 up",
-        "parameter": "a number or an offset in another parameter, with the extra `page_parameter`",
-        "link": "a link in `links.next`, `_links.next`, `next_page_url`, or `next`",
-        "cursor": "`next_cursor`, `nextCursor`, `next_page_token`, or `nextPageToken`",
-        "header": "the header `Link`",
+        "number": "`page`, from 1 up",
+        "parameter": "a number in another parameter, with the extra `page_parameter`",
+        "link": "a link in `links.next` or `next_page_url`, with a number or a cursor",
+        "cursor": "`next_cursor`, sent as `cursor`",
     },
     "record": {
         "bare": "bare",
         "data": "under `data`",
         "key": "under one other key, also beside a message",
-        "below data": "under one key below `data`",
         "none": "none in the response to a write: empty, a message, or not JSON",
-        "location": "only the header `Location`, after a create with the status 201",
     },
     "exclusion list": {
         "lines": "a text with an entry per line",
@@ -203,9 +196,8 @@ FORMS: dict[str, dict[str, str]] = {
         "empty": "empty text, null, or a missing field",
     },
     "error": {
-        "message": "a text under `message`, `error`, `detail`, or `title`, or below `error`",
-        "fields": "messages by field, under `errors` or, with the status 400 or 422, at the top",
-        "list": "a list of texts, or of objects with a field and a message",
+        "message": "a text under `message` or `error`",
+        "fields": "messages by field under `errors`",
         "other": "anything else: its start is returned",
     },
     "boolean": {
@@ -265,7 +257,7 @@ def render() -> str:
     lines += [f"| {part} | {'<br>'.join(forms.values())} |" for part, forms in FORMS.items()]
     lines += [
         "",
-        "Not supported: fields in camelCase, such as `excludeIps`, flags as on/off or yes/no, and exclusion lists in",
+        "Not supported: any other form, for example fields in camelCase, flags as on/off, and exclusion lists in",
         "one line, such as `a,b`, `{a,b}`, or JSON as text. A task fails before it changes such a website, and the",
         "message contains what was returned.",
         "",

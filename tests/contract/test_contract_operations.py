@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts 1, 4, 5, 8, and 9 of the interface: the requests of the operations (``api/dialect.py``, ``api/client.py``)."""
+"""Parts 1, 4, 5, 8, and 9 of the interface: the requests of the operations (``api/laravel.py``, ``api/client.py``)."""
 
 from __future__ import annotations
 

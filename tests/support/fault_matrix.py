@@ -181,9 +181,7 @@ _IN_ANY_ORDER: dict[str, dict[str, Any]] = {
 _OPAQUE_IDS: dict[str, dict[str, Any]] = {
     "with total": {"quiet": 12},
     "no total": {"total": False, "quiet": 12},
-    "growing": {"kinds": ("create",), "taken": 0.9},
-    "growing, no total": {"kinds": ("create",), "total": False, "taken": 0.9},
-    "growing, out of order": {"kinds": ("create",), "parallel": 4, "taken": 0.9},
+    "growing": {"kinds": ("create",), "quiet": 12},
     "out of order": {"kinds": _SWAPS, "parallel": 4, "quiet": 12},
 }
 MOVES = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers with every plausible form of the list, as values: no sockets, but real bytes through the dialect."""
+"""Servers with every plausible form of the list, as values: no sockets, but real bytes through the laravel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.api import laravel
 from airflow_provider_analytics.readable import Redactor
 
 SIZES = (0, 1, 2, 10, 75, 99, 100, 101, 125, 200, 250, 300)
@@ -233,12 +233,12 @@ def sample(count: int, seed: int) -> list[Server]:
     return random.Random(seed).sample(list(servers()), count)
 
 
-def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[..., dialect.Page]:
+def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[..., laravel.Page]:
     """Return the page function of ``Listing`` for a server that is a function."""
 
-    def fetch(query: dict[str, str], unwanted: Event | None = None) -> dialect.Page:
+    def fetch(query: dict[str, str], unwanted: Event | None = None) -> laravel.Page:
         head = {"Content-Type": "application/json"}
-        return dialect.page(dialect.Answer("GET", "/api/v1/websites", 200, head, serve(query), Redactor()))
+        return laravel.page(laravel.Answer("GET", "/api/v1/websites", 200, head, serve(query), Redactor()))
 
     return fetch
 
@@ -338,14 +338,12 @@ class MovingList:
         return set().union(*map(self._ids_of, self._states))
 
     def _ids_of(self, state: dict[int, dict[str, Any]]) -> set[int]:
-        return {
-            n for n, row in state.items() if (row["favorite"] or not self.filtered) and not row.get("deleted", False)
-        }
+        return {n for n, row in state.items() if (row["favorite"] or not self.filtered) and not row.get("deleted_at")}
 
     def _rows(self) -> dict[int, dict[str, Any]]:
         return {
             n: {"id": n, "domain": domain_of(n, self._given[n]), "favorite": n in self.favorites}
-            | ({"deleted": n in self._marked} if "mark" in self.kinds else {})
+            | ({"deleted_at": "2026-01-01" if n in self._marked else None} if "mark" in self.kinds else {})
             for n in self.ids
         }
 

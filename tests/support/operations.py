@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from airflow_provider_analytics.api import dialect, fields
+from airflow_provider_analytics.api import fields, laravel
 from airflow_provider_analytics.api.client import AnalyticsClient, website_path
 
 #: Every path of the interface starts with this text.
-PREFIX = dialect.API_PREFIX
+PREFIX = laravel.API_PREFIX
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def update(client: AnalyticsClient, website_id: object, **form: str) -> Any:
 
 def write(client: AnalyticsClient, method: str, path: str, form: Mapping[str, str] | None = None) -> Any:
     """Send a write, and return the record of the response, if it is not a delete."""
-    record = dialect.record_or_none(client.transport.request(method, path, form=form))
+    record = laravel.record_or_none(client.transport.request(method, path, form=form))
     return None if method == "DELETE" else record
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.fields import RECORD_FIELDS
+from airflow_provider_analytics.api.laravel import Page
 from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.api.waiting import Stats
 from airflow_provider_analytics.readable import Redactor

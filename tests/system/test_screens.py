@@ -22,7 +22,7 @@ from local_airflow import PASSWORD, USER, free_port
 from screens_of_airflow_3 import Screens
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.dialect import account_id
+from airflow_provider_analytics.api.laravel import account_id
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.catalog import snapshot_series

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_analytics import exceptions, guards, storage
-from airflow_provider_analytics.api import checks, client, dialect, domains, listing, transport, waiting
+from airflow_provider_analytics.api import checks, client, domains, laravel, listing, transport, waiting
 from airflow_provider_analytics.reconcile import service_websites
 from airflow_provider_analytics.reconcile.apply import application
 from airflow_provider_analytics.reconcile.desired import list_lines, tables, yaml_values
@@ -20,10 +20,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "security.md"
 UNITS = {"MiB": 1024**2, "GiB": 1024**3}
 LIMITS: list[list[float]] = [
-    [transport.MAX_BODY_BYTES, dialect.MAX_VALUES],
+    [transport.MAX_BODY_BYTES, laravel.MAX_VALUES],
     [transport.MAX_SHARED_BYTES, transport.MAX_SHARED_VALUES],
     [listing.MAX_LIST_WEBSITES, listing.MAX_LIST_PAGES, listing.MAX_LIST_BYTES, listing.MAX_LIST_VALUES],
-    [dialect.MAX_ID_LENGTH],
+    [laravel.MAX_ID_LENGTH],
     [checks.MAX_DEPTH],
     [exceptions.MAX_MESSAGE],
     [storage.MAX_TEXT_BYTES],

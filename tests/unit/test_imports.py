@@ -83,7 +83,7 @@ def test_modules_import_only_allowed_layers(path: Path) -> None:
     assert part in WITH_AIRFLOW or "airflow" not in packages
     # Only the transport sends requests; host names are looked up beside it, and the watchdog shuts its sockets.
     if part != "sandbox" and path.name != "transport.py":
-        # dialect.py parses a header with the library's function.
+        # laravel.py parses a header with the library's function.
         allowed = {"socket"} if path.name in ("host_names.py", "waiting.py") else set()
         packages -= {"requests"} if names >= {"requests.utils"} and "requests" not in names else set()
         assert {"requests", "urllib3", "http", "httpx", "socket"} & packages <= allowed

@@ -205,15 +205,6 @@ def test_redirect_to_another_host_does_not_receive_the_key(operation: str, statu
         assert (other.connections, other.requests) == (0, [])
 
 
-@pytest.mark.parametrize("status", [301, 308])
-@pytest.mark.parametrize("target", ["/api/v1/websites/", "http://10.0.0.1/app/api/v1/websites/?per_page=100"])
-def test_redirect_that_only_adds_a_slash_does_not_blame_the_base_url(status: int, target: str) -> None:
-    redirect = http(status, b"", headers=[("Location", target)])
-    with served(redirect) as (client, _), pytest.raises(AnalyticsError, match="only adds a slash") as caught:
-        client.list_websites()
-    assert "change the Base URL" not in str(caught.value)
-
-
 @pytest.mark.parametrize("password", ["two\nlines", "", "***", 7, b"bytes"])
 def test_unsendable_password_is_rejected_without_printing_it(password: Any) -> None:
     with client_of("http://127.0.0.1:9") as client, pytest.raises(ValueError, match="password") as caught:

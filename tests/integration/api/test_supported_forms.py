@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All operations work with each supported form of interface.md (``api/dialect.py``)."""
+"""All operations work with each supported form of interface.md (``api/laravel.py``)."""
 
 from __future__ import annotations
 
@@ -38,13 +38,8 @@ class Page:
         """Return a link to the next page."""
         if self.skipped is None:
             return None
-        number = self.skipped if parameter == "offset" else self.skipped // 100 + 1
+        number = self.skipped // 100 + 1
         return f"{PATH}?{parameter}={number}"
-
-    def link_header(self) -> list[tuple[str, str]]:
-        """Return the header with the link to the next page."""
-        link = self.link("p")
-        return [("Link", f'<{link}>; rel="next"')] if link else []
 
 
 def by_number(parameter: str) -> Callable[[dict[str, str]], int]:
@@ -63,7 +58,6 @@ class Form:
     """
 
     body: Callable[[Page], Any] = lambda page: {"data": page.rows, "total": page.total}
-    headers: Callable[[Page], list[tuple[str, str]]] = lambda page: []
     skipped: Callable[[dict[str, str]], int] = lambda query: by_number("page")(query)
     row: Callable[[Record], Record] = lambda row: row
     record: Callable[[Record], Any] = lambda record: {"data": record}
@@ -93,7 +87,7 @@ class Server(FrameworkServer):
         size, skipped = int(query["per_page"]), self.form.skipped(query)
         following = skipped + size if skipped + size < len(rows) else None
         page = Page([self.form.row(row) for row in rows[skipped : skipped + size]], len(rows), following)
-        return http(200, self.form.body(page), headers=self.form.headers(page))
+        return http(200, self.form.body(page))
 
 
 def flags(false: Any, true: Any) -> Form:
@@ -105,14 +99,6 @@ def flags(false: Any, true: Any) -> Form:
         }
 
     return Form(row=row)
-
-
-def total_as(name: str) -> Form:
-    return Form(lambda page: {"data": page.rows, name: page.total})
-
-
-def total_under(name: str) -> Form:
-    return Form(lambda page: {"data": page.rows, name: {"total": page.total}})
 
 
 def by_link(name: str, *keys: str) -> Form:
@@ -151,48 +137,31 @@ FORMS_OF_ROWS: dict[str, list[Form]] = {
     "list: bare": [Form(lambda page: page.rows, total=None)],
     "list: data": [Form()],
     "list: key": [Form(lambda page: {"websites": page.rows, "total": page.total})],
-    "list: below data": [Form(lambda page: {"data": {"items": page.rows, "total": page.total}})],
-    "total: names": [
-        total_as(name)
-        for name in (
-            "total", "total_count", "totalCount", "totalElements", "totalItems", "itemCount", "hydra:totalItems",
-        )
+    "list: paginator": [Form(lambda page: {"data": {"data": page.rows, "total": page.total}})],
+    "list: numbered": [
+        Form(lambda page: {"data": {str(2 * n): row for n, row in enumerate(page.rows)}, "total": page.total})
     ],
-    "total: count": [total_as("count")],
-    "total: place": [total_under(name) for name in ("meta", "pagination", "paging", "page")],
-    "total: header": [
-        Form(lambda page: page.rows, lambda page: [("X-Total", str(page.total))]),
-        Form(lambda page: page.rows, lambda page: [("X-Total-Count", str(page.total))]),
+    "list: empty": [
+        Form(lambda page: {"data": page.rows or None, "total": page.total}),
+        Form(lambda page: {"data": page.rows or {}, "total": page.total}),
     ],
+    "total: place": [Form(), Form(lambda page: {"data": page.rows, "meta": {"total": page.total}})],
     "total: none": [Form(lambda page: {"data": page.rows}, total=None)],
-    "page: number": [Form(), Form(skipped=lambda query: 100 * int(query.get("page", "0")))],
-    "page: parameter": [
-        Form(skipped=by_number("p"), extras=(("page_parameter", "p"),)),
-        Form(skipped=lambda query: int(query.get("offset", "0")), extras=(("page_parameter", "offset"),)),
-    ],
-    "page: link": [
-        by_link("links", "next"), by_link("_links", "next", "href"), by_link("next_page_url"), by_link("next"),
-    ],
-    "page: cursor": [
-        by_cursor("next_cursor", "cursor"),
-        by_cursor("nextCursor", "cursor"),
-        by_cursor("next_page_token", "page_token"),
-        by_cursor("nextPageToken", "pageToken"),
-    ],
-    "page: header": [Form(lambda page: page.rows, Page.link_header, skipped=by_number("p"), total=None)],
+    "page: number": [Form()],
+    "page: parameter": [Form(skipped=by_number("p"), extras=(("page_parameter", "p"),))],
+    "page: link": [by_link("links", "next"), by_link("next_page_url")],
+    "page: cursor": [by_cursor("next_cursor", "cursor")],
     "record: bare": [Form(record=lambda record: record)],
     "record: data": [Form()],
     "record: key": [
         Form(record=lambda record: {"website": record}),
         Form(record=lambda record: {"website": record, "message": "Done."}),
     ],
-    "record: below data": [Form(record=lambda record: {"data": {"website": record}})],
     "record: none": [
         Form(written=lambda _: http(204, kind=None)),
         Form(written=lambda _: http(200, {"message": "Saved."})),
         Form(written=lambda _: http(200, b"OK", kind="text/plain")),
     ],
-    "record: location": [Form(written=lambda number: http(201, headers=[("Location", f"{PATH}/{number}")]))],
     "exclusion list: lines": [
         Form(),
         Form(row=lambda row: {**row, "exclude_ips": row.get("exclude_ips", "").replace("\n", "\r\n")}),
@@ -216,31 +185,16 @@ FORMS_OF_ROWS: dict[str, list[Form]] = {
 }  # fmt: skip
 #: Row of the table to the bodies of its errors.
 ERRORS_OF_ROWS: dict[str, list[Any]] = {
-    "error: message": [
-        {"message": "is taken"}, {"error": "is taken"}, {"detail": "is taken"}, {"title": "is taken"},
-        {"error": {"message": "is taken"}},
-    ],
-    "error: fields": [{"errors": {"domain": ["is taken"]}}, {"domain": ["is taken"]}],
-    "error: list": [
-        {"errors": ["is taken"]},
-        {"message": ["is taken"]},
-        {"details": [{"field": "domain", "message": "is taken"}]},
-        {"errors": [{"source": {"pointer": "/data/attributes/domain"}, "detail": "is taken"}]},
-    ],
-    "error: other": [b"is taken", ["is taken"]],
-}  # fmt: skip
+    "error: message": [{"message": "is taken"}, {"error": "is taken"}],
+    "error: fields": [{"errors": {"domain": ["is taken"]}}, {"errors": {"domain": "is taken"}}],
+    "error: other": [b"is taken", ["is taken"], {"detail": "is taken"}],
+}
 #: Forms that no task can use, and what the message contains.
 NOT_SUPPORTED: list[tuple[Form, str]] = [
     (renamed(lambda name: re.sub("_(.)", lambda found: found[1].upper(), name)), "with the key 'excludeBots'"),
     (renamed(lambda name: name if name == "id" else name.title().replace("_", "")), "with the key 'Domain'"),
     (flags("off", "on"), "with the value 'off'"),
     (flags("no", "yes"), "with the value 'no'"),
-]
-LISTS_NOT_SUPPORTED = [
-    "192.0.2.1,192.0.2.2",
-    '["192.0.2.1 # Ann", "192.0.2.2"]',
-    "{192.0.2.1,192.0.2.2}",
-    "[192.0.2.1, 192.0.2.2]",
 ]
 
 

@@ -20,7 +20,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from raw_server import Request, http
 from wire_client import client_of, do, error_of, served
 
-from airflow_provider_analytics.api import dialect, listing
+from airflow_provider_analytics.api import laravel, listing
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import AnalyticsError, IncompleteListError
 from airflow_provider_analytics.operators.account import GetAccountOperator
@@ -380,19 +380,19 @@ def test_total_above_the_limit_is_rejected_after_the_first_page(total: int, para
 @pytest.mark.long
 def test_body_with_the_maximum_number_of_values_is_read() -> None:
     rows = [{"id": number, "domain": "a.example", "list": ["x"] * 90} for number in range(20_000)]
-    assert dialect.page(dialect.Answer("GET", "/", 200, {}, json.dumps(rows).encode(), Redactor())).rows == rows
+    assert laravel.page(laravel.Answer("GET", "/", 200, {}, json.dumps(rows).encode(), Redactor())).rows == rows
 
 
 @pytest.mark.parametrize("excess", [0, 1])
 def test_body_is_rejected_above_two_million_values(excess: int) -> None:
     start, end = b'[{"id":1,"domain":"a.example","note":[', b"0]}]"
-    body = start + b"0," * (2_000_000 + excess - dialect.count_values(start + end)) + end
-    answer = dialect.Answer("GET", "/", 200, {}, body, Redactor())
+    body = start + b"0," * (2_000_000 + excess - laravel.count_values(start + end)) + end
+    answer = laravel.Answer("GET", "/", 200, {}, body, Redactor())
     if excess:
         with pytest.raises(AnalyticsError, match=r"more than 2,000,000 values"):
-            dialect.page(answer)
+            laravel.page(answer)
     else:
-        assert [row["id"] for row in dialect.page(answer).rows] == [1]
+        assert [row["id"] for row in laravel.page(answer).rows] == [1]
 
 
 @pytest.mark.parametrize("name", ["id", "domain", "privacy", "message"])

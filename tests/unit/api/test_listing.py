@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 from shelf import listing, websites
 
-from airflow_provider_analytics.api.dialect import Page, Selection
+from airflow_provider_analytics.api.laravel import Page, Selection
 from airflow_provider_analytics.api.listing import Listing, requests_of_a_list
 from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError, NotFoundError
 
