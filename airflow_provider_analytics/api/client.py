@@ -131,6 +131,30 @@ class WriteResult:
     sent: bool = True
 
 
+@dataclass
+class Meant:
+    """The website that a write means: before each attempt, its id must belong to its domain.
+
+    A service can give the id of a deleted website to a new one, and its operator can rename a domain.
+
+    :param website_id: its id.
+    :param domain: its domain; None or empty: the domain of the first record that :meth:`check` gets.
+    """
+
+    website_id: int | str
+    domain: str | None = None
+
+    def check(self, record: Record) -> None:
+        """Raise :class:`DomainError` for the record of another website; nothing must be sent then."""
+        domain = record.get("domain")
+        if not isinstance(domain, str):
+            return
+        if not self.domain:
+            self.domain = domain
+        elif not same_domain(domain, self.domain):
+            raise other_domain(self.domain, record)
+
+
 class AnalyticsClient:
     """Client of one service with one API key; thread-safe.
 
@@ -540,29 +564,25 @@ class AnalyticsClient:
         :raises NotAppliedError: if the service returns something other than *before + sent*.
         """
         checked = fields.check_update(**settings)
+        meant = Meant(website_id, expected_domain)
         attempts: list[ExpectedRecord] = []
         is_sent = False
         comparison = Comparison()
 
         def work_out(record: Record) -> Mapping[str, Any] | None:
             nonlocal is_sent
-            domain = expected_domain or str(record.get("domain") or "")
-            expected = ExpectedRecord(record, checked, domain)
+            expected = ExpectedRecord(record, checked, meant.domain or "")
             if attempts:
                 expected = expected.following(attempts[-1])
             attempts.append(expected)
-            comparison = expected.compare(record)
-            if comparison.other_domain is not None:
-                raise other_domain(domain, record)
             # A read cannot verify an update that changes nothing.
-            if comparison.is_verified:
+            if expected.compare(record).is_verified:
                 return None
             is_sent = True
             return checked
 
-        def send(ids: Sequence[int | str]) -> None:
-            [changed_id] = ids
-            self.until_found(lambda: self.change_website(changed_id, work_out))
+        def send(_: Sequence[int | str]) -> None:
+            self.until_found(lambda: self.change_website(meant, work_out))
 
         def read(ids: Sequence[int | str]) -> Sequence[int | str]:
             nonlocal comparison
@@ -584,34 +604,41 @@ class AnalyticsClient:
         self._check(attempts[-1], comparison)
         return WriteResult(dict(comparison.record), comparison.unverified, comparison.unsent, sent=is_sent)
 
-    def change_website(self, website_id: int | str, work_out: Callable[[Record], Mapping[str, Any] | None]) -> None:
-        """Compute an update from the current record, and send it. See :meth:`retry_update`.
+    def change_website(self, meant: Meant, work_out: Callable[[Record], Mapping[str, Any] | None]) -> None:
+        """Compute an update from the current record, and send it. The outcome is not verified: see :meth:`verify`.
 
         :param work_out: returns the normalized settings to send for a record, or None to send no update.
         :raises ValueError: if ``work_out`` raises it.
+        :raises DomainError: if the website is not the one that is meant; nothing is sent then.
         """
 
-        def attempt() -> None:
-            settings = work_out(self.read_for_update(website_id))
+        def send(record: Record) -> None:
+            settings = work_out(record)
             if settings is not None:
-                self.send_update(website_id, settings)
+                self.send_update(meant.website_id, settings)
 
-        self.retry_update(attempt)
+        self.write_to(meant, self.settings.update_method, send)
 
-    def retry_update(self, attempt: Callable[[], Returned]) -> Returned:
-        """Call ``attempt``, which reads a website and sends its update; repeat both if one fails and that is safe.
+    def write_to(self, meant: Meant, method: str, send: Callable[[Record], Returned]) -> Returned:
+        """Fetch a website, and call ``send`` with its record; repeat both if one fails and that is safe.
 
-        The update immediately follows the read: all waiting comes before both. So each update is computed from a
-        current record. The outcome is not verified: see :meth:`verify`.
+        Every update, delete, and restore passes here. The write immediately follows the read: all waiting comes before
+        both. So each write is computed from a current record of the website that is meant.
+
+        :param method: HTTP method of the write.
+        :param send: sends one request.
+        :raises DomainError: if the website is not the one that is meant; nothing is sent then.
         """
-        return self.transport.retried(attempt, self.settings.update_method, number=2)
 
-    def read_for_update(self, website_id: int | str) -> Record:
-        """Return a website, with one request; only for :meth:`retry_update`."""
-        return self._with_omitted(self._show(website_id, self.transport.once))
+        def attempt() -> Returned:
+            record = self._with_omitted(self._show(meant.website_id, self.transport.once))
+            meant.check(record)
+            return send(record)
+
+        return self.transport.retried(attempt, method, number=2)
 
     def send_update(self, website_id: int | str, settings: Mapping[str, Any]) -> None:
-        """Send normalized settings, with one request; only for :meth:`retry_update`.
+        """Send normalized settings, with one request; only for :meth:`write_to`.
 
         If the service rejects the format of a boolean, the settings are sent once more in the other format.
         """
@@ -658,44 +685,29 @@ class AnalyticsClient:
         :raises NotAppliedError: if the service still returns it.
         """
         checked_id = fields.check_website_id(website_id)
-
-        def check(record: Record) -> None:
-            if expected_domain and not _might_be_of(record, expected_domain):
-                raise other_domain(expected_domain, record)
-
-        domain = self.send_delete(checked_id, check).get("domain")
+        domain = self.send_delete(Meant(checked_id, expected_domain)).get("domain")
         if not self._becomes_gone(checked_id, domain):
             raise NotAppliedError(checked_id, {"website": "still exists after it was deleted"}, waited=self._waited)
 
     def send_delete(
-        self, website_id: str, check: Callable[[Record], None], lost: Callable[[], None] = lambda: None
+        self, meant: Meant, start: Callable[[], None] = lambda: None, lost: Callable[[], None] = lambda: None
     ) -> Record:
         """Delete a website, without verifying the outcome, and return its record from before.
 
-        The website is fetched immediately before each attempt: the service might have given the id of a deleted website
-        to a new one.
-
-        :param check: raises an error if the record is not that of the website to delete.
+        :param start: called before each delete is sent.
         :param lost: called after a delete that might or might not have been applied.
         :raises NotFoundError: as :meth:`delete_website`.
+        :raises DomainError: if the website is not the one that is meant, and no earlier attempt might have deleted it.
         :raises NotAppliedError: if the service responds with "not found", but still returns the website.
         """
-        path = website_path(website_id)
+        website_id = str(meant.website_id)
         deleted: Record | None = None  # by an attempt whose response was lost
 
-        def attempt() -> Record:
+        def send(record: Record) -> Record:
             nonlocal deleted
+            start()
             try:
-                record = self._show(website_id, self.transport.once)
-            except NotFoundError:
-                if deleted is None:
-                    raise
-                return deleted
-            if deleted is not None and not _might_be_of(record, deleted.get("domain")):
-                return deleted
-            check(record)
-            try:
-                self._written(self.transport.once("DELETE", path))
+                self._written(self.transport.once("DELETE", website_path(website_id)))
             except AnalyticsError as error:
                 if might_have_been_applied(error):
                     deleted = record
@@ -704,11 +716,11 @@ class AnalyticsClient:
             return record
 
         try:
-            return self.transport.retried(attempt, "DELETE", number=2)
-        except NotFoundError as error:
-            if self._becomes_gone(website_id, None):
-                if deleted is not None:
-                    return deleted
+            return self.write_to(meant, "DELETE", send)
+        except (DomainError, NotFoundError) as error:
+            if deleted is not None:
+                return deleted  # the id belongs to nobody, or to a new website, since the attempt that was lost
+            if isinstance(error, DomainError) or self._becomes_gone(website_id, None):
                 raise
             still = {"website": "still exists, although the service responded with 'not found'"}
             raise NotAppliedError(website_id, still) from error

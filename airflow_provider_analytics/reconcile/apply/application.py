@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_analytics.api import client as api_client
-from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.client import AnalyticsClient, Meant
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import (
     FIELDS,
@@ -555,7 +555,7 @@ def _restore(target: Target, client: AnalyticsClient) -> str:
         return settings
 
     try:
-        client.change_website(str(target.website_id), restored)
+        client.change_website(Meant(str(target.website_id), target.planned.domain), restored)
         comparison = client.read_until(str(target.website_id), expected)
     except AnalyticsError as error:
         return f"It could not be restored ({error.text})"

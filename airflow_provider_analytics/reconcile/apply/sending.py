@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_analytics.api import client as api_client
-from airflow_provider_analytics.api.client import AnalyticsClient, might_mean_taken, other_domain
+from airflow_provider_analytics.api.client import AnalyticsClient, Meant, might_mean_taken, other_domain
 from airflow_provider_analytics.api.domains import domain_key, same_domain
 from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, SETTABLE_FIELDS, normalize, website_of
 from airflow_provider_analytics.api.transport import might_have_been_applied
@@ -398,7 +398,11 @@ class Sender:
     def _update(self, target: Target) -> None:
         unclear: list[Change] = []
         try:
-            change = self.client.retry_update(functools.partial(self._attempt_update, target, unclear))
+            change = self.client.write_to(
+                Meant(str(target.website_id), target.planned.domain),
+                self.client.settings.update_method,
+                functools.partial(self._attempt_update, target, unclear),
+            )
         except NotFoundError:
             if not self.ignore_gone or not self._is_gone(str(target.website_id)):
                 raise
@@ -417,14 +421,11 @@ class Sender:
         if not target.sent:
             target.set(State.UNCHANGED)
 
-    def _attempt_update(self, target: Target, unclear: list[Change]) -> Change | None:
-        """Read a website, send the change that it needs, and return it; None if it needs no change.
+    def _attempt_update(self, target: Target, unclear: list[Change], record: Record) -> Change | None:
+        """Send the change that a website needs, and return it; None if it needs no change.
 
         :param unclear: gets the change if sending it failed, but it might have been applied.
         """
-        website_id = str(target.website_id)
-        record = self.client.read_for_update(website_id)
-        _check_domain(target.planned, record, "Not changed")
         change = self.change_of(record, target.before)
         if change is None:
             return None
@@ -433,7 +434,7 @@ class Sender:
         target.expected = expected.following(target.expected)
         target.set(State.UNCLEAR, _UNDER_WAY)
         try:
-            self.client.send_update(website_id, settings)
+            self.client.send_update(str(target.website_id), settings)
         except AnalyticsError as error:
             if might_have_been_applied(error):
                 unclear.append(change)
@@ -446,8 +447,7 @@ class Sender:
         return self.client.is_gone(website_id)
 
     def _delete(self, target: Target) -> None:
-        def check(record: Record) -> None:
-            _check_domain(target.planned, record, "Not deleted")
+        def start() -> None:
             target.set(State.UNCLEAR, _UNDER_WAY)
 
         def might_be_applied() -> None:
@@ -456,7 +456,7 @@ class Sender:
         website_id = str(target.website_id)
         target.unconfirmed = None
         try:
-            record = self.client.send_delete(website_id, check, might_be_applied)
+            record = self.client.send_delete(Meant(website_id, target.planned.domain), start, might_be_applied)
         except NotFoundError:
             if not self._is_gone(website_id):
                 raise
@@ -669,10 +669,3 @@ def _is_rejected(error: AnalyticsError | ValueError, *, is_create: bool) -> bool
     if is_create and might_mean_taken(error):
         return False  # another process might have created the website: the next try finds it
     return error.status in (403, 413) or error.is_invalid
-
-
-def _check_domain(planned: Change, record: Record, verb: str) -> None:
-    """Raise :class:`ValueError` if the id in the plan no longer belongs to the domain in the plan."""
-    domain = record.get("domain")
-    if planned.domain and isinstance(domain, str) and not same_domain(domain, planned.domain):
-        raise ValueError(f"{verb}, because the id {record['id']} belongs to {domain!r} now.")

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from raw_server import Reply, Request, answer_read, http, list_body, rows
 from wire_client import Time, error_of, served, waiting_client_of
 
-from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.client import AnalyticsClient, Meant
 from airflow_provider_analytics.api.laravel import Page
 from airflow_provider_analytics.api.listing import WAITS_BETWEEN_READS, Listing, Query
 from airflow_provider_analytics.exceptions import (
@@ -382,7 +382,7 @@ def test_record_marked_as_deleted_counts_as_deleted(mark: Record) -> None:
         with pytest.raises(NotFoundError, match="the record says that the website is deleted"):
             client.get_website(2)
         with pytest.raises(NotFoundError):
-            client.change_website(2, lambda record: {"email": True})
+            client.change_website(Meant(2), lambda record: {"email": True})
         assert "PATCH /api/v1/websites/2" not in server.sent
         assert client.is_gone("2")
         assert client.find_website("2.example") is None

@@ -17,7 +17,7 @@ from fake_services import FakeService
 from raw_server import RawServer, Request, answer_read, http
 from wire_client import WEBSITE, Time, do, served, waiting_client_of
 
-from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.client import AnalyticsClient, Meant
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import MAX_REJECTED_SECONDS, REJECTED_SECONDS
 from airflow_provider_analytics.api.waiting import MAX_INTERVAL, MIN_INTERVAL, REPORT_SECONDS
@@ -98,7 +98,7 @@ def test_throughput_exceeds_half_of_the_rate_that_the_service_allows(
     began = time.now
     with served(service, time) as (client, _):
         for number in range(1, WEBSITES + 1):
-            client.change_website(number, lambda _: {"email": True})
+            client.change_website(Meant(number), lambda _: {"email": True})
     seconds = time.now - began
     assert Counter(method for method, _ in service.accepted)["PATCH"] == WEBSITES
     assert len(service.accepted) / seconds > rate / 2
@@ -115,7 +115,7 @@ def test_all_threads_slow_down_together(burst: int, status: int, caplog: pytest.
     service = Service(rate, burst, status)
     with RawServer(service) as server, waiting_client_of(server.url) as client, ThreadPoolExecutor(THREADS) as pool:
         change = partial(client.change_website, work_out=lambda _: {"email": True})
-        list(pool.map(change, range(1, websites + 1)))
+        list(pool.map(change, map(Meant, range(1, websites + 1))))
     assert Counter(method for method, _ in service.accepted)["PATCH"] == websites
     assert len(warnings_of(caplog)) == 1
     # An update follows its read, before the reads of other websites.
@@ -299,7 +299,7 @@ def test_rejected_update_does_not_wait_forever_if_its_reads_are_accepted() -> No
         return http(429) if request.method == "PATCH" else answer_read(request, [WEBSITE])
 
     with served(respond, time) as (client, _), pytest.raises(AnalyticsApiError):
-        client.change_website(7, lambda _: {"email": False})
+        client.change_website(Meant(7), lambda _: {"email": False})
     assert time.now - began < 2 * REJECTED_SECONDS
 
 

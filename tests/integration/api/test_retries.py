@@ -13,7 +13,7 @@ from operations import OPERATIONS, READS
 from raw_server import RawServer, Reply, Request, answer_read, http, list_body
 from wire_client import WEBSITE, Time, client_of, do, error_of, served
 
-from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.client import AnalyticsClient, Meant
 from airflow_provider_analytics.api.transport import FIRST_BACKOFF, MAX_BACKOFF
 from airflow_provider_analytics.api.waiting import ANNOUNCED_FROM, MAX_WAIT, MIN_INTERVAL, Stopping
 from airflow_provider_analytics.exceptions import (
@@ -329,7 +329,7 @@ def test_retried_update_is_computed_from_a_new_read() -> None:
         return {"exclude_ips": (*record["exclude_ips"].split(), "192.0.2.9")}
 
     with served([before, http(500), later, RECORD]) as (client, server):
-        client.change_website(7, add)
+        client.change_website(Meant(7), add)
         assert [request.method for request in server.requests] == ["GET", "PATCH", "GET", "PATCH"]
         assert server.requests[-1].body == b"exclude_ips=192.0.2.1%0A192.0.2.2%0A192.0.2.9"
     assert seen == lists
@@ -396,7 +396,7 @@ def test_write_is_not_retried_after_a_response_that_is_not_json(response: str) -
 
 def test_update_is_retried_if_the_read_before_it_is_not_json() -> None:
     with served([GARBLED["a web page"], RECORD, RECORD]) as (client, server):
-        client.change_website(7, lambda _: {"email": True})
+        client.change_website(Meant(7), lambda _: {"email": True})
         assert [request.method for request in server.requests] == ["GET", "GET", "PATCH"]
 
 

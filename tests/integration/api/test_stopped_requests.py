@@ -19,7 +19,7 @@ from wire_client import WEBSITE, do, waiting_client_of
 
 from airflow_provider_analytics.api import listing, transport
 from airflow_provider_analytics.api import waiting as api_waiting
-from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.client import AnalyticsClient, Meant
 from airflow_provider_analytics.api.transport import might_have_been_applied
 from airflow_provider_analytics.api.waiting import Stopping
 from airflow_provider_analytics.exceptions import (
@@ -64,7 +64,7 @@ def test_response_soon_after_a_stop_counts_and_is_the_last_request() -> None:
             assert do(client, operation) == (None if operation == "delete" else WEBSITE)
     with waiting(respond) as (client, server):
         with pytest.raises(StoppedError):
-            client.change_website(7, lambda record: {"email": True})
+            client.change_website(Meant(7), lambda record: {"email": True})
         assert client.stopped
         assert server.sent == ["GET /api/v1/websites/7"]
         assert client.stats.requests == 1

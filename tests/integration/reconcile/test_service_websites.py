@@ -48,7 +48,7 @@ def test_renamed_website_is_not_changed(night: Night) -> None:
 
     night.sandbox.meanwhile(rename)
     websites = {f"{number}.example": {"exclude_ips": ["192.0.2.1"]} for number in range(1, 4)}
-    with pytest.raises(Exception, match=r"belongs to 'renamed\.example' now"):
+    with pytest.raises(Exception, match=r"has the domain 'renamed\.example', not '"):
         night.apply(config={"websites": websites}, **night.state)
     found = {website["domain"]: website["exclude_ips"] for website in night.sandbox.websites()}
     assert found.pop("renamed.example") is None

@@ -170,7 +170,7 @@ def test_delete_checks_the_domain_again(night: Night, distortion: Distortion) ->
     with pytest.raises(BulkError) as caught:
         night.apply(config={"websites": kept}, prune=True, **night.state)
     assert caught.value.failures == {
-        "2.example (id 2)": "Not deleted, because the id 2 belongs to 'other.example' now."
+        "2.example (id 2)": "Website id 2 has the domain 'other.example', not '2.example'."
     }
     assert night.lists("domain") == ["other.example", *kept]
 

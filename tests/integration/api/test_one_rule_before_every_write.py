@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No write reaches a website of somebody else, whatever happens between two attempts (``api/client.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from raw_server import Request, answer_read, http
+from wire_client import Time, served
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.exceptions import DomainError
+
+MINE: dict[str, Any] = {"id": 7, "domain": "mine.example", "email": 0, "privacy": 1}
+OTHERS: dict[str, Any] = {"id": 7, "domain": "new.example", "email": 0, "privacy": 1}
+
+
+class Reused:
+    """A service that rejects the first write, and then gives the id to a website of somebody else."""
+
+    def __init__(self, rejection: bytes) -> None:
+        self.stored = MINE
+        self.writes = 0
+        self._rejection = rejection
+
+    def __call__(self, request: Request) -> bytes:
+        if request.method == "GET":
+            return answer_read(request, [self.stored])
+        self.writes += 1
+        if self.writes == 1:
+            self.stored = OTHERS
+            return self._rejection
+        self.stored = {**self.stored, "email": 1}
+        return http(200, {"data": self.stored})
+
+
+WRITES: dict[str, Callable[[AnalyticsClient], Any]] = {
+    "update": lambda client: client.update_website(7, email=True),
+    "update with the domain": lambda client: client.update_website(7, expected_domain="mine.example", email=True),
+    "delete": lambda client: client.delete_website(7),
+    "delete with the domain": lambda client: client.delete_website(7, expected_domain="mine.example"),
+}
+# A delete that is answered with 503 might have been applied: see the next test.
+REJECTED = [*((write, 429) for write in WRITES), *((write, 503) for write in WRITES if "update" in write)]
+
+
+@pytest.mark.parametrize(("write", "status"), REJECTED)
+def test_write_is_not_repeated_if_the_id_belongs_to_another_website_now(write: str, status: int) -> None:
+    service = Reused(http(status, {"message": "slow down"}))
+    with served(service, Time()) as (client, _), pytest.raises(DomainError) as caught:
+        WRITES[write](client)
+    assert service.writes == 1
+    assert service.stored == OTHERS
+    assert "'new.example'" in str(caught.value)
+    assert "'mine.example'" in str(caught.value)
+    assert caught.value.permanent
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+def test_delete_that_might_have_been_applied_leaves_the_next_owner_of_the_id(status: int) -> None:
+    service = Reused(http(status, {"message": "Server Error"}))
+    with served(service, Time()) as (client, _):
+        client.delete_website(7)
+    assert (service.writes, service.stored) == (1, OTHERS)
+
+
+@pytest.mark.parametrize("write", ["update with the domain", "delete with the domain"])
+def test_write_fails_before_it_is_sent_if_the_domain_was_renamed(write: str) -> None:
+    service = Reused(http(200))
+    service.stored = OTHERS
+    with (
+        served(service, Time()) as (client, _),
+        pytest.raises(DomainError, match=r"'new\.example', not 'mine\.example'"),
+    ):
+        WRITES[write](client)
+    assert service.writes == 0
