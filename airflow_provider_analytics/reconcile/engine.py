@@ -21,6 +21,7 @@ from airflow_provider_analytics.guards import website_keys
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.apply.application import Application, Outcome
 from airflow_provider_analytics.reconcile.apply.sending import Sender
+from airflow_provider_analytics.reconcile.audit_trail import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.tables import ListTables
@@ -35,7 +36,6 @@ from airflow_provider_analytics.reconcile.plan.plan_guards import (
 )
 from airflow_provider_analytics.reconcile.service_websites import Websites, complete_records
 from airflow_provider_analytics.reconcile.state import (
-    AuditTrail,
     ListFile,
     read_last_websites,
     read_plan,

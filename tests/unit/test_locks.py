@@ -16,7 +16,7 @@ import fsspec
 import pytest
 
 from airflow_provider_analytics.api.waiting import RateLimiter, Stats, Stopping
-from airflow_provider_analytics.reconcile import state
+from airflow_provider_analytics.reconcile import audit_trail
 from airflow_provider_analytics.sandbox.faults import Fault, FaultQueue
 from airflow_provider_analytics.sandbox.store import Store
 from airflow_provider_analytics.storage import StoragePath
@@ -121,8 +121,8 @@ def test_shared_state_changes_only_while_its_lock_is_held(
 
 def test_parts_of_an_audit_trail_change_only_while_their_lock_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = fsspec.filesystem("memory")
-    monkeypatch.setattr(state, "PART_SECONDS", 3600)
-    parts = watched(state._Parts(StoragePath(memory, "/locks", "memory://locks"), "trail"), "_waiting")
+    monkeypatch.setattr(audit_trail, "PART_SECONDS", 3600)
+    parts = watched(audit_trail._Parts(StoragePath(memory, "/locks", "memory://locks"), "trail"), "_waiting")
     parts.write(b"1\n")
     parts.close()
     monkeypatch.setattr(type(memory), "pipe_file", lambda *_: 1 / 0)
@@ -135,7 +135,7 @@ def test_parts_of_an_audit_trail_change_only_while_their_lock_is_held(monkeypatc
 def test_lines_of_an_audit_trail_are_written_while_its_lock_is_held(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    file = watched(state._TrailFile(StoragePath.of(str(tmp_path)), "trail"))
+    file = watched(audit_trail._TrailFile(StoragePath.of(str(tmp_path)), "trail"))
     write = os.write
 
     def check(descriptor: int, lines: bytes) -> int:

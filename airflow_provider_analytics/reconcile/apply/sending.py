@@ -37,6 +37,7 @@ from airflow_provider_analytics.exceptions import (
     StorageError,
 )
 from airflow_provider_analytics.readable import counted, readable
+from airflow_provider_analytics.reconcile.audit_trail import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState
 from airflow_provider_analytics.reconcile.plan.changes import Change, Plan, change_of, deletion
 from airflow_provider_analytics.reconcile.plan.plan_guards import raise_unless_approved
@@ -48,7 +49,7 @@ from airflow_provider_analytics.reconcile.service_websites import (
     each,
     reason_of,
 )
-from airflow_provider_analytics.reconcile.state import AuditTrail, ListFile
+from airflow_provider_analytics.reconcile.state import ListFile
 
 log = logging.getLogger(__name__)
 

@@ -160,7 +160,7 @@ def typed_again(scenario: Scenario) -> None:
 
 def full_disk(scenario: Scenario) -> None:
     with Path("/dev/full").open("wb") as device:
-        scenario.patch.setattr("airflow_provider_analytics.reconcile.state.open_own", lambda *_: device)
+        scenario.patch.setattr("airflow_provider_analytics.reconcile.audit_trail.open_own", lambda *_: device)
         scenario.managed("192.0.2.1", mode="merge")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Audit trail on storage that fails temporarily (``reconcile/state.py``)."""
+"""Audit trail on storage that fails temporarily (``reconcile/audit_trail.py``)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.readable import Redactor
-from airflow_provider_analytics.reconcile import state
+from airflow_provider_analytics.reconcile import audit_trail
+from airflow_provider_analytics.reconcile.audit_trail import AuditTrail
 from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange
-from airflow_provider_analytics.reconcile.state import AuditTrail
 from airflow_provider_analytics.storage import StoragePath
 
 TI = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=1)
@@ -72,7 +72,7 @@ class FailingStorage:
 
 @pytest.fixture
 def storage(memory: Any, monkeypatch: pytest.MonkeyPatch) -> FailingStorage:
-    monkeypatch.setattr(state, "PART_SECONDS", 0.01)
+    monkeypatch.setattr(audit_trail, "PART_SECONDS", 0.01)
     return FailingStorage(memory, monkeypatch)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Audit trail on storage without append: changes of a killed process are recorded (``reconcile/state.py``)."""
+"""Audit trail on storage without append: changes of a killed process are recorded (``reconcile/audit_trail.py``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from distortion import Distortion
 from reconciling import Night
 
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.reconcile import state
+from airflow_provider_analytics.reconcile import audit_trail
 
 NEW = "203.0.113.7"
 
@@ -37,7 +37,7 @@ def audited(file_system: Any, folder: str) -> list[str]:
 
 @pytest.fixture
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "PART_SECONDS", 0.01)
+    monkeypatch.setattr(audit_trail, "PART_SECONDS", 0.01)
 
 
 @pytest.mark.usefixtures("short_parts")
@@ -102,7 +102,7 @@ def test_full_disk_is_named_and_the_log_contains_the_missing_audit_lines(
 ) -> None:
     night.add(30)
     with Path("/dev/full").open("wb") as device:
-        monkeypatch.setattr("airflow_provider_analytics.reconcile.state.open_own", lambda *_: device)
+        monkeypatch.setattr("airflow_provider_analytics.reconcile.audit_trail.open_own", lambda *_: device)
         full = "The storage cannot write state_path: No space left on device"
         with pytest.raises(StorageError, match=full) as raised:
             night.managed(NEW, mode="merge", parallel_requests=2)
@@ -133,7 +133,7 @@ def test_full_disk_leaves_whole_lines_in_the_audit_trail(
         left -= written
         return written
 
-    monkeypatch.setattr("airflow_provider_analytics.reconcile.state.os.write", write_until_full)
+    monkeypatch.setattr("airflow_provider_analytics.reconcile.audit_trail.os.write", write_until_full)
     with pytest.raises(StorageError, match="No space left on device"):
         night.managed(NEW, mode="merge")
     assert left == 0

@@ -27,11 +27,12 @@ from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesO
 from airflow_provider_analytics.reconcile import service_websites as workers_module
 from airflow_provider_analytics.reconcile.apply.application import FAILURES_TRYING
 from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Target
+from airflow_provider_analytics.reconcile.audit_trail import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
 from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange
 from airflow_provider_analytics.reconcile.service_websites import GIVE_UP_AFTER, Websites
-from airflow_provider_analytics.reconcile.state import AuditTrail, ListFile
+from airflow_provider_analytics.reconcile.state import ListFile
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 NEW = "1.1.1.1"

@@ -15,10 +15,10 @@ from airflow_provider_analytics.api.fields import same_setting
 from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile.apply.sending import State
+from airflow_provider_analytics.reconcile.audit_trail import AuditTrail
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites
 from airflow_provider_analytics.reconcile.engine import Job, make_plan, send_changes
 from airflow_provider_analytics.reconcile.plan.changes import Change
-from airflow_provider_analytics.reconcile.state import AuditTrail
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 NEW = "203.0.113.7"
