@@ -23,7 +23,7 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: bench generate docs help install mutants soak two-tasks test test-room test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
+.PHONY: bench generate docs help install mutants soak two-tasks selective test test-room test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
 	acceptance formats requests partitions coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List these targets
@@ -119,6 +119,11 @@ RUNS ?= 200
 
 two-tasks: install  ## Run two tasks at the same time, RUNS (200) times without and RUNS times with a late replica
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=CRITICAL PYTHONPATH=tests/support $(PY) tests/fuzzer/two_tasks.py $(RUNS)
+
+SEEDS ?= 12
+
+selective: install  ## Print how many websites services that damage some of them damage before a run stops; SEEDS (12) runs each
+	@PYTHONPATH=tests/support $(PY) tests/fuzzer/selective.py $(SEEDS)
 
 fault-matrix: install  ## Test all combinations of list formats and write behaviors
 	@FAULT_MATRIX=all $(PY) -m pytest $(PYTEST_FLAGS) tests/integration/api/test_fault_matrix.py

@@ -23,6 +23,13 @@ from airflow_provider_analytics.readable import first_of, readable
 #: Fields that are compared. The domain is compared separately, because no update changes it.
 COMPARED = tuple(name for name in RECORD_FIELDS if name != "domain")
 
+#: Values of a new website that was created with its domain only, normalized. The interface documents no default of the
+#: lists and of ``favorite``.
+NEW_WEBSITE: Mapping[str, Any] = {
+    name: normalize(name, FIELDS[name].omitted if FIELDS[name].default is None else FIELDS[name].default)
+    for name in COMPARED
+}
+
 #: Number of equal reads in a row after which a value that is not in effect is not waited for any longer.
 EQUAL_READS = 3
 _MAX_NAMED_ENTRIES = 3
@@ -99,17 +106,32 @@ class ExpectedRecord:
         defaults = {name: field.default for name, field in FIELDS.items() if field.default is not None}
         return cls({**defaults, **dict.fromkeys(LINE_FIELDS)}, sent, domain, shared=frozenset(LINE_FIELDS))
 
-    def following(self, earlier: Self | None) -> Self:
+    def following(self, earlier: Self) -> Self:
         """Return the expected values after an earlier write to the same website; ``before`` is that write's.
 
-        :param earlier: expected values after that write; None if there was none.
+        :param earlier: expected values after that write.
         """
-        if earlier is None:
+        if not earlier.sent:
             return self
-        sent = {**earlier.sent, **self.sent}
-        for name in self.shared & earlier.sent.keys() & self.sent.keys():
-            sent[name] = tuple((_by_key(name, earlier.sent) | _by_key(name, self.sent)).values())
-        return replace(self, before=earlier.before, sent=sent)
+        later = self.since({**earlier.before, **earlier.sent})
+        return replace(later, before=earlier.before, sent={**earlier.sent, **later.sent})
+
+    def since(self, earlier: Record) -> Self:
+        """Return the expected values of a website that had other values before ``before``.
+
+        A sent list must also contain the earlier lines that this write did not remove. Otherwise, a list that is
+        computed from the remaining lines would hide lost ones.
+
+        :param earlier: its record at an earlier time.
+        """
+        sent = dict(self.sent)
+        for name in self.shared & sent.keys():
+            if has_value(name, earlier) and has_value(name, self.before):
+                own = _by_key(name, self.sent)
+                removed = _by_key(name, self.before).keys() - own.keys()
+                kept = {key: line for key, line in _by_key(name, earlier).items() if key not in removed}
+                sent[name] = tuple((kept | own).values())
+        return replace(self, before=earlier, sent=sent)
 
     def compare(self, record: Record, allowed: Mapping[str, Collection[str]] | None = None) -> Comparison:
         """Return the differences between a record and the expected values.

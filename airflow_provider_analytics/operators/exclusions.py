@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.reconcile.apply.application import Outcome
+    from airflow_provider_analytics.reconcile.apply.outcome import Outcome
     from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
     from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, Resolution
     from airflow_provider_analytics.reconcile.engine import Job

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.reconcile.apply.application import Outcome
+    from airflow_provider_analytics.reconcile.apply.outcome import Outcome
     from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, EntrySource
     from airflow_provider_analytics.reconcile.engine import Job, Planned
     from airflow_provider_analytics.reconcile.state import ListFile
@@ -192,7 +192,7 @@ def result_of(planned: Planned, outcome: Outcome | None, whole: str | None = Non
     :param whole: path of the complete plan as Markdown.
     :param more: further values of the operator.
     """
-    from airflow_provider_analytics.reconcile.apply.application import Outcome
+    from airflow_provider_analytics.reconcile.apply.outcome import Outcome
     from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 
     plan, dry_run = planned.plan, outcome is None

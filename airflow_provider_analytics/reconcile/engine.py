@@ -19,7 +19,8 @@ from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import BulkError, GuardError
 from airflow_provider_analytics.guards import website_keys
 from airflow_provider_analytics.readable import Redactor
-from airflow_provider_analytics.reconcile.apply.application import Application, Outcome
+from airflow_provider_analytics.reconcile.apply.application import Application
+from airflow_provider_analytics.reconcile.apply.outcome import Outcome
 from airflow_provider_analytics.reconcile.apply.sending import Sender
 from airflow_provider_analytics.reconcile.audit_trail import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, WebsitesAsCode
@@ -276,17 +277,7 @@ def send_changes(
     """
     if planned.plan.changes:
         trail.open()
-    sender = Sender(
-        planned.websites,
-        planned.desired,
-        trail,
-        approved=planned.approved,
-        list_file=job.list_file,
-        passwords=passwords,
-        ignore_gone=ignore_gone,
-    )
-    outcome = Application(planned.plan, planned.compared, sender).run()
-    return replace(outcome, unread=planned.unread)
+    return Application(Sender(job, planned, trail, passwords, ignore_gone)).run()
 
 
 def keep_websites(job: Job, planned: Planned) -> None:

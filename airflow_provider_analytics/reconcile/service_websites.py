@@ -49,11 +49,12 @@ END_SECONDS = GRACE_SECONDS + 2 * LOOK_SECONDS
 class Breaker:
     """Counts consecutive failures of the service; one that asks to wait longer than :data:`MAX_WAIT` opens it at once.
 
-    :param give_up_after: number of consecutive failures after which the service counts as down.
+    :param at_first: number of consecutive failures after which the service counts as down, before the first success;
+        later, it is :data:`GIVE_UP_AFTER`.
     """
 
-    def __init__(self, give_up_after: int = GIVE_UP_AFTER) -> None:
-        self._give_up_after = give_up_after
+    def __init__(self, at_first: int = GIVE_UP_AFTER) -> None:
+        self._give_up_after = at_first
         self._in_a_row = 0
         self._asks_to_wait = False
         self.rejection: AuthenticationError | None = None
@@ -76,6 +77,8 @@ class Breaker:
             raise error
         # A service that asks for a longer wait than the client takes rejects each request until then.
         is_long = isinstance(error, AnalyticsError) and (error.retry_after or 0.0) > MAX_WAIT
+        if error is None:
+            self._give_up_after = GIVE_UP_AFTER
         if not _is_down(error):
             self._in_a_row = 0
         else:
@@ -128,21 +131,19 @@ def each(
     client: AnalyticsClient,
     items: Iterable[Item],
     work: Callable[[Item], Returned],
-    verb: str,
+    progress: Progress,
     breaker: Breaker,
 ) -> Iterator[Done[Item, Returned]]:
     """Do the work for each item, several at the same time; yield the items in order of completion.
 
     Items that are skipped because the service is down are not yielded.
 
-    :param verb: verb for the progress in the log, such as ``Checking``; logged every :data:`~.listing.PROGRESS_SECONDS`
-        and at the end, if there is more than one item. Empty: no progress is logged.
+    :param progress: counts the items, which can be a part of all.
     :raises AuthenticationError: if the service rejects the API key; the remaining items are skipped.
     :raises StoppedError: if the client was stopped before the work was complete. Requests under way get
         :data:`END_SECONDS` to end.
     """
     left = deque(items)
-    progress = _Progress(verb, len(left))
     parallel = client.settings.parallel_requests
     under_way: dict[Future[Returned], Item] = {}
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="analytics")
@@ -177,15 +178,20 @@ def each(
         pool.shutdown(wait=not client.stopped)
         wait(under_way, END_SECONDS)
     yield from ended(0)
-    progress.log()
+    if breaker.is_open:
+        progress.log()
     if breaker.rejection:
         raise breaker.rejection
     if client.stopped and (left or under_way):
         raise StoppedError(f"{STOPPED}.")
 
 
-class _Progress:
-    """Logs the progress of many websites."""
+class Progress:
+    """Logs the progress of many websites every :data:`~.listing.PROGRESS_SECONDS`, and when all are done.
+
+    :param verb: verb for the log, such as ``Checking``; empty: nothing is logged.
+    :param total: number of websites; for a single one, nothing is logged.
+    """
 
     def __init__(self, verb: str, total: int) -> None:
         self._verb, self._total, self._done, self._failed = verb, total, 0, 0
@@ -196,11 +202,11 @@ class _Progress:
         self._done += 1
         if error is not None:
             self._failed += 1
-        if time.monotonic() - self._logged_at >= PROGRESS_SECONDS:
+        if self._done == self._total or time.monotonic() - self._logged_at >= PROGRESS_SECONDS:
             self.log()
 
     def log(self) -> None:
-        """Log a line if there is a verb and more than one website, and the last line was another one."""
+        """Log a line, unless the last line was the same."""
         is_new = self._done != self._logged
         self._logged_at, self._logged = time.monotonic(), self._done
         if self._verb and self._total > 1 and is_new:
@@ -296,7 +302,7 @@ def _show_each(
     found: dict[str, Record] = {}
     failures: dict[str, str] = {}
     not_tried = set(ids)
-    for website_id, record, error in each(client, ids, work, verb, Breaker()):
+    for website_id, record, error in each(client, ids, work, Progress(verb, len(ids)), Breaker()):
         not_tried.remove(website_id)
         if error is not None:
             failures[website_id] = reason_of(error)

@@ -42,9 +42,9 @@ STEPS = {
 }  # fmt: skip
 #: Steps for a website that is selected by its domain.
 SINGLE = ("find", "create", "update", "delete")
-#: Websites that a service might damage by storing other values: two, because the second one with the same problem stops
-#: the run.
-MAX_DAMAGED = 2
+#: Websites that a service might damage by storing other values before the second batch with the same problem stops the
+#: run (docs/guarantees.md).
+MAX_DAMAGED = 15
 #: Number of items from which on guards compare the loss, and the largest allowed loss.
 GUARDED_FROM, MAX_LOSS = 10, 0.3
 #: Maximum number of requests of a task, and of a task for each website.

@@ -57,7 +57,7 @@ SENTENCES = [
     ("connection.md", f"after {transport.REJECTED_SECONDS / 60:g} minutes"),
     (
         "exclusions.md",
-        f"after {service_websites.GIVE_UP_AFTER} consecutive failures, or after {application.FAILURES_TRYING} while it",
+        f"after {service_websites.GIVE_UP_AFTER} consecutive failures, or after {application.FAILURES_AT_FIRST} before",
     ),
     ("exclusions.md", f"entries that expire within {list_lines.EXPIRING_DAYS} days"),
     ("exclusions.md", f"its addresses are kept for {list_lines.KEEP_UNRESOLVED_DAYS} days"),
@@ -71,7 +71,7 @@ SENTENCES = [
 ]
 #: The same for numbers that are written as words.
 WORDS = [
-    ("guarantees.md", "reaches at most ten websites", application.MAX_TRIED == 10),
+    ("guarantees.md", "then 1, 2, 4, 16, and 48", application.DOUBLED_FROM == 8),
     ("reference/hook.md", "A write under way has two seconds to finish", waiting.GRACE_SECONDS == 2),
 ]
 

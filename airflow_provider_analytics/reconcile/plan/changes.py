@@ -128,12 +128,14 @@ class Change:
     :param website_id: id of the website; None for a create.
     :param fields: changes of its fields, sorted by name. The pseudo field ``password_from`` is the source of the
         password (``connection:NAME`` or ``variable:NAME``).
+    :param record: the record that it was computed from; empty for a create. It is not part of the approval.
     """
 
     action: Action
     domain: str
     website_id: str | None
     fields: tuple[FieldChange, ...]
+    record: Record = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", tuple(sorted(self.fields, key=lambda change: change.field)))
@@ -437,7 +439,7 @@ def creation(website: DesiredWebsite) -> Change:
 def deletion(record: Record) -> Change:
     """Return the change that deletes a website, with all fields of its record."""
     changes = [FieldChange(name, normalize(name, record[name]), None) for name in SETTABLE_FIELDS if name in record]
-    return Change("delete", *website_of(record), tuple(changes))
+    return Change("delete", *website_of(record), tuple(changes), record)
 
 
 def change_of(desired: DesiredState, record: Record, earlier: Record | None = None) -> Change | None:
@@ -472,7 +474,7 @@ def change_of(desired: DesiredState, record: Record, earlier: Record | None = No
             changes.append(_password_change(website, domain))
     if not changes:
         return None
-    return Change("update", domain, website_id, tuple(changes))
+    return Change("update", domain, website_id, tuple(changes), record)
 
 
 def _value(name: str, record: Record) -> Any:

@@ -16,7 +16,7 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     StorageError,
 )
-from airflow_provider_analytics.reconcile.service_websites import GIVE_UP_AFTER, Breaker, each
+from airflow_provider_analytics.reconcile.service_websites import GIVE_UP_AFTER, Breaker, Progress, each
 
 
 def error_with(status: int, kind: type[AnalyticsApiError] = AnalyticsApiError) -> AnalyticsApiError:
@@ -94,7 +94,7 @@ def test_item_under_way_at_a_stop_is_neither_done_nor_failed() -> None:
                 raise StoppedError("The client was stopped, so this was not sent.")
             return item
 
-        done = each(client, [1, 2], work, "Changing", Breaker())
+        done = each(client, [1, 2], work, Progress("Changing", 2), Breaker())
         assert next(done) == (1, 1, None)
         with pytest.raises(StoppedError):
             next(done)

@@ -25,12 +25,15 @@ from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.reconcile import service_websites as workers_module
-from airflow_provider_analytics.reconcile.apply.application import FAILURES_TRYING
-from airflow_provider_analytics.reconcile.apply.sending import Sender, State, Target
+from airflow_provider_analytics.reconcile.apply.application import FAILURES_AT_FIRST
+from airflow_provider_analytics.reconcile.apply.sending import Sender
+from airflow_provider_analytics.reconcile.apply.targets import State, Target
 from airflow_provider_analytics.reconcile.audit_trail import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
+from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
-from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange
+from airflow_provider_analytics.reconcile.engine import Job, Planned
+from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan
 from airflow_provider_analytics.reconcile.service_websites import GIVE_UP_AFTER, Websites
 from airflow_provider_analytics.reconcile.state import ListFile
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
@@ -82,8 +85,8 @@ def test_unavailable_service_gets_no_request_per_website(night: Night, distortio
         night.sync(NEW)
     assert (len(caught.value.failures), night.updated) == (500, set())
     text = str(caught.value)
-    assert text.startswith(f"{FAILURES_TRYING} websites failed, 497 were not tried, 0 succeeded. The service ")
-    assert f"\nNot tried, because {FAILURES_TRYING} changes failed in a row.\nWebsites: " in text
+    assert text.startswith(f"{FAILURES_AT_FIRST} websites failed, 497 were not tried, 0 succeeded. The service ")
+    assert f"\nNot tried, because {FAILURES_AT_FIRST} changes failed in a row.\nWebsites: " in text
     assert text.count(" and 492 more.") == 1
     assert len(text) < 4096
 
@@ -219,8 +222,10 @@ def test_change_is_unclear_while_its_request_is_running(night: Night, action: An
         desired = DesiredState(
             {"1": DesiredWebsite(lists={"exclude_ips": EntryList.of((NEW,))})}, modes={"exclude_ips": "merge"}
         )
-        trail = AuditTrail(None, {}, hook.client.redact)
-        Sender(Websites(hook.client, [], complete=False), desired, trail).send(result)
+        source = ExclusionList("exclude_ips", "merge", EntryList.of((NEW,)))
+        job = Job(hook.client, source, {}, 0.3)
+        planned = Planned(Plan(()), source, Websites(hook.client, [], complete=False), [], desired)
+        Sender(job, planned, AuditTrail(None, {}, hook.client.redact)).send(result)
     assert (seen, result.state) == ([State.UNCLEAR], State.APPLIED)
 
 
@@ -244,7 +249,7 @@ def test_progress_is_logged_every_ten_seconds(night: Night, monkeypatch: pytest.
     ("websites", "status", "line"),
     [
         (1, 204, "Waiting up to 6 s to find out whether the change of 1 website is stored."),
-        (3, 500, "Changing: 2 of 2 websites done, 2 failed."),
+        (3, 500, "Changing: 3 of 3 websites done, 3 failed."),
     ],
 )
 def test_repeated_reads_of_failed_websites_are_logged_as_one_wait(
@@ -265,17 +270,11 @@ def test_repeated_reads_of_failed_websites_are_logged_as_one_wait(
     assert "Checking" not in caplog.text
 
 
-def test_log_says_how_many_websites_were_changed_before_the_others(
-    night: Night, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_all_batches_have_one_line_of_progress(night: Night, caplog: pytest.LogCaptureFixture) -> None:
     night.add(9)
     with caplog.at_level("INFO"):
         night.sync(NEW)
-    first = re.search(r"Tried (\d) websites? first, one at a time\.", caplog.text)
-    others = re.search(r"Changing: (\d) of \1 websites done", caplog.text)
-    assert first
-    assert others
-    assert int(first[1]) + int(others[1]) == 9
+    assert re.findall(r"Changing.*", caplog.text) == ["Changing: 9 of 9 websites done, 0 failed."]
 
 
 def test_parallel_requests_are_limited(night: Night, distortion: Distortion) -> None:
@@ -285,7 +284,7 @@ def test_parallel_requests_are_limited(night: Night, distortion: Distortion) -> 
     most = [0]
 
     def before(method: str, path: str) -> None:
-        if len(night.updated) < 3:  # the websites that are changed alone
+        if len(night.updated) < 8:  # the small batches
             return
         with lock:
             under_way.append(1)
@@ -361,7 +360,8 @@ def test_audit_trail_is_correct_if_the_key_is_revoked_during_the_run(night: Nigh
         night.managed(NEW)
     updates = len(night.updated)
     assert f"Stopped: {updates} of 30 websites changed." in str(caught.value)
-    assert Counter(line["action"] for line in night.trail()) == {"update": updates, "failed": 30 - updates}
+    # The batches of 1, 1, and 2 websites were read back, and the fourth one was not.
+    assert Counter(line["action"] for line in night.trail()) == {"update": updates, "failed": 26}
 
 
 def test_key_that_is_rejected_while_changes_are_read_back_fails_without_a_retry(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from airflow_provider_analytics.api.fields import same_setting
 from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.reconcile.apply.sending import State
+from airflow_provider_analytics.reconcile.apply.targets import State
 from airflow_provider_analytics.reconcile.audit_trail import AuditTrail
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites
 from airflow_provider_analytics.reconcile.engine import Job, make_plan, send_changes
