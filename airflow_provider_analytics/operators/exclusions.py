@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.apply.outcome import Outcome
     from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
     from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, Resolution
-    from airflow_provider_analytics.reconcile.engine import Job
+    from airflow_provider_analytics.reconcile.job import Job
 
 _FILTERS = ("search", "search_by", "favorite")
 
@@ -149,7 +149,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
     def prepare(self, hook: AnalyticsHook, context: Context) -> Job:
         """Read the arguments and the tables."""
-        from airflow_provider_analytics.reconcile.engine import Job
+        from airflow_provider_analytics.reconcile.job import Job
 
         override_guards = parse_guards(self.override_guards)
         source = self._source(allow_no_match="no_match" in override_guards)

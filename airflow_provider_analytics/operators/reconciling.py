@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.reconcile.apply.outcome import Outcome
     from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, EntrySource
-    from airflow_provider_analytics.reconcile.engine import Job, Planned
+    from airflow_provider_analytics.reconcile.job import Job, Planned
     from airflow_provider_analytics.reconcile.state import ListFile
     from airflow_provider_analytics.storage import StoragePath
 

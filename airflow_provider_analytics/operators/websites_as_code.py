@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.reconcile.desired.desired_state import WebsitesAsCode
-    from airflow_provider_analytics.reconcile.engine import Job
+    from airflow_provider_analytics.reconcile.job import Job
     from airflow_provider_analytics.storage import StoragePath
 
 #: Content of a file: see ``parse_websites``.
@@ -37,7 +37,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
 
     def prepare(self, hook: AnalyticsHook, context: Context) -> Job:
         """Read the file and the tables."""
-        from airflow_provider_analytics.reconcile.engine import Job
+        from airflow_provider_analytics.reconcile.job import Job
 
         prune, create_only = flag("prune", self.prune), flag("create_only", self.create_only)
         source = replace(self._file(), prune=prune, create_only=create_only)

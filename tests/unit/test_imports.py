@@ -42,7 +42,7 @@ MAY_IMPORT = {
 MAY_IMPORT_IN_RECONCILE = {
     "desired": {"service_websites"},
     "plan": {"desired"},
-    "apply": {"desired", "plan", "service_websites", "state"},
+    "apply": {"audit_trail", "desired", "job", "plan", "service_websites"},
 }
 WITH_AIRFLOW = {"assets", "commands", "hooks", "operators"}
 

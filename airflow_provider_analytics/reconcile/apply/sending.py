@@ -7,7 +7,7 @@ import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient, might_mean_taken, other_domain
 from airflow_provider_analytics.api.domains import same_domain
@@ -24,12 +24,10 @@ from airflow_provider_analytics.exceptions import (
 )
 from airflow_provider_analytics.reconcile.apply.targets import NOT_SENT, State, Target
 from airflow_provider_analytics.reconcile.audit_trail import AuditTrail
+from airflow_provider_analytics.reconcile.job import Job, Planned
 from airflow_provider_analytics.reconcile.plan.changes import Change, change_of, deletion
 from airflow_provider_analytics.reconcile.plan.plan_guards import raise_unless_approved
 from airflow_provider_analytics.reconcile.service_websites import Breaker, Progress, each, reason_of
-
-if TYPE_CHECKING:
-    from airflow_provider_analytics.reconcile.engine import Job, Planned
 
 _UNDER_WAY = "Stopped while its change was under way: it might have been applied."
 

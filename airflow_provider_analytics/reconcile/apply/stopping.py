@@ -148,11 +148,13 @@ def _exact(name: str, value: object) -> Any:
 
 def _lines_of_others(name: str, target: Target, record: Record) -> tuple[str, ...]:
     """Return the lines that others added to a list: no part of a line that was sent, or was there before."""
+    if not has_value(name, record):
+        return ()
     own = []
     for values in (target.expected.before, target.expected.sent):
         if has_value(name, values):
             own += [line.casefold() for line in normalize(name, values[name])]
-    lines = raw_lines(name, record.get(name)) or ()
+    lines = normalize(name, record[name])
     return tuple(line for line in lines if not any(known.startswith(line.casefold()) for known in own))
 
 

@@ -32,7 +32,7 @@ from airflow_provider_analytics.reconcile.audit_trail import AuditTrail
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
-from airflow_provider_analytics.reconcile.engine import Job, Planned
+from airflow_provider_analytics.reconcile.job import Job, Planned
 from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan
 from airflow_provider_analytics.reconcile.service_websites import GIVE_UP_AFTER, Websites
 from airflow_provider_analytics.reconcile.state import ListFile

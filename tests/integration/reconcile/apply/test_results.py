@@ -17,7 +17,8 @@ from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile.apply.targets import State
 from airflow_provider_analytics.reconcile.audit_trail import AuditTrail
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites
-from airflow_provider_analytics.reconcile.engine import Job, make_plan, send_changes
+from airflow_provider_analytics.reconcile.engine import make_plan, send_changes
+from airflow_provider_analytics.reconcile.job import Job
 from airflow_provider_analytics.reconcile.plan.changes import Change
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
