@@ -51,7 +51,9 @@ class Reader:
         def read_back(changed: Sequence[Target]) -> list[Target]:
             waiting = self._read_until_as_sent([target for target in changed if target.might_be_applied])
             again = [target for target in waiting if target.comparison.not_applied and target.unconfirmed is None]
-            return [target for target in again if not (keeps_evidence and target.lost)]
+            again = [target for target in again if not (keeps_evidence and target.lost)]
+            self._client.note_not_applied(set().union(*(target.comparison.not_applied for target in again)))
+            return again
 
         self._client.until_in_effect(targets, read_back, self._sender.send_again)
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.fields import LINE_FIELDS, SETTABLE_FIELDS, normalize, raw_lines
-from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record, has_value
+from airflow_provider_analytics.api.fields import LINE_FIELDS, SETTABLE_FIELDS, normalize
+from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record, cause_of, has_value
 from airflow_provider_analytics.exceptions import OTHER_METHODS, AnalyticsError, NotAppliedError
 from airflow_provider_analytics.readable import counted, first_of
 from airflow_provider_analytics.reconcile.apply.problems import LOST, REJECTED_METHOD, Problem, problems_of
@@ -176,18 +176,15 @@ def _explain(
         what = f"Values that were not sent changed on {number}: {named}."
         if not _is_sent(targets, fields):
             return what, f"The service might reset values that are not sent. {other_method}"
-        return what, _remedy_for_values(targets, fields)
+        return what, _remedy_for_values(targets)
     what = f"The service accepted the changes of {number} but did not store {named}."
     if problem.action != "update":
         return what, ""
-    if "favorite" in fields:
-        format_now = client.settings.boolean_format
-        return what, f"Set the extra boolean_format to the other value; it is {format_now} now."
     if all(map(_is_unchanged, targets)):
         waited = sum(client.confirm_waits)
         if_late = f"If the service returns changes only after more than {waited:g} s, clear the task."
         return what, f"{if_late} Otherwise: {other_method}"
-    return what, _remedy_for_values(targets, fields)
+    return what, _remedy_for_values(targets)
 
 
 def _is_sent(targets: Sequence[Target], fields: Collection[str]) -> bool:
@@ -201,21 +198,10 @@ def _is_unchanged(target: Target) -> bool:
     return ExpectedRecord({}, before).compare(target.comparison.record).is_applied
 
 
-def _remedy_for_values(targets: Sequence[Target], fields: Collection[str]) -> str:
+def _remedy_for_values(targets: Sequence[Target]) -> str:
     """Return the remedy for values that the service does not store as they were sent."""
-    for name in LINE_FIELDS.keys() & fields:
-        for target in targets:
-            kept = _kept_bytes(name, target)
-            if kept:
-                return f"The service kept the first {kept} bytes of {name}: shorten the list."
+    for target in targets:
+        cause = cause_of(target.expected, target.comparison.record)
+        if cause:
+            return cause
     return "Write the values as the service returns them, unless it only returned them late."
-
-
-def _kept_bytes(name: str, target: Target) -> str:
-    """Return how many bytes of a sent list the service kept, such as ``40 of 62``; empty if it did not cut the list."""
-    sent = "\n".join(target.expected.sent.get(name, ())).encode()
-    stored = "\n".join(raw_lines(name, target.comparison.record.get(name)) or ()).encode()
-    before = "\n".join(raw_lines(name, target.expected.before.get(name)) or ()).encode()
-    if not stored or stored in (sent, before) or not sent.startswith(stored):
-        return ""
-    return f"{len(stored):,} of {len(sent):,}"
