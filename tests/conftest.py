@@ -102,6 +102,14 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_analytics.api.listing.AT_ONCE", 0)
 
 
+@pytest.fixture(autouse=True)
+def same_order(request: pytest.FixtureRequest) -> None:
+    """Give each test its own order of websites, and the same one each time."""
+    from airflow_provider_analytics.randomness import RANDOM
+
+    RANDOM.seed(request.node.nodeid)
+
+
 @pytest.fixture(params=["Etc/GMT+12", "Etc/GMT-14"])
 def time_zone(request: pytest.FixtureRequest) -> Iterator[str]:
     """Set a time zone; at any time, one of the two has another day than UTC."""
