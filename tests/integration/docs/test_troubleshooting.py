@@ -192,7 +192,7 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     "The service rejected": no_nullable,
     "is not as expected after the write": not_taken,
     "websites failed": lambda scenario: scenario.rejected(3),
-    "accepted the changes of two websites but did not store": lambda scenario: scenario.unchanged(3),
+    "websites but did not store": lambda scenario: scenario.unchanged(3),
     "more than max_loss_fraction": lambda scenario: scenario.nights(20, 5),
     "The list has 0 websites": lambda scenario: scenario.nights(20, 0),
     "is of another list": lambda scenario: scenario.snapshots({}, {"favorite": True}),
