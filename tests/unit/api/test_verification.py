@@ -107,6 +107,24 @@ def test_missing_comment_of_another_user_is_an_unsent_change() -> None:
     assert expected.compare({"exclude_ips": "10.0.0.1   #  Ann\n10.0.0.9"}).is_as_expected
 
 
+@pytest.mark.parametrize("earlier_sent", [{"email": 0}, {"exclude_ips": ("10.0.0.1 # Ann", "192.0.2.1")}])
+def test_entry_that_is_sent_again_does_not_hide_a_lost_line_of_another_user(earlier_sent: dict[str, Any]) -> None:
+    """The later write is computed from a record that lacks the line already."""
+    shared = frozenset({"exclude_ips"})
+    before = {"exclude_ips": "10.0.0.1 # Ann\n192.0.2.1"}
+    earlier = ExpectedRecord(before, earlier_sent, shared=shared)
+    again = ExpectedRecord({"exclude_ips": None}, {"exclude_ips": ("192.0.2.1",)}, shared=shared).following(earlier)
+    assert again.compare({"exclude_ips": "192.0.2.1", "email": 0}).missing == {"exclude_ips": {"10.0.0.1 # Ann"}}
+    assert again.compare({"exclude_ips": before["exclude_ips"], "email": 0}).is_as_expected
+
+
+def test_line_that_a_later_write_removes_is_not_expected_any_more() -> None:
+    shared = frozenset({"exclude_ips"})
+    earlier = ExpectedRecord({"exclude_ips": "10.0.0.1\n10.0.0.2"}, {"email": 0}, shared=shared)
+    removal = ExpectedRecord({"exclude_ips": "10.0.0.1\n10.0.0.2"}, {"exclude_ips": ("10.0.0.1",)}, shared=shared)
+    assert removal.following(earlier).compare({"exclude_ips": "10.0.0.1", "email": 0}).is_as_expected
+
+
 def test_other_domain_is_reported_except_for_case_and_trailing_dot() -> None:
     expected = ExpectedRecord({}, {"privacy": 1}, "a.example")
     assert expected.compare({"privacy": 1, "domain": "A.example."}).is_as_expected
