@@ -128,6 +128,9 @@ class Outcome:
             earlier = targets.get(target.website)
             if earlier is not None and target.state is not State.UNCHANGED:
                 target.sent = [*earlier.sent, *target.sent]
+                # The second plan was made from a record that might lack lines already.
+                whole = target.expected.following(earlier.expected).compare(target.comparison.record)
+                target.comparison.unsent = {**whole.unsent, **target.comparison.unsent}
             if earlier is None or target.state is not State.UNCHANGED:
                 targets[target.website] = target
         return replace(later, targets=list(targets.values()), unread={**self.unread, **later.unread})

@@ -158,6 +158,25 @@ def test_address_that_moves_while_the_other_list_is_applied_remains(
     assert nights.everywhere() == {A, B, V}
 
 
+def test_line_of_a_person_that_a_late_update_removes_is_reported(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second plan of the run adds its own entry to a list that lacks the line already."""
+    waits = (0.01, 0.02, 0.03, 0.04)
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", waits)
+
+    def wait(transport: Transport, seconds: float, unwanted: threading.Event | None = None) -> None:
+        if seconds == sum(waits):
+            nights.sandbox.change_website(3, exclude_ips="198.51.100.7")
+
+    nights.sandbox.change_website(3, exclude_ips="203.0.113.9 # Ann")
+    nights.sync("vpn", "198.51.100.7")
+    monkeypatch.setattr(Transport, "wait", wait)
+    result = nights.sync("office", "192.0.2.1")
+    assert result["unexpected_changes"] == ["3.example (id 3): exclude_ips lacks 203.0.113.9 # Ann"]
+    assert not result["verified"]
+
+
 @pytest.mark.parametrize("has_changes", [pytest.param(True, id="first run"), pytest.param(False, id="up to date")])
 def test_entries_are_added_again_and_audited_after_a_late_update_of_another_list(
     nights: Nights, monkeypatch: pytest.MonkeyPatch, task_log: Callable[[], str], has_changes: bool
