@@ -31,7 +31,7 @@ from airflow_provider_analytics.api.fields import (
     website_name,
     website_of,
 )
-from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record
+from airflow_provider_analytics.api.verification import COMPARED, NEW_WEBSITE, ExpectedRecord, Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import are_websites_lost, loses_too_much
 from airflow_provider_analytics.readable import counted, first_of
@@ -424,8 +424,9 @@ def _not_approved(change: Change, plan: Plan) -> str:
     known = set(approved.effects)
     more = []
     for effect in change.effects:
-        # Before a create, the value was not known. Any other value than the displayed one is another change.
-        comparable = effect._replace(before=None) if approved.action == "create" else effect
+        # Any other value before than the displayed one is another change: somebody else might have created the website.
+        is_new = approved.action == "create" and effect.before in (None, NEW_WEBSITE.get(effect.field))
+        comparable = effect._replace(before=None) if is_new else effect
         if comparable not in known:
             more.append(f"{effect.field} {effect.text()}")
     return f"{change.website}: {', '.join(more)}" if more else ""

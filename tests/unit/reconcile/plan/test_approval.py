@@ -68,6 +68,12 @@ def test_remainder_of_an_approved_plan_can_be_applied(planned: tuple[Change, ...
         # A person typed the entry, and the file replaces the list.
         ((listing(1, "8.8.8.8", "1.1.1.1"),), ALL, "not approved: .*exclude_ips remove 8.8.8.8"),
         ((setting("n.example", "5", privacy="public"),), [MADE], "not approved: .*privacy public"),
+        # Somebody else created the website with a value that no new website of this plan has.
+        (
+            (Change("update", "n.example", "5", (FieldChange("privacy", "password", "private"),)),),
+            [MADE],
+            "not approved: .*privacy password → private",
+        ),
         ((gone("n.example", "5"),), [MADE], "not approved: delete n.example"),  # created, then deleted
         # The domain has another id now, and the id has another domain.
         ((gone("g.example", "10"),), [{**DOOMED, "id": 10}], "not approved: delete g.example"),
