@@ -65,6 +65,7 @@ class Sender:
 
     def send_again(self, targets: Sequence[Target]) -> None:
         """Send the changes of these websites once more."""
+        self.client.note_not_applied(set().union(*(target.comparison.not_applied for target in targets)))
         self.send_all(targets, Progress("Changing once more", len(targets)), Breaker())
 
     def send(self, target: Target) -> None:

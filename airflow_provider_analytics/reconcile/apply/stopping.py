@@ -111,6 +111,8 @@ def _restore(sender: Sender, target: Target) -> str:
         comparison = sender.client.read_until(str(target.website_id), expected)
     except (AnalyticsError, ValueError) as error:
         return f"It could not be restored ({reason_of(error).rstrip('.')})"
+    if comparison.other_domain is not None:
+        return f"It was given to {comparison.other_domain!r} after its values were restored"
     if comparison.not_applied:
         return f"It could not be restored ({describe(comparison.not_applied)})"
     unknown += comparison.unverified

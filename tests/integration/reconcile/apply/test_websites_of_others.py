@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Websites of other users are never changed: a reused id, a renamed domain, and a domain that someone else created."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from reconciling import Night
+
+from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
+
+NEW = "203.0.113.7"
+SETTINGS: dict[str, Any] = {"privacy": 1, "email": 1, "exclude_bots": 0, "exclude_ips": "10.0.0.1 # Ann"}
+OF_BOB: dict[str, Any] = {"privacy": 1, "email": 0, "exclude_bots": 0, "exclude_ips": "10.9.9.9 # Bob"}
+
+
+def give_to_bob(night: Night, step: int, *, ids: set[str] | None = None) -> dict[int, Any]:
+    """Give the updated websites to Bob before a read with this number; return them by id.
+
+    :param ids: ids of the websites; None: those that were updated until then.
+    """
+    given: dict[int, Any] = {}
+
+    def give(request: RecordedRequest) -> None:
+        if len(night.sandbox.requests) != step or request.operation not in ("show", "list"):
+            return
+        for website_id in map(int, ids or night.updated):
+            night.sandbox.change_website(website_id, domain=f"bob-{website_id}.example", **OF_BOB)
+        given.update({website["id"]: website for website in night.sandbox.websites() if "bob" in website["domain"]})
+
+    night.sandbox.meanwhile(give)
+    return given
+
+
+@pytest.mark.parametrize("step", range(6, 26))
+def test_website_is_not_restored_after_its_id_was_given_to_another_domain(night: Night, step: int) -> None:
+    night.add(12, **SETTINGS)
+    night.sandbox.configure(updates="reset others")
+    given = give_to_bob(night, step)
+    with pytest.raises((AnalyticsError, AirflowFailException)) as caught:
+        night.sync(NEW, **night.state, mode="merge", parallel_requests=1)
+    for website in night.sandbox.websites():
+        if website["id"] in given:
+            assert website == given[website["id"]]
+            line = next(line for line in str(caught.value).splitlines() if f"(id {website['id']}):" in line)
+            is_restored_before = "values were restored" in line
+            assert is_restored_before or f"'{website['domain']}'" in line
+            sent = [line for line in night.trail() if line.get("website_id") == str(website["id"])]
+            assert is_restored_before or not [line for line in sent if line.get("before") == "public"]
+
+
+@pytest.mark.parametrize("step", range(4, 26))
+def test_planned_change_is_not_sent_after_the_id_was_given_to_another_domain(night: Night, step: int) -> None:
+    night.add(12, **SETTINGS)
+    given = give_to_bob(night, step, ids={"1", "2", "3"} - night.updated)
+    with suppress(BulkError):  # it is given away after its change was sent
+        night.sync(NEW, parallel_requests=1)
+    for website in night.sandbox.websites():
+        if website["id"] in given:
+            assert website == given[website["id"]]
+
+
+def test_website_that_someone_edits_before_it_is_restored_is_left_to_a_person(night: Night) -> None:
+    night.add(12, **SETTINGS)
+    night.sandbox.configure(updates="reset others")
+    edited: list[str] = []
+
+    def edit(request: RecordedRequest) -> None:
+        """Edit the website that was updated first; after the second update, it is only fetched to be restored."""
+        if request.operation == "update":
+            edited.append(request.path)
+        if request.operation == "show" and len(edited) == 2 and request.path == edited[0]:
+            night.sandbox.change_website(int(edited[0].rpartition("/")[2]), exclude_ips=f"{NEW}\n10.9.9.9 # Bob")
+
+    night.sandbox.meanwhile(edit)
+    with pytest.raises(AirflowFailException, match="it has changed since it was read") as caught:
+        night.sync(NEW, parallel_requests=1)
+    assert "Values before: " in str(caught.value)
+    assert any("10.9.9.9 # Bob" in (item or "") for item in night.lists())
+
+
+def test_each_restore_is_in_the_audit_trail(night: Night) -> None:
+    night.add(12, **SETTINGS)
+    night.sandbox.configure(updates="reset others")
+    with pytest.raises(NotAppliedError, match="restored and verified"):
+        night.sync(NEW, state_path=str(night.folder))
+    changes = [(line["website_id"], line["field"]) for line in night.trail() if line["action"] == "update"]
+    for website_id in night.updated:
+        assert changes.count((website_id, "exclude_ips")) == 2
+        assert changes.count((website_id, "privacy")) == 1
+
+
+@pytest.mark.parametrize("create_only", [False, True])
+@pytest.mark.parametrize(
+    "rival", [{"privacy": 1}, {"exclude_ips": "10.9.9.9 # Bob"}, {"exclude_bots": 0}, {"favorite": True}]
+)
+def test_website_that_someone_else_created_during_a_lost_create_is_unclear(
+    night: Night, create_only: bool, rival: dict[str, Any]
+) -> None:
+    """The response to the create is lost, it was not applied, and the domain has a website afterwards."""
+    night.sandbox.fault("create", drop=True, commit=False)
+
+    def create_first(request: RecordedRequest) -> None:
+        if night.operations["create"] and not night.sandbox.websites():
+            night.add("new.example", **{"privacy": 0, "email": 1, **rival})
+
+    night.sandbox.meanwhile(create_first)
+    config = {"websites": {"new.example": {"privacy": "public", "email": True}}}
+    with pytest.raises(BulkError, match=r"might have created it, so it was not changed") as caught:
+        night.apply(config=config, create_only=create_only)
+    assert night.operations["update"] == 0
+    assert "new.example" in str(caught.value)
+    [website] = night.sandbox.websites()
+    assert {name: website[name] for name in rival} == rival
+
+
+def test_own_website_is_completed_after_a_lost_create(night: Night) -> None:
+    night.sandbox.fault("create", drop=True, commit=True)
+    config = {"websites": {"new.example": {"privacy": "private", "email": True, "favorite": True}}}
+    result = night.apply(config=config)
+    assert (result["applied"], result["verified"]) == (1, True)
+    [website] = night.sandbox.websites()
+    assert (website["privacy"], website["email"], website["favorite"]) == (1, 1, True)
+
+
+def test_approved_create_does_not_cover_the_website_of_someone_else(night: Night) -> None:
+    night.write({"websites": {"new.example": {"privacy": "public"}}})
+    digest = night.plan(**night.state)["digest"]
+    night.add("new.example", privacy=1)
+    with pytest.raises(AirflowFailException, match=r"not approved: .*privacy private → public"):
+        night.apply(**night.state, approved_digest=digest)
+    assert night.lists("privacy") == [1]
+    assert night.operations["update"] == 0
+
+
+def test_approved_create_is_not_completed_if_someone_else_creates_the_website_first(night: Night) -> None:
+    """The list was read before, so the create is sent, and its response is lost."""
+    night.write({"websites": {"new.example": {"privacy": "public"}}})
+    digest = night.plan(**night.state)["digest"]
+    night.sandbox.fault("create", drop=True, commit=False)
+
+    def create_first(request: RecordedRequest) -> None:
+        if night.operations["create"] and not night.sandbox.websites():
+            night.add("new.example", privacy=1)
+
+    night.sandbox.meanwhile(create_first)
+    with pytest.raises(BulkError, match="was not changed"):
+        night.apply(**night.state, approved_digest=digest)
+    assert night.lists("privacy") == [1]
