@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Client of the service: proven lists, domain lookup, and verified writes."""
+"""Writing to the service: creates, updates, and deletes that are checked before and verified afterwards."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from threading import Event
-from typing import Any, Self, TypeVar, Unpack, cast
-from urllib.parse import quote
+from typing import Any, TypeVar, Unpack, cast
 
 from airflow_provider_analytics.api import fields, laravel
-from airflow_provider_analytics.api.domains import check_domain, domain_key, might_become, same_domain, spellings
-from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
-from airflow_provider_analytics.api.laravel import Answer, Page, Record
-from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, ids_descend, read_again, requests_of_a_list
+from airflow_provider_analytics.api.domains import check_domain, domain_key, same_domain
+from airflow_provider_analytics.api.fields import CreateSettings, UpdateSettings
+from airflow_provider_analytics.api.laravel import Answer, Record
+from airflow_provider_analytics.api.reading import (
+    WEBSITES,
+    LookUp,
+    ReadingClient,
+    duplicates,
+    has_domain,
+    other_domain,
+    single_website,
+    website_path,
+    with_location,
+)
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Texts, Transport, might_have_been_applied
 from airflow_provider_analytics.api.verification import (
@@ -28,8 +36,6 @@ from airflow_provider_analytics.api.verification import (
     cause_of,
     has_value,
     is_final,
-    present_fields,
-    with_omitted,
 )
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
@@ -42,10 +48,8 @@ from airflow_provider_analytics.exceptions import (
     UnexpectedResponseError,
 )
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.readable import RESERVED, counted, names_in, readable, without_reserved, without_secrets
+from airflow_provider_analytics.readable import counted, readable
 
-WEBSITES = "/websites"
-ACCOUNT = "/account"
 #: Seconds to wait before a website is fetched again, if the service does not return a write yet.
 CONFIRM_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 #: Seconds to wait in addition, if the service responds to writes with 202: it applies them later.
@@ -57,8 +61,6 @@ USUAL_DELAY = 1.5
 SETTLE_SECONDS = 1.0
 #: How often a change that is not in effect is sent again.
 RESENDS = 2
-#: Maximum number of websites found by a search. If there are more, the search is not read to its end.
-SEARCH_LIMIT = 100
 #: Statuses that services return for a domain that already exists.
 _MIGHT_MEAN_TAKEN = frozenset({400, 409, 422})
 
@@ -66,21 +68,6 @@ Returned = TypeVar("Returned")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 log = logging.getLogger(__name__)
-
-
-def _with_location(method: Method) -> Method:
-    """Add the service and the connection to the errors of a method."""
-
-    @functools.wraps(method)
-    def located(self: AnalyticsClient, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return method(self, *args, **kwargs)
-        except AnalyticsError as error:
-            error.where = error.where or self.settings.where
-            # A log needs only the frames of the caller: the message contains the cause.
-            raise error.with_traceback(None) from None
-
-    return cast("Method", located)
 
 
 def _counted(method: Method) -> Method:
@@ -97,20 +84,6 @@ def _counted(method: Method) -> Method:
         return returned
 
     return cast("Method", counted)
-
-
-@dataclass(frozen=True)
-class LookUp:
-    """Result of looking up a domain in the complete list.
-
-    :param websites: the websites of exactly this domain.
-    :param variants: websites of a domain that the service might have made of this one (:func:`domains.might_become`).
-    :param newest: id of the newest website of the list; None without websites.
-    """
-
-    websites: Sequence[Record]
-    variants: Sequence[Record]
-    newest: str | None
 
 
 @dataclass(frozen=True)
@@ -155,265 +128,23 @@ class Meant:
             raise other_domain(self.domain, record)
 
 
-class AnalyticsClient:
-    """Client of one service with one API key; thread-safe.
+class AnalyticsClient(ReadingClient):
+    """Client of one service with one API key: creates, updates, and deletes websites, and verifies the outcome.
 
-    Every method validates its arguments before it sends a request, and raises :class:`ValueError` if one is invalid.
-    All other errors come from :mod:`airflow_provider_analytics.exceptions`. Records are plain dicts as the service
-    returns them. Their fields are not documented; only ``id`` is certain (interface.md, Not documented).
-
-    :param settings: base URL, API key and options.
-    :param transport: sends the requests; by default a new one for these settings.
+    It returns records and errors as :class:`ReadingClient` does, and takes the same arguments.
     """
 
     def __init__(self, settings: Settings, transport: Transport | None = None) -> None:
-        transport = transport or Transport(settings)
-        self.settings = settings
-        #: Base URL without a trailing slash.
-        self.base_url = settings.base_url
-        #: Sends single requests.
-        self.transport = transport
-        #: Counters of this client.
-        self.stats = transport.stats
-        #: Redactor with the secrets of this client; call it to make a text readable.
-        self.redact = transport.redact
-        #: See :class:`Transport`.
-        self.stop = transport.stop
-        self.close = transport.close
-        self.wait = transport.wait
-        self.announce = transport.announce
+        super().__init__(settings, transport)
         self._not_returned: set[str] = set()
-        #: Fields that records of the list, and single records, contained so far.
-        self._fields_of_rows: set[str] = set()
-        self._fields_of_records: set[str] = set()
         #: Whether the service responded to a write with 202.
         self._applies_later = False
-        #: Formats of booleans, keys of :data:`laravel.BOOLEAN_FORMATS`.
-        self._query_format = laravel.QUERY_FORMAT
+        #: Format of booleans in forms, a key of :data:`laravel.BOOLEAN_FORMATS`.
         self._form_format = laravel.FORM_FORMAT
-
-    def __enter__(self) -> Self:
-        """Return the client itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the connections."""
-        self.close()
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the client sends no further requests."""
-        return self.transport.stopped
-
-    def for_output(self, data: Returned) -> Returned:
-        """Return JSON data without keys that name a secret, and without the secrets of this client.
-
-        Keys that Airflow reserves are left out, because Airflow could not return them.
-        """
-        reserved = [name for name in sorted(names_in(data)) if name.startswith(RESERVED)]
-        if reserved:
-            log.warning(
-                "Left out %s of the records, because Airflow reserves keys that start with %r.",
-                readable(", ".join(reserved)),
-                RESERVED,
-            )
-            data = without_reserved(data)
-        return without_secrets(data, self.redact)
-
-    # Reading
-
-    def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
-        """Return the list, to iterate over its records. See :class:`Listing` for when they can be used."""
-        return Listing(
-            self.page,
-            fields.list_query(boolean_texts=laravel.BOOLEAN_FORMATS[self._query_format], **filters),
-            self.settings.page_parameter,
-            parallel=self.settings.parallel_requests,
-            wait=self.wait,
-            stats=self.stats,
-            change_format=self._change_query_format,
-        )
-
-    def _change_query_format(self) -> bool:
-        """Write booleans of queries in the other format from now on; return whether it was not tried yet."""
-        if self._query_format != laravel.QUERY_FORMAT:
-            return False
-        self._query_format = laravel.OTHER_FORMATS[self._query_format]
-        return True
-
-    @_with_location
-    def page(self, query: Texts, unwanted: Event | None = None) -> Page:
-        """Return a page of the list.
-
-        :param unwanted: set when the page is no longer needed: the request is neither sent nor retried.
-        """
-        answer = self.transport.request("GET", WEBSITES, query=query, unwanted=unwanted, is_alone=unwanted is None)
-        self.stats.count("pages")
-        page = laravel.page(answer)
-        for row in page.rows:
-            if self._fields_of_rows.issuperset(COMPARED):
-                break
-            self._fields_of_rows |= present_fields(row)
-        return page
-
-    @_with_location
-    def list_websites(self, **filters: Unpack[ListFilters]) -> list[Record]:
-        """Return the complete list. A list that changes during the read is read again.
-
-        :raises IncompleteListError: if the list cannot be proven complete.
-        """
-        return read_again(list, lambda: self.iter_websites(**filters))
-
-    def list_websites_within(self, requests: int) -> list[Record] | None:
-        """Return the complete list; None if it takes more than about ``requests`` requests after the first one.
-
-        The number is computed from the total of the first page. Without a total, the result is None.
-
-        :raises IncompleteListError: if the list cannot be proven complete.
-        """
-
-        def consume(listing: Listing) -> list[Record] | None:
-            records = []
-            for record in listing:
-                if listing.total is None or requests_of_a_list(listing.total) - 1 > requests:
-                    return None
-                records.append(record)
-            return records
-
-        return read_again(consume, self.iter_websites)
-
-    @_with_location
-    def get_website(self, website_id: int | str) -> Record:
-        """Return the record of a website, as the service returns it.
-
-        :raises NotFoundError: if it does not exist, or if its record is marked as deleted.
-        """
-        return self._show(website_id, self.transport.request)
-
-    @_with_location
-    def read_website(self, website_id: int | str) -> Record:
-        """Return the record of a website, with the fields that the service omits if they are empty.
-
-        :raises NotFoundError: as :meth:`get_website`.
-        """
-        return self._with_omitted(self._show(website_id, self.transport.request))
-
-    def _with_omitted(self, record: Record) -> Record:
-        self._fields_of_records |= present_fields(record)
-        # A field of the rows is also one of single records, but a row often has fewer fields than a single record.
-        return with_omitted(record, self._fields_of_records | self._fields_of_rows)
-
-    def complete_rows(self, rows: Iterable[Mapping[str, Any]]) -> list[Record]:
-        """Return rows of the complete list, with the fields that the service omits if they are empty."""
-        return [with_omitted(dict(row), self._fields_of_rows) for row in rows]
-
-    def _show(self, website_id: int | str, send: Callable[[str, str], Answer]) -> Record:
-        answer = send("GET", website_path(website_id))
-        record = laravel.record(answer)
-        if str(record["id"]) != str(website_id):
-            seen = f"The response is about website {record['id']}, but website {website_id} was requested."
-            raise answer.unexpected(seen)
-        if laravel.is_deleted(record):
-            facts = ["the record says that the website is deleted"]
-            raise NotFoundError(answer.status, answer.method, answer.path, "", facts=facts)
-        return record
-
-    @_with_location
-    def get_account(self) -> Record:
-        """Return the record of the account that the API key belongs to."""
-        return laravel.account(self.transport.request("GET", ACCOUNT))
-
-    # Lookup
-
-    @_with_location
-    def find_website(self, domain: str) -> Record | None:
-        """Return the website of exactly this domain, or None (see :func:`domains.domain_key`).
-
-        :raises DomainError: if the domain has several websites.
-        """
-        return self.search_website(domain) or _single_website(domain, self.look_up(domain).websites)
-
-    def search_website(self, domain: str) -> Record | None:
-        """Return the website that the service's search finds for a domain; None if the complete list is needed.
-
-        The interface does not document which websites a search matches, nor how old its index is. So the result counts
-        only if it was read to its proven end and contains exactly one website, which is then fetched by its id. The
-        search text is the domain in mixed case, which no website has. A case-sensitive search could find only one of
-        two spellings: this way it finds none.
-        """
-        key = domain_key(check_domain(domain))
-        found = set()
-        try:
-            for spelling in spellings(domain):
-                listing = self.iter_websites(search=_in_mixed_case(spelling), search_by="domain")
-                for record in listing:
-                    if (listing.total or 0) > SEARCH_LIMIT:
-                        return None
-                    if _has_domain(record, key):
-                        found.add(str(record["id"]))
-        except (IncompleteListError, AnalyticsApiError) as error:
-            if isinstance(error, AnalyticsApiError) and error.status not in laravel.NO_SUCH_PAGE:
-                raise
-            log.info("The search for %s cannot be used: %s", domain, error.text)
-            return None
-        if len(found) != 1:
-            return None
-        website = self.website_or_none(found.pop())  # the search can use an old index
-        if website is None or not _has_domain(website, key):
-            return None
-        return website
-
-    def look_up(self, domain: str) -> LookUp:
-        """Look a domain up in the complete list.
-
-        :raises IncompleteListError: if the list cannot be proven complete.
-        :raises UnexpectedResponseError: if the domain is not in the list, and a website has no domain in its record.
-        """
-        key, others = domain_key(check_domain(domain)), might_become(domain)
-
-        def consume(listing: Listing) -> LookUp:
-            websites, variants, newest, nameless = [], [], None, None
-            for record in listing:
-                newest = newest or str(record["id"])
-                if not isinstance(record.get("domain"), str):
-                    nameless = nameless or record["id"]
-                elif _has_domain(record, key):
-                    websites.append(record)
-                elif domain_key(record["domain"]) in others:
-                    variants.append(record)
-            if nameless is not None and not websites:
-                why = f"Website {nameless} is returned without a domain. It might be {domain!r}, so the lookup fails."
-                raise UnexpectedResponseError(why, 200, "GET", laravel.API_PREFIX + WEBSITES)
-            return LookUp(websites, variants, newest)
-
-        return read_again(consume, self.iter_websites)
-
-    def website_or_none(self, website_id: str) -> Record | None:
-        """Return a website by its id, or None. A single response of "not found" might be wrong, so it is repeated."""
-        try:
-            return self.read_website(website_id)
-        except NotFoundError:
-            if self.is_gone(website_id):
-                return None
-            return self.read_website(website_id)
-
-    def is_gone(self, website_id: str, domain: object = None) -> bool:
-        """Return whether a website no longer exists. If the request fails otherwise, the complete list is checked.
-
-        :param domain: domain of the website. If the record has another domain, the service has given the id to a new
-            website.
-        """
-        try:
-            return not _might_be_of(self.get_website(website_id), domain)
-        except NotFoundError:
-            return True
-        except (AnalyticsApiError, UnexpectedResponseError) as error:
-            log.info("Website %s could not be read, so the complete list is read instead: %s", website_id, error.text)
-            return website_id not in {str(record["id"]) for record in self.list_websites()}
 
     # Creating
 
-    @_with_location
+    @with_location
     def ensure_website(self, domain: str, **settings: Unpack[CreateSettings]) -> WriteResult:
         """Return the website of a domain; create it with these settings if it does not exist.
 
@@ -426,7 +157,7 @@ class AnalyticsClient:
         """
         checked = fields.check_create(**settings)
         before = self.look_up(domain)
-        existing = _single_website(domain, before.websites)
+        existing = single_website(domain, before.websites)
         if existing is None:
             for record in before.variants:
                 raise other_domain(domain, record, "If these are two websites, create this one with the hook.")
@@ -442,7 +173,7 @@ class AnalyticsClient:
             existing = self.get_website(existing["id"])
         return WriteResult(existing, sent=False)
 
-    @_with_location
+    @with_location
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> WriteResult:
         """Create a website, and verify it. The request is never sent twice.
 
@@ -522,7 +253,7 @@ class AnalyticsClient:
             same = {}
             for row in self.newest_websites(known):
                 row_id = str(row["id"])
-                if row_id == website_id or _has_domain(row, key):
+                if row_id == website_id or has_domain(row, key):
                     same[row_id] = row
             if len(same) > 1:
                 raise duplicates(domain, same)
@@ -532,25 +263,9 @@ class AnalyticsClient:
 
         return self._until(find, bool)
 
-    def newest_websites(self, known: str | None) -> Sequence[Record]:
-        """Return the newest websites, down to a known one; all websites if one page does not contain it.
-
-        If the ids have no order, a new website might be on any page, so all websites are returned.
-
-        :param known: id of the website that was the newest; None if there was none, or if it is unknown.
-        """
-        page = self.page(DEFAULT_QUERY)
-        ids = {str(row["id"]) for row in page.rows}
-        is_enough = page.total == len(ids) < int(DEFAULT_QUERY["per_page"])
-        if known:
-            is_enough = known in ids and ids_descend(page.rows)
-        if not is_enough:
-            return self.list_websites()
-        return laravel.not_deleted(page.rows)
-
     # Changing and deleting
 
-    @_with_location
+    @with_location
     @_counted
     def update_website(
         self, website_id: int | str, *, expected_domain: str | None = None, **settings: Unpack[UpdateSettings]
@@ -631,7 +346,7 @@ class AnalyticsClient:
         """
 
         def attempt() -> Returned:
-            record = self._with_omitted(self._show(meant.website_id, self.transport.once))
+            record = self.read_once(meant.website_id)
             meant.check(record)
             return send(record)
 
@@ -673,7 +388,7 @@ class AnalyticsClient:
         if _booleans(names):
             self._form_format = laravel.OTHER_FORMATS[self._form_format]
 
-    @_with_location
+    @with_location
     @_counted
     def delete_website(self, website_id: int | str, *, expected_domain: str | None = None) -> None:
         """Delete a website, and verify that it is gone.
@@ -782,7 +497,7 @@ class AnalyticsClient:
 
     def _can_be_omitted(self, names: Iterable[str]) -> bool:
         """Return whether the service can omit one of these fields because it is empty: no record contained it yet."""
-        known = self._fields_of_records | self._fields_of_rows | self._not_returned
+        known = self.known_fields | self._not_returned
         return any(fields.FIELDS[name].column is not None for name in set(names) - known)
 
     def _check(self, expected: ExpectedRecord, comparison: Comparison) -> None:
@@ -872,66 +587,13 @@ def _ambiguous(domain: str, reason: str, cause: AnalyticsError | None) -> Ambigu
     return error
 
 
-def other_domain(domain: str, record: Mapping[str, Any], advice: str = "") -> DomainError:
-    """Return the error for a website that has another domain than the one sent."""
-    shown = str(record["domain"])
-    remedy = ""
-    if domain_key(shown) in might_become(domain):
-        remedy = f"If the service writes it so, write domain={shown!r}, or name the website by its id."
-    problem = f"Website id {record['id']} has the domain {readable(shown)!r}, not {domain!r}."
-    return DomainError(
-        problem,
-        [str(record["id"])],
-        f"{remedy} {advice}".strip(),
-        permanent=True,
-        before_retry="correct the domain first",
-    )
-
-
-def duplicates(domain: str, website_ids: Iterable[str]) -> DomainError:
-    """Return the error for several websites with the same domain."""
-    ids = sorted(website_ids, key=lambda website_id: (len(website_id), website_id))
-    problem = f"{len(ids)} websites have the domain {domain!r}: ids {', '.join(ids)}."
-    remedy = "Give website_id, or delete all but one of them."
-    return DomainError(problem, ids, remedy, permanent=True, before_retry="resolve the duplicates first")
-
-
-def _has_domain(record: Mapping[str, Any], key: str) -> bool:
-    domain = record.get("domain")
-    return isinstance(domain, str) and domain_key(domain) == key
-
-
-def _might_be_of(record: Mapping[str, Any], domain: object) -> bool:
-    """Return whether a record can belong to a domain: the domains are equal, or one of the two is unknown."""
-    found = record.get("domain")
-    return not isinstance(found, str) or not isinstance(domain, str) or same_domain(found, domain)
-
-
 def might_mean_taken(error: AnalyticsApiError) -> bool:
     """Return whether the error of a create can mean that the domain already exists."""
     return error.status in _MIGHT_MEAN_TAKEN and (not error.errors or "domain" in error.errors)
 
 
-def _single_website(domain: str, websites: Sequence[Record]) -> Record | None:
-    if len(websites) > 1:
-        raise duplicates(domain, [str(record["id"]) for record in websites])
-    return next(iter(websites), None)
-
-
 def _has_all_fields(record: Mapping[str, Any]) -> bool:
     return isinstance(record.get("domain"), str) and all(has_value(name, record) for name in COMPARED)
-
-
-def _in_mixed_case(text: str) -> str:
-    """Return a text with ASCII letters in alternating case."""
-    mixed = list(text)
-    for position, character in enumerate(text):
-        if not character.isascii():
-            continue
-        mixed[position] = character.lower()
-        if position % 2 == 1:
-            mixed[position] = character.upper()
-    return "".join(mixed)
 
 
 def _booleans(names: Iterable[str]) -> list[str]:
@@ -943,8 +605,3 @@ def _rejects_a_boolean(error: AnalyticsApiError, settings: Mapping[str, Any]) ->
     """Return whether the service rejected a boolean of these settings by its name."""
     named = f"{error.message} {' '.join(error.errors)}"
     return error.is_invalid and any(name in named for name in _booleans(settings))
-
-
-def website_path(website_id: int | str) -> str:
-    """Return the path of a website below ``/api/v1``."""
-    return f"{WEBSITES}/{quote(fields.check_website_id(website_id), safe='')}"

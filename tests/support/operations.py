@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from airflow_provider_analytics.api import fields, laravel
-from airflow_provider_analytics.api.client import AnalyticsClient, website_path
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.reading import website_path
 
 #: Every path of the interface starts with this text.
 PREFIX = laravel.API_PREFIX

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from airflow_provider_analytics.api import client as api_client
 from airflow_provider_analytics.api.domains import domain_key, same_domain
 from airflow_provider_analytics.api.fields import website_of
+from airflow_provider_analytics.api.reading import duplicates, other_domain
 from airflow_provider_analytics.api.verification import (
     COMPARED,
     NEW_WEBSITE,
@@ -127,7 +127,7 @@ class Reader:
             if domain_key(row_domain) == domain_key(domain):
                 ids.add(row_id)
         if len(ids) > 1:
-            reason = api_client.duplicates(domain, map(str, ids)).text
+            reason = duplicates(domain, map(str, ids)).text
             if own_id:
                 reason = f"Created, but: {reason}"
             target.set(State.FAILED, reason)
@@ -193,7 +193,7 @@ class Reader:
             reason = f"The id {website_id} belongs to {found!r} now, which might have got its change."
             if action == "create":
                 target.compared(Comparison(record, other_domain=found))
-                reason = api_client.other_domain(domain, record).text
+                reason = other_domain(domain, record).text
             target.set(State.FAILED, reason)
             return False
         return self._settle_record(target, record)

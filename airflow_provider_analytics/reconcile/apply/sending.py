@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_analytics.api.client import AnalyticsClient, might_mean_taken, other_domain
+from airflow_provider_analytics.api.client import AnalyticsClient, might_mean_taken
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, normalize
+from airflow_provider_analytics.api.reading import other_domain
 from airflow_provider_analytics.api.transport import might_have_been_applied
 from airflow_provider_analytics.api.verification import COMPARED, Comparison, ExpectedRecord, Record, has_value
 from airflow_provider_analytics.exceptions import (

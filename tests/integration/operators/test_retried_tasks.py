@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from fixture_types import RunTasks
 
 from airflow_provider_analytics import exceptions
-from airflow_provider_analytics.api.client import duplicates, other_domain
+from airflow_provider_analytics.api.reading import duplicates, other_domain
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.base import FailWithoutRetry
 from airflow_provider_analytics.operators.websites import (
