@@ -26,8 +26,9 @@ from airflow_provider_analytics.api.reading import (
     website_path,
     with_location,
 )
+from airflow_provider_analytics.api.rejections import might_have_been_applied
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.api.transport import Texts, Transport, might_have_been_applied
+from airflow_provider_analytics.api.transport import Texts, Transport
 from airflow_provider_analytics.api.verification import (
     COMPARED,
     Comparison,

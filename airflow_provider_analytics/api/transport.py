@@ -9,14 +9,11 @@ import http.client
 import logging
 import math
 import os
-import re
 import socket
-import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from http import HTTPStatus
 from threading import Event
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -30,7 +27,9 @@ from urllib3 import exceptions
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api import laravel
+from airflow_provider_analytics.api.connection_errors import Way, describe
 from airflow_provider_analytics.api.laravel import Answer
+from airflow_provider_analytics.api.rejections import is_rate_limit, may_be_repeated, patience, status_error
 from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings, is_loopback
 from airflow_provider_analytics.api.waiting import (
     MAX_WAIT,
@@ -47,13 +46,11 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
     AnalyticsError,
-    AuthenticationError,
-    NotFoundError,
     StoppedError,
     UnexpectedResponseError,
 )
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, is_secret_key, readable
+from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, is_secret_key
 
 #: Maximum size of a response body.
 MAX_BODY_BYTES = 50 * 1024 * 1024
@@ -67,18 +64,9 @@ MAX_TIMEOUTS = 10
 #: deployed returns 502 for some seconds.
 FIRST_BACKOFF = 2.0
 MAX_BACKOFF = 30.0
-#: Seconds for which a request is repeated while the service rejects it because of a rate limit, unless ``max_retries``
-#: is 0. They start again with each request of the same kind (read or write) that the service accepts. Limits such as
-#: the one of Laravel count per minute, and other tasks can use up the next minute, too.
-REJECTED_SECONDS = 180.0
-#: The same for a 429 with the time of the reset: then other tasks of the key used up the time since.
-ANNOUNCED_SECONDS = 1800.0
 #: Seconds for which a request is repeated at most, whatever else is accepted.
 MAX_REJECTED_SECONDS = 3600.0
 
-#: CDNs use 520 to 530 in addition to the standard 5xx.
-_RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504, *range(520, 531)})
-_ERRORS: dict[int, type[AnalyticsApiError]] = {401: AuthenticationError, 404: NotFoundError, 410: NotFoundError}
 _CHUNK = 64 * 1024
 #: Shortest value of a header that counts as a secret in data, unless Airflow masks the name of the header. A shorter
 #: value might be the name of a tenant, which is a part of its domains.
@@ -86,99 +74,6 @@ MIN_UNNAMED_SECRET = 16
 #: Headers with the name of a host or a program, in lower case. Websites might have the same name.
 _PLAIN_HEADERS = frozenset({"accept-language", "host", "origin", "referer", "user-agent", "x-forwarded-host"})
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-#: Maximum length of the reason of a connection error.
-_MAX_REASON = 1000
-
-_PROXY = "The proxy {proxy} did not pass the request on to {host}: {cause}. Check the extra proxies."
-_TIMED_OUT = "{host} did not {missing} within {seconds:g} s."
-_CLOSED = (
-    "{host} closed the connection before it responded: {cause}. If a retry also fails, check the log of the service."
-    "{https}"
-)
-_BAD_ADDRESS = "{host} is not a valid address: {cause}."
-_TLS_FAILED = "TLS to {host} failed: {cause}."
-_OTHER_HOST = "The certificate of {host} is for another host ({cause}). Check the Base URL."
-#: Checks of certificates that Python 3.13 enables (VERIFY_X509_STRICT); earlier versions accept such certificates.
-_STRICT = "Missing (Authority|Subject) Key|Basic Constraints of CA|key usage extension|Empty Subject|X509v3"
-_NOT_STRICT = (
-    "The certificate of {host}, or its CA, does not fulfill RFC 5280, as Python 3.13 requires ({cause}). "
-    "Renew this certificate. Other CA files in the extra verify do not help."
-)
-#: OpenSSL does not find the CA among the trusted ones.
-_UNKNOWN_CA = "self.signed certificate|unable to get (local )?issuer certificate|unable to verify the first certificate"
-_CLIENT_CERT = f"{_TLS_FAILED} It might require a client certificate, or another one. Check the extra client_cert."
-#: Errors before a response: an exception of requests or urllib3, a pattern of its innermost cause, its description, and
-#: whether a retry can help. The first match counts.
-_CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
-    (exceptions.ProxyError, "Tunnel connection failed: 4", _PROXY, False),
-    (exceptions.ProxyError, "", _PROXY, True),
-    (
-        exceptions.NewConnectionError,
-        "",
-        "{host} cannot be reached: {cause}. Check the host and the port of the connection, and that the service runs.",
-        True,
-    ),
-    (exceptions.TimeoutError, "", _TIMED_OUT, True),
-    (
-        exceptions.SSLError,
-        "has expired",
-        "The certificate of {host}, or of its CA, has expired. The service has to renew it, unless the clock of the "
-        "worker is wrong.",
-        True,
-    ),
-    (
-        exceptions.SSLError,
-        "not yet valid",
-        "The certificate of {host}, or of its CA, is not valid yet. Check the clock of the worker, and the start date "
-        "of the certificate.",
-        True,
-    ),
-    (exceptions.SSLError, "mismatch", _OTHER_HOST, False),
-    (exceptions.SSLError, _STRICT, _NOT_STRICT, False),
-    (
-        exceptions.SSLError,
-        "too weak",
-        "The certificate of {host}, or of its CA, has a weak key or signature ({cause}). Replace it by a certificate "
-        "with a key of 2,048 bits or more and SHA-256. Another CA file in the extra verify does not help.",
-        False,
-    ),
-    (
-        exceptions.SSLError,
-        "revoked",
-        "The certificate of {host}, or of its CA, was revoked. The service has to replace it.",
-        False,
-    ),
-    (exceptions.SSLError, _UNKNOWN_CA, "The certificate of {host} is not trusted ({cause}). {trust}", False),
-    (exceptions.SSLError, "VERIFY_FAILED", "The certificate of {host} was rejected: {cause}.", False),
-    (
-        exceptions.SSLError,
-        "WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE",
-        "{host} does not speak https on this port. Write http:// in the Base URL, or the port of https.",
-        False,
-    ),
-    (exceptions.SSLError, "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE|EOF", _CLIENT_CERT, False),
-    (exceptions.SSLError, "", _TLS_FAILED, False),
-    (exceptions.LocationValueError, "", _BAD_ADDRESS, False),
-    # The response to plain http is a TLS alert.
-    (
-        exceptions.HTTPError,
-        r"\\x15\\x03",
-        "{host} speaks https, not http. Write https:// in the Base URL.",
-        False,
-    ),
-    (exceptions.HTTPError, "", _CLOSED, True),
-    (requests.exceptions.InvalidURL, "", _BAD_ADDRESS, False),
-    # Before the connection is opened.
-    (
-        Exception,
-        "CA certificate bundle",
-        "The request to {host} cannot be sent: {cause}. Check the environment variables REQUESTS_CA_BUNDLE and "
-        "CURL_CA_BUNDLE, or set the extra verify.",
-        False,
-    ),
-    (Exception, "", "The request to {host} cannot be sent: {cause}.", False),
-)
-
 Returned = TypeVar("Returned")
 #: Query parameters, or form fields.
 Texts = Mapping[str, str]
@@ -228,6 +123,7 @@ class Transport:
         self._clock = clock
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
         self._verify = _verify(settings.verify)
+        self._way = Way(settings, self._proxies, self._verify)
         self._timeout = urllib3.Timeout(connect=settings.timeout, read=settings.timeout)
         self._limit = settings.timeout * MAX_TIMEOUTS
         self._headers = _headers(settings)
@@ -339,13 +235,13 @@ class Transport:
             if method == "GET":
                 laravel.document(answer)  # a web page or a garbled body can be repeated, as a 502
             return answer
-        error = _status_error(answer, follows_success=max(self._accepted_at.values()) > -math.inf)
+        error = status_error(answer, follows_success=self._has_succeeded)
         pause = error.retry_after or 0.0
         if pause > MAX_WAIT:
             asked = f"The service asks to wait {pause:.0f} s, but a task waits at most {MAX_WAIT:g} s."
             error.remedy = f"{asked} Retry after {pause:.0f} s."
-        if _is_rate_limit(error) and pause <= MAX_WAIT:
-            reason = f"Rejected requests are repeated for up to {_patience(error) / 60:.0f} minutes. {error.text}"
+        if is_rate_limit(error) and pause <= MAX_WAIT:
+            reason = f"Rejected requests are repeated for up to {patience(error) / 60:.0f} minutes. {error.text}"
             self._limiter.slow_down(start, pause, reason, is_write=method != "GET")
         raise error
 
@@ -374,21 +270,21 @@ class Transport:
             if earlier and method != "GET" and isinstance(last, StoppedError):
                 # The previous attempt might have been applied. This one was not sent.
                 last = earlier.pop()
-            is_rate_limit = _is_rate_limit(last)
-            if is_rate_limit:
+            is_limited = is_rate_limit(last)
+            if is_limited:
                 rejected_since = min(rejected_since, self._clock())
                 end = self._patient_until(last, rejected_since)
                 is_last = self._clock() >= end or self.settings.max_retries == 0
             else:
                 failures += 1
                 is_last = failures > self.settings.max_retries
-            if is_last or self._is_unwanted(unwanted) or not _may_be_repeated(last, method):
+            if is_last or self._is_unwanted(unwanted) or not may_be_repeated(last, method):
                 last.earlier = tuple(earlier)
                 # Raised here, without the frames of the attempts below.
                 raise last.with_traceback(None)
             earlier.append(last)
             self.stats.count("retries")
-            if is_rate_limit:  # the rate limiter delays it
+            if is_limited:  # the rate limiter delays it
                 self._report_rejection(last, rejected_since, end)
             else:
                 self._wait_to_retry(last, failures, unwanted)
@@ -398,7 +294,7 @@ class Transport:
         accepted_at = self._accepted_at["read"]
         if isinstance(error, AnalyticsApiError):
             accepted_at = self._accepted_at[_kind(error.method)]
-        return min(max(rejected_since, accepted_at) + _patience(error), rejected_since + MAX_REJECTED_SECONDS)
+        return min(max(rejected_since, accepted_at) + patience(error), rejected_since + MAX_REJECTED_SECONDS)
 
     def _report_rejection(self, error: AnalyticsError, since: float, end: float) -> None:
         """Log that the service still rejects a request, and until when it is repeated."""
@@ -504,7 +400,7 @@ class Transport:
         except exceptions.DecodeError:
             why = "The response is corrupt: its gzip stream cannot be read."
         except (exceptions.HTTPError, OSError) as error:
-            why = f"The response was cut off: {_describe(error)}."
+            why = f"The response was cut off: {describe(error)}."
         answer = Answer(request.method, request.path, status, response.headers, bytes(body), self.redact)
         too_large = ""
         if len(body) > limit:
@@ -518,6 +414,13 @@ class Transport:
         return answer
 
     # Errors
+
+    @property
+    def _has_succeeded(self) -> bool:
+        return max(self._accepted_at.values()) > -math.inf
+
+    def _connection_error(self, error: Exception, request: _Request, *, sent: bool) -> AnalyticsConnectionError:
+        return self._way.error(error, request.method, request.path, sent=sent, follows_success=self._has_succeeded)
 
     def _ended_error(self, request: _Request, *, sent: bool) -> AnalyticsError:
         """Return the typed error for a request that a stop or the watchdog ended."""
@@ -534,133 +437,6 @@ class Transport:
         why = f"{self.settings.host} did not {missing} within {self._limit:g} s."
         return AnalyticsConnectionError(why, request.method, request.path, sent=sent)
 
-    def _how_to_trust(self) -> str:
-        """Return what to do about a certificate of an unknown CA."""
-        if isinstance(self.settings.verify, str):
-            return f"No CA of the extra verify ({self.settings.verify}) signed it. Add the CA to this file."
-        remedy = "Set the extra verify to the CA bundle that signed it."
-        if isinstance(self._verify, str):
-            return f"No CA of the file in the environment ({self._verify}) signed it. {remedy}"
-        return remedy
-
-    def _connection_error(self, error: Exception, request: _Request, *, sent: bool) -> AnalyticsConnectionError:
-        """Return the typed error for an exception of requests or urllib3, with ``sent`` and ``transient`` set."""
-        proxy = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
-        is_unconnected = isinstance(error, (exceptions.NewConnectionError, exceptions.ConnectTimeoutError))
-        if is_unconnected and proxy.startswith("socks"):
-            # With PySocks, urllib3 raises the errors of a connection without a proxy and omits the cause.
-            cause: Any = error.__context__ or error
-            error = exceptions.ProxyError("", getattr(cause, "socket_err", None) or cause)
-        text, is_transient = _connection_problem(error)
-        missing = "accept the connection"
-        if sent:
-            missing = "respond"
-        https = ""
-        has_succeeded = max(self._accepted_at.values()) > -math.inf
-        if self.settings.base_url.startswith("http://") and not has_succeeded:
-            https = " If it speaks https on this port, write https:// in the Base URL."
-        why = text.format(
-            host=self.settings.host,
-            cause=_describe(error),
-            seconds=self.settings.timeout,
-            proxy=proxy.rpartition("@")[2].rpartition("://")[2],
-            missing=missing,
-            https=https,
-            trust=self._how_to_trust(),
-        )
-        problem, has_remedy, remedy = readable(why, _MAX_REASON).partition(". ")
-        if has_remedy:
-            problem += "."
-        found = AnalyticsConnectionError(problem, request.method, request.path, sent=sent, transient=is_transient)
-        found.remedy = remedy
-        return found
-
-
-def _connection_problem(error: Exception) -> tuple[str, bool]:
-    """Return the description of an exception of requests or urllib3, and whether a retry can help."""
-    cause = repr(_cause(error))
-    for kind, pattern, text, is_transient in _CONNECTION_ERRORS:
-        if isinstance(error, kind) and re.search(pattern, cause):
-            return text, is_transient
-    raise error
-
-
-def _status_error(answer: Answer, *, follows_success: bool) -> AnalyticsError:
-    """Return the typed error for a status that does not mean success.
-
-    :param follows_success: whether a request of this client succeeded before.
-    """
-    status = answer.status
-    if status < 400:
-        target = readable(answer.headers.get("Location", ""), is_part=True)
-        if not target:
-            return answer.unexpected("The status means neither success nor an error.")
-        base_url = laravel.base_url_of_redirect(answer)
-        if base_url:
-            return answer.unexpected(
-                f"The service redirects to '{target}'. Redirects are not followed. Set the Base URL to '{base_url}'."
-            )
-        return answer.unexpected(
-            f"The service redirects to '{target}'. Redirects are not followed. If the service has moved, change the "
-            f"Base URL. If this is a sign-in page, allow {laravel.API_PREFIX} without it."
-        )
-    message, errors = laravel.error_details(answer)
-    facts = laravel.error_facts(answer)
-    kind = _ERRORS.get(status, AnalyticsApiError)
-    is_limited = laravel.is_limited(answer)
-    is_denied = status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-    is_blocked = is_denied and not is_limited and laravel.is_html(answer)
-    if is_blocked:
-        kind, message = AnalyticsApiError, ""
-        facts.insert(0, f"page '{laravel.page_title(answer) or answer.excerpt(60)}'")
-    is_invalid = status == HTTPStatus.UNPROCESSABLE_ENTITY
-    if status == HTTPStatus.BAD_REQUEST and answer.method != "GET":
-        is_invalid = laravel.error_object(answer) is not None
-    error = kind(
-        status,
-        answer.method,
-        answer.path,
-        message,
-        errors,
-        facts,
-        is_blocked,
-        is_limited,
-        is_invalid,
-        follows_success,
-    )
-    if is_limited or status >= 500:
-        error.retry_after = laravel.retry_after(answer.headers)
-    return error
-
-
-def might_have_been_applied(error: BaseException) -> bool:
-    """Return whether the service might have applied the request that failed with this error.
-
-    Only three cases prove that it has not: the request never left this machine, the service rejected it with a 4xx
-    other than 408, or nginx rejected it with its own page. Any other 5xx proves nothing, with or without
-    ``Retry-After``: a proxy can return it after forwarding the request.
-    """
-    if isinstance(error, AnalyticsConnectionError):
-        return error.sent
-    if isinstance(error, AnalyticsApiError):
-        return (error.status >= 500 and not error.is_limited) or error.status == 408
-    return isinstance(error, UnexpectedResponseError)
-
-
-def _is_rate_limit(error: AnalyticsError) -> bool:
-    """Return whether the service asks to slow down, with or without ``Retry-After``."""
-    if error.retry_after is not None:
-        return True
-    return isinstance(error, AnalyticsApiError) and (error.is_limited or error.status == 503)
-
-
-def _patience(error: AnalyticsError) -> float:
-    """Return for how many seconds to repeat a request that the service rejects."""
-    is_limit = isinstance(error, AnalyticsApiError) and error.status < 500
-    if is_limit and error.retry_after is not None:
-        return ANNOUNCED_SECONDS
-    return REJECTED_SECONDS
-
 
 def _request_of(error: AnalyticsError) -> str:
     """Return the method and the path of a request that failed, such as ``GET /api/v1/account``."""
@@ -674,43 +450,6 @@ def _kind(method: str) -> str:
     if method == "GET":
         return "read"
     return "write"
-
-
-def _may_be_repeated(error: AnalyticsError, method: str) -> bool:
-    if method == "POST" and might_have_been_applied(error):
-        return False
-    if isinstance(error, AnalyticsApiError):
-        is_passing = error.is_limited or error.status in _RETRIED_STATUSES
-        return is_passing and (error.retry_after or 0.0) <= MAX_WAIT
-    if isinstance(error, UnexpectedResponseError):
-        return error.is_garbled and error.method == "GET"
-    return isinstance(error, AnalyticsConnectionError) and error.transient
-
-
-def _cause(error: BaseException) -> BaseException:
-    """Return the innermost exception that urllib3 wrapped."""
-    while True:
-        inner = error.__cause__
-        for argument in error.args:
-            if isinstance(argument, BaseException):
-                inner = argument
-                break
-        if inner is None:
-            return error
-        error = inner
-
-
-def _describe(error: BaseException) -> str:
-    """Return a description of an exception of requests, urllib3 or Python, without object names."""
-    inner = _cause(error)
-    if isinstance(inner, ssl.SSLCertVerificationError):
-        return inner.verify_message.rstrip(".")
-    if type(inner) is http.client.BadStatusLine:
-        return f"it is not an HTTP response: {readable(str(inner), 60, is_part=True)}"
-    text = str(inner)
-    if isinstance(inner, OSError) and inner.strerror:
-        text = inner.strerror
-    return readable(text, 160, is_part=True).rstrip(".") or type(inner).__name__
 
 
 def _headers(settings: Settings) -> dict[str, str]:

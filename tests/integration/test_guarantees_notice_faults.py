@@ -60,7 +60,7 @@ BREAKS = [
     ),
     Break(
         "A website is created once",
-        "api.transport",
+        "api.rejections",
         'if method == "POST" and might_have_been_applied(error):',
         "if False:",
         ("integration/api/test_rate_limits.py", "create_is_retried"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_analytics import exceptions, guards, storage
-from airflow_provider_analytics.api import checks, client, domains, laravel, listing, transport, waiting
+from airflow_provider_analytics.api import checks, client, domains, laravel, listing, rejections, transport, waiting
 from airflow_provider_analytics.reconcile import service_websites
 from airflow_provider_analytics.reconcile.apply import application
 from airflow_provider_analytics.reconcile.desired import list_lines, tables, yaml_values
@@ -53,8 +53,8 @@ WAITED = sum(client.CONFIRM_WAITS)
 #: Page to a part of a sentence, with the number of the code.
 SENTENCES = [
     ("connection.md", f"`Retry-After` of at most {waiting.MAX_WAIT:g} s"),
-    ("connection.md", f"after {transport.ANNOUNCED_SECONDS / 60:g} minutes"),
-    ("connection.md", f"after {transport.REJECTED_SECONDS / 60:g} minutes"),
+    ("connection.md", f"after {rejections.ANNOUNCED_SECONDS / 60:g} minutes"),
+    ("connection.md", f"after {rejections.REJECTED_SECONDS / 60:g} minutes"),
     (
         "exclusions.md",
         f"after {service_websites.GIVE_UP_AFTER} consecutive failures, or after {application.FAILURES_AT_FIRST} before",

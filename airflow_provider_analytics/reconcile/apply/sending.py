@@ -13,7 +13,7 @@ from airflow_provider_analytics.api.client import AnalyticsClient, might_mean_ta
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, normalize
 from airflow_provider_analytics.api.reading import other_domain
-from airflow_provider_analytics.api.transport import might_have_been_applied
+from airflow_provider_analytics.api.rejections import might_have_been_applied
 from airflow_provider_analytics.api.verification import COMPARED, Comparison, ExpectedRecord, Record, has_value
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,

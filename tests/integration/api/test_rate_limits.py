@@ -18,8 +18,9 @@ from raw_server import RawServer, Request, answer_read, http
 from wire_client import WEBSITE, Time, do, served, waiting_client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient, Meant
+from airflow_provider_analytics.api.rejections import REJECTED_SECONDS
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.api.transport import MAX_REJECTED_SECONDS, REJECTED_SECONDS
+from airflow_provider_analytics.api.transport import MAX_REJECTED_SECONDS
 from airflow_provider_analytics.api.waiting import MAX_INTERVAL, MIN_INTERVAL, REPORT_SECONDS
 from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
 

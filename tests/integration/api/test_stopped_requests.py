@@ -20,7 +20,7 @@ from wire_client import WEBSITE, do, waiting_client_of
 from airflow_provider_analytics.api import listing, transport
 from airflow_provider_analytics.api import waiting as api_waiting
 from airflow_provider_analytics.api.client import AnalyticsClient, Meant
-from airflow_provider_analytics.api.transport import might_have_been_applied
+from airflow_provider_analytics.api.rejections import might_have_been_applied
 from airflow_provider_analytics.api.waiting import Stopping
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,

@@ -20,7 +20,7 @@ from local_airflow import free_port
 from raw_server import RawServer, http
 from wire_client import KEY, client_of, served
 
-from airflow_provider_analytics.api.transport import _connection_problem
+from airflow_provider_analytics.api.connection_errors import _problem
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsConnectionError
 
 RECORD = http(200, {"id": 7})
@@ -149,7 +149,7 @@ def test_remedy_of_a_rejected_certificate_fits_its_cause(
 def test_each_reason_of_a_rejected_certificate_has_its_own_remedy(reason: str, message: str) -> None:
     cause = ssl.SSLCertVerificationError(1, f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {reason}")
     cause.verify_message = reason
-    text, is_transient = _connection_problem(urllib3.exceptions.SSLError(cause))
+    text, is_transient = _problem(urllib3.exceptions.SSLError(cause))
     shown = text.format(host="h", cause=reason, trust="Set the extra verify.")
     assert message in shown
     assert ("extra verify." in shown) == ("not trusted" in shown)
