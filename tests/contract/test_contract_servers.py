@@ -17,7 +17,6 @@ import pytest
 from contract_table import proves
 from fake_services import FakeService
 from field_values import VALUES
-from framework_servers import FRAMEWORKS, KEY
 from wire_client import client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -26,7 +25,7 @@ from airflow_provider_analytics.api.fields import differing_fields
 #: Name of the environment variable with the connection of a real server.
 CONNECTION = "ACCEPTANCE_CONN"
 REAL = "real server"
-SERVERS = [REAL] if CONNECTION in os.environ else ["sandbox", *FRAMEWORKS]
+SERVERS = [REAL] if CONNECTION in os.environ else ["sandbox"]
 #: Settings that differ from those of a new website. Each is sent alone.
 UPDATES = {name: value.given for name, value in VALUES.items() if name != "password"}
 
@@ -40,15 +39,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[AnalyticsClient]:
         os.environ["AIRFLOW_CONN_ACCEPTANCE"] = os.environ[CONNECTION]
         with AnalyticsHook("acceptance") as hook:
             yield hook.client
-    elif request.param == "sandbox":
+    else:
         with FakeService() as service, client_of(service.url, api_key=service.api_key) as client:
             yield client
-    else:
-        update_method = "PUT" if request.param == "go" else "PATCH"
-        with FRAMEWORKS[request.param]() as framework:
-            framework.add("shop.example")
-            with client_of(framework.url, api_key=KEY, update_method=update_method) as client:
-                yield client
 
 
 @proves("operation-list", "operation-show", "operation-create", "operation-update", "operation-delete")

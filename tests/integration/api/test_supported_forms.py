@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 from contract_table import FORMS
-from framework_servers import KEY, FrameworkServer
+from plain_server import KEY, PlainServer
 from raw_server import Request, http
 from wire_client import client_of, error_of
 
@@ -66,7 +66,7 @@ class Form:
     total: int | None = WEBSITES
 
 
-class Server(FrameworkServer):
+class Server(PlainServer):
     """A service with a form."""
 
     def __init__(self, form: Form) -> None:
