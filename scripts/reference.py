@@ -138,7 +138,7 @@ def command_line() -> Iterator[str]:
         import_module(f"{commands.__name__}.{name}").add_arguments(parser)
         arguments = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
         usage = " ".join([parser.prog, *(_usage(action) for action in arguments)])
-        yield from (f"## {name}", "", parser.description or "", "", "```text", *_wrapped(usage, "    "), "```", "")
+        yield from (f"## {name}", "", parser.description or "", "", "```sh", *_wrapped(usage, "    "), "```", "")
         yield from ("| Argument | Meaning |", "|---|---|")
         for action in arguments:
             label = " ".join(filter(None, [*action.option_strings, _value(action)]))
@@ -188,7 +188,7 @@ class _Page:
         text, *parts = re.split(r"^:(?=param |return|raises )", inspect.getdoc(found) or "", flags=re.MULTILINE)
         yield from (f"{'#' * level} {found.__name__}", "")
         if inspect.isfunction(found) and not is_attribute:
-            yield from ("```text", *_signature(found), "```", "")
+            yield from ("```python", *_signature(found), "```", "")
         yield from (*_markdown(text, self._folder).splitlines(), "")
         arguments: dict[str, str] = {}
         results: list[str] = []

@@ -26,7 +26,7 @@ REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-ana
 
 def steps(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield the commands of each console block, and the expected lines of their output."""
-    for commands, _, printed in re.findall(r"```console\n(.*?)```(\n\n[^`#]*?```text\n(.*?)```)?", text, re.DOTALL):
+    for commands, _, printed in re.findall(r"```console\n(.*?)```(\n\n[^`#]*?```output\n(.*?)```)?", text, re.DOTALL):
         yield commands, printed.splitlines()
 
 
@@ -64,11 +64,11 @@ def run_all(text: str, folder: Path, environment: dict[str, str]) -> None:
 
 def test_readme_starts_like_the_quickstart_and_each_output_belongs_to_a_command() -> None:
     assert next(steps(README))[0] == next(steps(QUICKSTART))[0]
-    assert README.count("```text\n") == 1
+    assert README.count("```output\n") == 2
     targets = re.findall(r"^make ([\w-]+)", README, re.MULTILINE)
-    assert targets == ["demo", "test"]
+    assert targets == ["demo"]
     assert all(f"\n{target}: " in (ROOT / "Makefile").read_text() for target in targets)
-    assert sum(bool(lines) for _, lines in steps(QUICKSTART)) == QUICKSTART.count("```text\n") == 11
+    assert sum(bool(lines) for _, lines in steps(QUICKSTART)) == QUICKSTART.count("```output\n") == 11
 
 
 @pytest.mark.skipif(f"=={AIRFLOW_VERSION}" not in QUICKSTART, reason="the quickstart is run with the Airflow it names")
@@ -136,7 +136,7 @@ airflow db migrate
 python airflow/dags/try_it.py
 ```
 
-```text
+```output
 60
 Published 60 websites
 ```
@@ -157,4 +157,4 @@ def test_documented_dag_tests_run(shell: dict[str, str], tmp_path: Path) -> None
     at_once = "for task in dag.tasks: task.retry_delay = timedelta(0)"
     assert at_once in TESTING
     (tmp_path / "tests" / "test_nightly.py").write_text(nightly)
-    run_all(f"```console\n{command}```\n\n```text\n3 passed\n```\n", tmp_path, shell)
+    run_all(f"```console\n{command}```\n\n```output\n3 passed\n```\n", tmp_path, shell)

@@ -216,7 +216,7 @@ def test_websites_from_a_table_are_created_once(
 ) -> None:
     connect()
     monkeypatch.setenv("AIRFLOW_VAR_PAGE_PASSWORD_CLIENT_B", "s3cret-of-b")
-    table, errors = blocks("websites_from_a_table", "text")
+    [table], [errors] = blocks("websites_from_a_table", "csv"), blocks("websites_from_a_table", "output")
     code, mapped = (block for block in blocks("websites_from_a_table", "python"))
     if is_mapped:
         [task] = [line for line in code.splitlines() if "ApplyWebsitesOperator(" in line]

@@ -66,7 +66,7 @@ def test_command_prints_the_documented_output() -> None:
     install, command = re.findall(r"```sh\n(.*?)\n```", GUIDE, re.DOTALL)
     assert "[sandbox]" in install
     assert command.startswith("python -m airflow_provider_analytics.sandbox ")
-    [printed] = re.findall(r"```text\n(.*?)\n```", GUIDE, re.DOTALL)
+    [printed] = re.findall(r"```output\n(.*?)\n```", GUIDE, re.DOTALL)
     name, _, value = shlex.split(printed)[0].partition("=")
     with SandboxServer() as server:
         assert name in server.connection_env
