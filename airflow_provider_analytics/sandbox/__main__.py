@@ -10,6 +10,8 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from airflow_provider_analytics.sandbox.store import MAX_SEEDED
+
 _LAST_PORT = 65535
 
 
@@ -26,8 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=7, help="seed of the generated websites (default: %(default)s)")
     parser.add_argument("--api-key", default=None, metavar="KEY", help="key that clients must send (default: random)")
     given = parser.parse_args(arguments)
-    if given.websites < 0:
-        parser.error("argument --websites: must not be negative")
+    if not 0 <= given.websites <= MAX_SEEDED:
+        parser.error(f"argument --websites: must be between 0 and {MAX_SEEDED}")
     if not 0 <= given.port <= _LAST_PORT:
         parser.error(f"argument --port: must be between 0 and {_LAST_PORT}")
 

@@ -2,13 +2,14 @@
 """The sandbox as an ASGI application: it records requests, applies faults, and responds.
 
 Its control endpoints are the methods of the fixture over HTTP, for clients on this machine. They are outside the prefix
-of the interface and require no API key.
+of the interface and require no API key. Requests that a web page can send are rejected.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 import struct
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -24,9 +26,10 @@ from starlette.types import Message, Receive, Scope, Send
 from airflow_provider_analytics.sandbox.faults import Fault, FaultQueue
 from airflow_provider_analytics.sandbox.requests import RecordedRequest, operation_of
 from airflow_provider_analytics.sandbox.service import Options, Service
-from airflow_provider_analytics.sandbox.store import Store
+from airflow_provider_analytics.sandbox.store import MAX_SEEDED, Store
 
 PREFIX = "/_sandbox"
+_LOCAL_HOST = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:\d+)?")
 _DONE = Response(status_code=204)
 
 
@@ -35,7 +38,7 @@ class Seed(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    websites: int = Field(ge=0)
+    websites: int = Field(ge=0, le=MAX_SEEDED)
     seed: int = 7
 
 
@@ -94,7 +97,11 @@ def _without_secrets(request: RecordedRequest) -> dict[str, Any]:
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _NO_FAULT = Fault()
-_FORBIDDEN = PlainTextResponse("The control endpoints accept only clients on this machine.", 403)
+_FORBIDDEN = PlainTextResponse(
+    "The control endpoints accept only requests from this machine to localhost or a loopback address, and none from "
+    "web pages of other servers.",
+    403,
+)
 
 
 class App:
@@ -135,7 +142,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
         if scope["path"].startswith(f"{PREFIX}/"):
-            if ipaddress.ip_address(scope["client"][0]).is_loopback:
+            if _is_local(scope):
                 await self._control(scope, receive, send)
             else:
                 await _FORBIDDEN(scope, receive, send)
@@ -208,6 +215,19 @@ class App:
             body=await request.body(),
             authorized=(scheme.lower(), key.strip()) == ("bearer", self._api_key),
         )
+
+
+def _is_local(scope: Scope) -> bool:
+    """Return whether a request comes from this machine, and not from a web page of another server.
+
+    The Host is checked, because a web page can let its own host name resolve to this machine.
+    """
+    headers = Headers(scope=scope)
+    host = headers.get("host", "")
+    is_from_here = ipaddress.ip_address(scope["client"][0]).is_loopback
+    if not is_from_here or not _LOCAL_HOST.fullmatch(host):
+        return False
+    return headers.get("origin") in (None, f"{scope['scheme']}://{host}")
 
 
 async def _disconnected_within(receive: Receive, seconds: float) -> bool:

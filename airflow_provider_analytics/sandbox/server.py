@@ -122,6 +122,7 @@ class SandboxServer:
             log_level="error",
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_keep_alive=60,
             timeout_graceful_shutdown=1,
             **self._tls,

@@ -12,6 +12,9 @@ from typing import Any, Self
 
 from airflow_provider_analytics.sandbox.laravel import DEFAULTS, WEBSITE_FIELDS
 
+#: Maximum number of websites that are generated at once.
+MAX_SEEDED = 100_000
+
 _SHOWN = [field.name for field in WEBSITE_FIELDS if field.is_shown]
 _PASSWORD_PRIVACY = 2
 
@@ -61,7 +64,12 @@ class Store:
         return copied
 
     def seed(self, count: int, seed: int = 7) -> None:
-        """Add ``count`` generated websites; the same seed and store give the same websites."""
+        """Add ``count`` generated websites; the same seed and store give the same websites.
+
+        :raises ValueError: for more than :data:`MAX_SEEDED`.
+        """
+        if count > MAX_SEEDED:
+            raise ValueError(f"{count:,} websites are too many. Allowed: at most {MAX_SEEDED:,}")
         with self._lock:
             websites = self.websites()
             taken = {website["domain"].lower() for website in websites}

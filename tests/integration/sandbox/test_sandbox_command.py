@@ -47,7 +47,9 @@ def test_failure_of_the_command_is_a_single_line(capsys: pytest.CaptureFixture[s
     assert (status, printed.out, len(printed.err.splitlines())) == (1, "", 1)
 
 
-@pytest.mark.parametrize("arguments", [["--port", "65536"], ["--websites", "-1"], ["--seed", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [["--port", "65536"], ["--websites", "-1"], ["--websites", "100001"], ["--seed", "x"]]
+)
 def test_sandbox_command_names_an_invalid_argument(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments)

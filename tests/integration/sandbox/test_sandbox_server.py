@@ -159,7 +159,7 @@ def test_body_of_a_fault_has_the_same_content_type_over_http(
     [
         *(("/faults", bad) for bad in ({"operation": "lst"}, {"stauts": 500}, {"status": 99}, {"target": "("})),
         *(("/faults", bad) for bad in ({"drift": {"update": 1}}, {"times": 0}, {"skip": -1}, {"delay": -1})),
-        *(("/seed", bad) for bad in ({"websites": -1}, {})),
+        *(("/seed", bad) for bad in ({"websites": -1}, {"websites": 100_001}, {})),
     ],
 )
 def test_invalid_control_requests_are_rejected(
@@ -197,6 +197,35 @@ def test_control_endpoints_answer_only_loopback_clients(client: str, status: int
 
     path = "/_sandbox/websites"
     scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "root_path": ""}
-    scope |= {"query_string": b"", "headers": [], "client": (client, 50000)}
+    scope |= {"query_string": b"", "headers": [(b"host", b"localhost")], "client": (client, 50000), "scheme": "http"}
     asyncio.run(App("key", Options(), "")(scope, receive, send))
     assert sent[0]["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "localhost"}, 200),
+        ({"Host": "[::1]:8500"}, 200),
+        ({"Host": "127.0.0.1:1", "Origin": "http://127.0.0.1:1"}, 200),
+        ({"Host": "rebound.example:8500"}, 403),
+        ({"Host": "192.0.2.1"}, 403),
+        ({"Host": "[::1"}, 403),
+        ({"Origin": "https://page.example"}, 403),
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+def test_control_endpoints_reject_requests_of_web_pages(
+    analytics_sandbox: SandboxServer, headers: dict[str, str], status: int
+) -> None:
+    answer = requests.get(f"{analytics_sandbox.url}/_sandbox/websites", headers=headers, timeout=10)
+    assert answer.status_code == status
+
+
+def test_proxy_headers_have_no_effect(call: Call, analytics_sandbox: SandboxServer) -> None:
+    headers = {"X-Forwarded-For": "nonsense", "X-Forwarded-Proto": "https"}
+    answer = call("GET", "/websites", headers={"Authorization": f"Bearer {analytics_sandbox.api_key}", **headers})
+    assert (answer.status_code, "https://" in answer.text) == (200, False)
+    url = f"{analytics_sandbox.url}/_sandbox/websites"
+    assert requests.get(url, headers=headers, timeout=10).status_code == 200
