@@ -164,7 +164,7 @@ def store_plan(job: Job, planned: Planned) -> str | None:
     planned.raise_unread()
     if job.folder is None:
         return None
-    path = write_plan(job.folder, planned.plan, job.client.redact)
+    path = write_plan(job.folder, planned.plan)
     if "ti" in job.context and not planned.plan.findings:
         keep_websites(job, planned)
     return path

@@ -336,17 +336,8 @@ def write_last_websites(folder: StoragePath, scope: Mapping[str, Any], plan: Pla
     write_text(folder / _LAST_WEBSITES, "state_path", text, PRIVATE)
 
 
-def write_plan(folder: StoragePath, plan: Plan, secrets: Redactor) -> str:
-    """Write a plan as JSON and as Markdown, and return the path of the Markdown.
-
-    :param secrets: secrets of the connection.
-    :raises GuardError: if any value of the plan contains a secret.
-    """
-    if secrets.might_be_in(msgspec.json.encode(plan.to_dict())):
-        raise GuardError(
-            f"The plan contains a secret of the connection, in {_place_of_secret(plan, secrets)}. It was not written.",
-            "Remove the value there, and replace the secret.",
-        )
+def write_plan(folder: StoragePath, plan: Plan) -> str:
+    """Write a plan as JSON and as Markdown, and return the path of the Markdown."""
     plans = folder / "plans"
     text = msgspec.json.format(msgspec.json.encode(plan.to_dict()), indent=1).decode()
     file = plans / f"{plan.digest}.json"
@@ -355,13 +346,6 @@ def write_plan(folder: StoragePath, plan: Plan, secrets: Redactor) -> str:
     markdown = plans / f"{plan.digest}.md"
     write_text(markdown, "state_path", to_markdown(plan, is_whole=True), PRIVATE)
     return str(markdown)
-
-
-def _place_of_secret(plan: Plan, secrets: Redactor) -> str:
-    for change in plan.changes:
-        if secrets.might_be_in(msgspec.json.encode(change.to_dict())):
-            return f"website {change.website}"
-    return "its settings"
 
 
 def read_plan(folder: StoragePath | None, digest: str) -> Plan | None:

@@ -206,8 +206,6 @@ COMPRESSIONS = {"gzip": ".gz"}
 _UNIQUE = {"id", "domain", "record", "record_hash"}
 #: Minimum number of rows in a Parquet row group, which is kept in memory until it is written.
 _ROW_GROUP = 5_000
-#: Encodings in Parquet files of this package. Others can store a long text in few bytes, again and again.
-_ENCODINGS = {"PLAIN", "RLE", "RLE_DICTIONARY", "PLAIN_DICTIONARY"}
 
 
 class Format(ABC):
@@ -404,8 +402,6 @@ def _rows_in_a_block(metadata: Any) -> int:
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         _check("a row group has {:,} bytes. Allowed: {:,}", group.total_byte_size, MAX_GROUP_BYTES)
         for chunk in map(group.column, range(group.num_columns)):
-            if not _ENCODINGS.issuperset(chunk.encodings):
-                raise ValueError(f"a column has the encodings {', '.join(chunk.encodings)}")
             if chunk.has_dictionary_page:
                 largest = max(largest, chunk.total_uncompressed_size)
     return max(1, min(_ROW_GROUP, MAX_BLOCK_BYTES // largest))

@@ -77,11 +77,6 @@ CASES = {
         "rows('a.parquet')",
         "KeyError",
     ),
-    "Parquet with shared beginnings": (
-        "parquet(['x' * 100_000] * 1000, use_dictionary=False, column_encoding={'id': 'DELTA_BYTE_ARRAY'})",
-        "rows('a.parquet')",
-        "DELTA_BYTE_ARRAY",
-    ),
     "Parquet page": ("parquet(['x' * 10_000_000] * 13, use_dictionary=False)", "rows('a.parquet')", "128,000,000"),
     "Parquet lists": ("parquet([['x'] * 1_000_000] * 2)", "rows('a.parquet')", "lists"),
     # 100 KB, but 10,000,000 rows: they are not stored for each scope.
