@@ -2,8 +2,9 @@
 
 Trigger it manually with a domain that no website has. It writes to no other website. The log of ``report`` has a line
 for each step, and the task fails if a step did not do what was expected. At the end, the website is deleted, even if a
-step failed, but only if the task ``create`` created it: if the website exists, that task fails, and nothing is changed.
-If ``create`` fails for another reason, such as a lost response, look for the website and delete it yourself.
+step failed, but only if this run created it: if the website exists, ``create`` fails, and if it does not look new,
+``check_new`` fails. Then nothing is changed. If one of the two fails for another reason, such as a lost response, look
+for the website and delete it yourself.
 
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
 """
@@ -18,7 +19,11 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Param, cha
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
-from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    DeleteWebsiteOperator,
+    UpdateWebsiteOperator,
+)
 
 #: Folder of the snapshot: shared by all workers and durable, such as s3://bucket/path.
 FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
@@ -62,17 +67,33 @@ EXPECTED = {
     doc_md=__doc__,
 )
 def try_your_service():
+    @task(retries=0)
+    def check_new(created):
+        # The result is missing if somebody marked the task as success.
+        if not created or not created["created"]:
+            raise AirflowFailException("This run did not create a website, so it changes none.")
+        website_id, website = created["website_id"], created["website"]
+        problems = [*created["unexpected_changes"], *(f"{name} is not returned" for name in created["unverified"])]
+        problems += [f"{name} is set" for name in ("exclude_ips", "exclude_params", "favorite") if website.get(name)]
+        if problems:
+            raise AirflowFailException(
+                f"Website {website_id} does not look new: {', '.join(problems)}. It might have existed before, so this "
+                "run neither changes nor deletes it."
+            )
+        return website_id
+
     def sync(suffix=""):
-        chosen = {"websites": [DOMAIN], "mode": "merge"}
+        chosen = {"websites": [website_id], "mode": "merge"}
         return [
             SyncExcludedIpsOperator(task_id=f"sync_ips{suffix}", exclude_ips=IPS, **chosen),
             SyncExcludedParamsOperator(task_id=f"sync_params{suffix}", exclude_params=PARAMS, **chosen),
         ]
 
     create = CreateWebsiteOperator(task_id="create", domain=DOMAIN, if_exists="fail").as_setup()
+    website_id = check_new(create.output)
     create_again = CreateWebsiteOperator(task_id="create_again", domain=DOMAIN)
     updates = [
-        UpdateWebsiteOperator(task_id=f"update_{name}", domain=DOMAIN, **{name: value})
+        UpdateWebsiteOperator(task_id=f"update_{name}", website_id=website_id, domain=DOMAIN, **{name: value})
         for name, value in UPDATES.items()
     ]
     snapshot = SnapshotWebsitesOperator(
@@ -94,26 +115,12 @@ def try_your_service():
         if problems:
             raise AirflowFailException("\n".join(problems))
 
-    @task
-    def delete(domain, created):
-        from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-
-        with AnalyticsHook() as hook:
-            website = hook.find_website(domain)
-            if website is None:
-                print(f"The website {domain} does not exist any more.")
-                return
-            # The result is missing if somebody marked the task as success.
-            if created is None or not created["created"] or website["id"] != created["website_id"]:
-                raise AirflowFailException(f"This run did not create website {website['id']}, so it was not deleted.")
-            hook.delete_website(website["id"])
-        print(f"Deleted website {domain} (id {website['id']}).")
-
     steps = [create_again, *sync(), *updates, *sync("_again")]
     results = dict(zip(EXPECTED, [create.output, *(step.output for step in steps)], strict=True))
-    deleted = delete(DOMAIN, create.output).as_teardown(setups=create, on_failure_fail_dagrun=True)
+    delete = DeleteWebsiteOperator(task_id="delete", website_id=website_id, domain=DOMAIN)
     # Side by side, so that each of the two can fail the run.
-    chain(create, *steps, snapshot, [report(results), deleted])
+    deleted = delete.as_teardown(setups=create, on_failure_fail_dagrun=True)
+    chain(create, website_id, *steps, snapshot, [report(results), deleted])
 
 
 try_your_service()

@@ -284,6 +284,9 @@ PERMANENT_ERRORS: Mapping[type[Exception], str] = {
     AirflowNotFoundException: "create the connection first",
     ValueError: "correct the input first",
 }
+#: Arguments for which None means more: all websites, the website of the domain, or no record of the own entries. A task
+#: that was marked as success by hand returns None.
+_WIDENED_BY_NONE = ("state_path", "website_id", "websites")
 #: Arguments that are not templates, because they are needed when the DAG is parsed.
 NOT_TEMPLATED = {"asset"}
 
@@ -302,6 +305,9 @@ def arguments_of(constructor: Callable[..., None]) -> tuple[str, ...]:
 class ProviderBaseOperator(BaseOperator):
     """Base class of all operators; keeps the reason of an error on the first screen of the task log."""
 
+    #: Arguments that a template or another task determines.
+    determined_later: frozenset[str] = frozenset()
+
     def check_arguments(self) -> None:
         """Check the values that are known when the DAG is parsed. Each ``__init__`` ends with a call of this method.
 
@@ -309,6 +315,9 @@ class ProviderBaseOperator(BaseOperator):
 
         :raises ValueError: if a value is not allowed; Airflow displays it as an import error of the DAG file.
         """
+        self.determined_later = frozenset(
+            name for name in self.template_fields if not is_literal(getattr(self, name), self.starts_of_templates)
+        )
         for name in self.template_fields:
             if name.endswith("_path"):
                 setattr(self, name, path_text(getattr(self, name)))
@@ -520,7 +529,7 @@ def how_to_override(guards: Sequence[str], context: Context) -> str:
     )
 
 
-def check_rendered_arguments(operator: BaseOperator) -> None:
+def check_rendered_arguments(operator: ProviderBaseOperator) -> None:
     """Check every argument of an operator after its templates were rendered.
 
     A lazy collection becomes a tuple, because an iterator is exhausted after one read.
@@ -530,6 +539,11 @@ def check_rendered_arguments(operator: BaseOperator) -> None:
     """
     for name in operator.template_fields:
         value = once(getattr(operator, name))
+        if value is None and name in operator.determined_later and name in _WIDENED_BY_NONE:
+            raise ValueError(
+                f"{name} is None, because its template or the task that it comes from returned nothing. A task that "
+                "was skipped or marked as success by hand returns nothing"
+            )
         if name.endswith("_path"):
             value = path_text(value)
         check_value(name, value)

@@ -132,6 +132,8 @@ class GetWebsiteOperator(AnalyticsBaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Fetch the website."""
         with self.connected(context) as hook:
+            if self.website_id is not None and self.domain is not None:
+                raise invalid_together("one of the two", website_id=self.website_id, domain=self.domain)
             website = hook.get_website(_find_id(hook, self.website_id, self.domain))
             self.log.info("Read website %s.", _name(website))
             return hook.client.for_output(website)
@@ -339,8 +341,9 @@ class UpdateWebsiteOperator(_SettingsOperator):
         UpdateWebsiteOperator(task_id="hide", domain="shop.example.com", privacy="private", favorite=True)
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id. It must match exactly, except for case, a trailing dot, and
-        punycode. (templated)
+    :param domain: domain of the website, instead of its id or in addition to it. It must match exactly, except for
+        case, a trailing dot, and punycode. Give both if you know both: then a website that has got the id of a deleted
+        one is never changed. (templated)
     :param privacy: who can see the statistics page: ``public`` (0), ``private`` (1), or ``password`` (2), by name or
         number. (templated)
     :param password_from: source of the password of the statistics page: ``connection:NAME`` or ``variable:NAME``. The
@@ -354,7 +357,8 @@ class UpdateWebsiteOperator(_SettingsOperator):
     :param favorite: whether the website is marked as favorite. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as the result of :class:`CreateWebsiteOperator`.
-    :raises AirflowFailException: without a retry, if the service rejects a value, or the domain has several websites.
+    :raises AirflowFailException: without a retry, if the service rejects a value, the domain has several websites, or
+        the website of the id has another domain.
     :raises NotAppliedError: if the sent values are not in effect afterwards, or other fields changed.
     :raises NotFoundError: if there is no website with this id.
     :raises DomainError: if no website has the domain.
@@ -421,8 +425,9 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
         DeleteWebsiteOperator(task_id="retire", domain="shop.example.com")
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id. It must match exactly, except for case, a trailing dot, and
-        punycode. (templated)
+    :param domain: domain of the website, instead of its id or in addition to it. It must match exactly, except for
+        case, a trailing dot, and punycode. Give both if you know both: then a website that has got the id of a deleted
+        one is never deleted. (templated)
     :param ignore_if_missing: succeed if the website does not exist, so that the task can run again; default True. Then
         the account must be readable, because with a wrong base URL every website is missing. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
@@ -432,7 +437,8 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
         * ``domain`` (string or null, such as ``null``): the argument.
         * ``deleted`` (boolean, such as ``true``): true if this run deleted the website.
 
-    :raises AirflowFailException: without a retry, if the domain has several websites.
+    :raises AirflowFailException: without a retry, if the domain has several websites, or the website of the id has
+        another domain.
     :raises NotFoundError: if there is no website with this id and ``ignore_if_missing`` is False.
     :raises DomainError: if the domain has no website and ``ignore_if_missing`` is False.
     """
@@ -487,18 +493,18 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
 
 
 def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | None) -> int | str:
-    """Return the id of the website, given by id or domain.
+    """Return the id of the website, given by id, by domain, or by both. The caller compares the domain.
 
-    :raises ValueError: unless exactly one of the two is given.
+    :raises ValueError: if neither is given.
     :raises DomainError: if the domain has no website, or several.
     """
     from airflow_provider_analytics.api.fields import check_website_id
 
-    if (website_id is None) == (domain is None):
-        raise invalid_together("exactly one of the two", website_id=website_id, domain=domain)
     if website_id is not None:
         return check_website_id(website_id)
-    website = hook.find_website(str(domain))
+    if domain is None:
+        raise invalid_together("one of the two", website_id=website_id, domain=domain)
+    website = hook.find_website(domain)
     if website is None:
         problem = f"No website has the domain {str(domain)!r}. All websites were checked."
         raise DomainError(problem, remedy="Check the spelling of the domain.")

@@ -73,7 +73,7 @@ UPDATES: Rows = [
     ),
 ]
 DELETES: Rows = [
-    ({**ONE, **NEW}, ["exactly one of the two"]),
+    ({}, ["website_id and domain are missing"]),
     ({"website_id": "None"}, ["website_id='None'"]),
     ({"website_id": "1/../2"}, ["website_id='1/../2'"]),
     ({"domain": "None"}, ["domain='None'"]),
@@ -84,7 +84,11 @@ ROWS: dict[Any, Rows] = {
     CreateWebsiteOperator: CREATES,
     UpdateWebsiteOperator: UPDATES,
     DeleteWebsiteOperator: DELETES,
-    GetWebsiteOperator: [({}, ["website_id and domain are missing"]), ({"website_id": ".."}, ["website_id='..'"])],
+    GetWebsiteOperator: [
+        ({}, ["website_id and domain are missing"]),
+        ({**ONE, **NEW}, ["one of the two"]),
+        ({"website_id": ".."}, ["website_id='..'"]),
+    ],
     # Without state_path, a list only grows; without base_path, an export contains the current websites.
     SyncExcludedIpsOperator: [
         ({"exclude_ips": ["192.0.2.1"], "state_path": " "}, ["state_path=' ' is not allowed"]),

@@ -19,13 +19,18 @@ from airflow.providers.common.compat.sdk import (
     DAG,
     AirflowOptionalProviderFeatureException,
     ParamValidationError,
+    task,
 )
 from airflow_versions import needs_answers_in_dag_test, needs_approvals, needs_exceptions_in_callbacks
 from dag_runs import RunDag
+from distortion import Distortion
 from mail import Inbox, mail_server
+from raw_server import Request
 from reconciling import Night
 from samples import SAMPLES, sample, sample_dag
 
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.websites import DeleteWebsiteOperator
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites_files
 
 Run = Callable[..., Any]
@@ -92,11 +97,11 @@ def test_sample_onboard_website(run_dag: RunDag, night: Night) -> None:
 def trial_of(night: Night, run_dag: RunDag, before_snapshot: Callable[[], None] = lambda: None) -> tuple[str, Any]:
     """Run the sample; return its state, and the states of its tasks."""
     dag = sample_dag("try_your_service", night.folder)
-    for task in dag.tasks:
-        task.retry_delay = timedelta(0)
+    for each in dag.tasks:
+        each.retry_delay = timedelta(0)
     dag.get_task("snapshot")._pre_execute_hook = lambda _: before_snapshot()
     run = run_dag(dag, conf={"domain": "trial.example"})
-    return run.state, {name: task.state for name, task in run.tasks.items()}
+    return run.state, {name: ended.state for name, ended in run.tasks.items()}
 
 
 @pytest.mark.sample("try_your_service")
@@ -116,10 +121,17 @@ def test_sample_try_your_service_deletes_the_website_that_it_created(run_dag: Ru
 
 
 @pytest.mark.sample("try_your_service")
-@pytest.mark.parametrize("case", ["exists", "lost response", "replaced"])
+@pytest.mark.parametrize("case", ["exists", "lost response", "replaced", "returned", "returned with a list"])
 def test_sample_try_your_service_keeps_a_website_that_it_did_not_create(
-    case: str, run_dag: RunDag, night: Night
+    case: str, run_dag: RunDag, night: Night, distortion: Distortion
 ) -> None:
+    def return_existing(request: Request) -> tuple[int, Any]:
+        """Respond to a create with an existing website that the list did not contain."""
+        if request.method != "POST":
+            return distortion.to_the_sandbox(request)
+        night.add("trial.example", **({"favorite": 1} if case == "returned" else {"exclude_ips": "192.0.2.9"}))
+        return 201, {"data": night.sandbox.websites()[0]}
+
     def replace() -> None:
         night.sandbox.remove_website(1)
         night.add("trial.example")
@@ -129,8 +141,11 @@ def test_sample_try_your_service_keeps_a_website_that_it_did_not_create(
     if case == "lost response":
         # A retry cannot know whether its first try, or somebody else, created the website.
         night.sandbox.fault("create", commit=True, drop=True)
+    if case.startswith("returned"):
+        distortion.forward = return_existing
     state, _ = trial_of(night, run_dag, before_snapshot=replace)
-    assert (state, night.operations["delete"]) == ("failed", 0)
+    assert state == ("success" if case == "replaced" else "failed")
+    assert (night.operations["delete"], night.operations["update"]) == (0, 6 if case == "replaced" else 0)
     [website] = night.sandbox.websites()
     assert (website["id"], website["privacy"]) == ((2 if case == "replaced" else 1), 0)
 
@@ -298,3 +313,25 @@ def test_samples_define_no_dag_if_airflow_has_no_approvals(monkeypatch: pytest.M
     """On a plain Airflow 2.11, the standard provider might be missing: this is not a broken DAG."""
     monkeypatch.setitem(sys.modules, "airflow.providers.standard.operators.hitl", None)
     runpy.run_path(str(SAMPLES / f"{name}.py"))
+
+
+def test_argument_from_a_task_that_returned_nothing_never_means_all_websites(run_dag: RunDag, night: Night) -> None:
+    night.add(2)
+    with DAG("nothing", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), render_template_as_native_obj=True):
+
+        @task
+        def nothing() -> None:
+            pass
+
+        found: Any = nothing()
+        native = "{{ ti.xcom_pull(task_ids='nothing') }}"
+        tasks = {
+            "websites": SyncExcludedIpsOperator(task_id="websites", exclude_ips=["192.0.2.1"], websites=found),
+            "native": SyncExcludedIpsOperator(task_id="native", exclude_ips=["192.0.2.1"], websites=native),
+            "state": SyncExcludedIpsOperator(task_id="state", exclude_ips=["192.0.2.1"], state_path=found),
+            "id": DeleteWebsiteOperator(task_id="id", website_id=found, domain="1.example"),
+        }
+        found >> [tasks["native"]]
+    ended = run_dag(tasks["id"].dag).tasks
+    assert {name: (ended[name].state, ended[name].try_number) for name in tasks} == dict.fromkeys(tasks, ("failed", 1))
+    assert {operation for operation in night.operations if operation in ("update", "delete")} == set()

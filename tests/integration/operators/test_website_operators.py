@@ -173,6 +173,20 @@ def test_delete_removes_the_website_of_the_domain(sandbox: SandboxServer, connec
             run(DeleteWebsiteOperator, **arguments)
 
 
+@pytest.mark.parametrize(
+    ("operator", "settings"), [(DeleteWebsiteOperator, {}), (UpdateWebsiteOperator, {"favorite": True})]
+)
+def test_id_and_domain_that_are_given_together_must_both_match(
+    sandbox: SandboxServer, operator: type, settings: dict[str, Any]
+) -> None:
+    sandbox.add_website("a.example")
+    with pytest.raises(AirflowFailException, match=r"Website id 1 has the domain 'a\.example', not 'b\.example'"):
+        run(operator, website_id=1, domain="b.example", **settings)
+    assert {request.method for request in sandbox.requests} == {"GET"}
+    run(operator, website_id=1, domain="A.example.", **settings)
+    assert [request.method for request in sandbox.requests if request.method != "GET"] in (["DELETE"], ["PATCH"])
+
+
 def test_domain_of_several_websites_is_never_deleted(sandbox: SandboxServer) -> None:
     sandbox.configure(allow_duplicates=True)
     for _ in range(2):
