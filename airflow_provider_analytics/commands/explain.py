@@ -106,7 +106,10 @@ def _cells(source: EntrySource) -> list[str]:
     """Return the last cells of a row, from the owner to the reason."""
     reason = source.reason
     if source.removed_on:
-        reason = ", ".join(filter(None, (f"removed from the list on {source.removed_on}", source.reason)))
+        removed = f"removed from the list on {source.removed_on}"
+        if source.until is not None and str(source.until) < source.removed_on:
+            removed = "expired"
+        reason = ", ".join(filter(None, (removed, source.reason)))
     return [source.owner, source.since, str(source.until or ""), ", ".join(source.names), reason]
 
 

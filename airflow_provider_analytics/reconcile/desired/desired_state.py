@@ -230,7 +230,7 @@ class WebsitesAsCode:
         for name in self.managed:
             for key, website in self.by_domain.items():
                 if name in website.lists:
-                    rows[name][key] = website.lists[name].sources
+                    rows[name][key] = website.lists[name].recorded
         return rows
 
     def read(self, client: AnalyticsClient) -> Websites:

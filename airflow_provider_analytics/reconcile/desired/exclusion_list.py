@@ -187,7 +187,7 @@ class ExclusionList:
         for selector, additional in self.per_website.items():
             scope = scope_of(selector, exceptions)
             lists[scope] = merge_lists([lists[scope], additional]) if scope in lists else additional
-        return {self.name: {scope: entry_list.sources for scope, entry_list in lists.items()}}
+        return {self.name: {scope: entry_list.recorded for scope, entry_list in lists.items()}}
 
     @property
     def parts(self) -> Mapping[str, Sequence[EntryList]]:

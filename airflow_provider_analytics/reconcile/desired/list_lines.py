@@ -154,6 +154,16 @@ class EntryList:
         """The entries, normalized and without duplicates."""
         return tuple(self.sources)
 
+    @functools.cached_property
+    def recorded(self) -> Mapping[str, EntrySource]:
+        """The sources for the list table: those of its entries, and those of its expired entries, as removed ones."""
+        recorded = dict(self.sources)
+        for entry, source in self.expired.items():
+            if source.until is not None:
+                first_day_without = source.until + timedelta(days=1)
+                recorded[entry] = msgspec.structs.replace(source, removed_on=str(first_day_without))
+        return recorded
+
     def with_answers(self, resolved: Mapping[str, Resolution]) -> EntryList:
         """Return the list with the addresses of its host names."""
         lists = [self]

@@ -445,25 +445,36 @@ def _updated_rows(
     """Return the rows of a scope after this run.
 
     :param before: its rows before.
-    :param now: the entries that the list has now.
+    :param now: the entries that the list has now. Expired entries are in it as removed ones.
     :param removal_day: the day to note for removed entries; empty to note none.
     """
     forgotten = (today - timedelta(days=KEPT_DAYS)).isoformat()
     rows: dict[str, EntrySource] = {}
     known: dict[int, EntrySource] = {}  # thousands of entries can share a source
     for entry, source in before.items():
-        if entry not in now:
-            removed_on = source.removed_on or removal_day
-            if not removed_on or removed_on >= forgotten:
-                rows[entry] = known.setdefault(id(source), msgspec.structs.replace(source, removed_on=removed_on))
+        is_listed = entry in now and not now[entry].removed_on
+        removed_on = source.removed_on or removal_day
+        is_forgotten = bool(removed_on) and removed_on < forgotten
+        if is_listed or is_forgotten:
+            continue
+        if entry in now:  # expired: its date might have been edited
+            rows[entry] = _row(now[entry], source.since, removed_on)
+        else:
+            rows[entry] = known.setdefault(id(source), msgspec.structs.replace(source, removed_on=removed_on))
     for entry, source in now.items():
+        if source.removed_on:
+            continue
         since = today.isoformat()
         if entry in before and not before[entry].removed_on:
             since = before[entry].since
-        # A comment can contain anything, even a key.
-        owner, reason = readable(source.owner), readable(source.reason)
-        rows[entry] = msgspec.structs.replace(source, owner=owner, reason=reason, since=since, removed_on="")
+        rows[entry] = _row(source, since, "")
     return rows
+
+
+def _row(source: EntrySource, since: str, removed_on: str) -> EntrySource:
+    """Return the row of an entry. A comment can contain anything, even a key."""
+    owner, reason = readable(source.owner), readable(source.reason)
+    return msgspec.structs.replace(source, owner=owner, reason=reason, since=since, removed_on=removed_on)
 
 
 def entries_of(name: str, record: Record, *, plain: bool = False) -> set[str]:

@@ -237,6 +237,19 @@ def test_entries_are_removed_everywhere_after_their_expiration_date_with_a_reaso
     assert last == {"a.example": sources, "b.example": sources}
 
 
+def test_explain_shows_the_edited_date_of_an_expired_entry(
+    night: Night, scenario: Scenario, sync: Sync, capsys: pytest.CaptureFixture[str]
+) -> None:
+    night.add(1)
+    sync("8.8.8.8\n1.1.1.1 # Berlin, until=2027-01-31")
+    scenario.pass_days()
+    sync("8.8.8.8\n1.1.1.1 # Berlin, until=2026-11-20")
+    assert lists(night) == [["8.8.8.8"]]
+    assert main(["explain", "1.1.1.1", "--state-path", str(night.folder)]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.split()[-3:] == ["2026-11-20", "expired,", "Berlin"]
+
+
 def test_expired_entries_do_not_count_as_a_loss(night: Night, scenario: Scenario, sync: Sync) -> None:
     night.add(1)
     text = "\n".join(f"192.0.2.{number} # until=2026-11-2{5 if number < 8 else 9}" for number in range(1, 13))
