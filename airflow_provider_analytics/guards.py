@@ -55,6 +55,14 @@ def are_websites_lost(lost: int, before: int, now: int, max_fraction: float) -> 
     return is_empty_now or loses_too_much(lost, before, max_fraction)
 
 
+def with_another_id(number: int) -> str:
+    """Return the sentence about missing websites whose domains the list still has: their ids are new.
+
+    :param number: how many there are.
+    """
+    return f"Of these domains, the list has {number:,} with another id."
+
+
 def loses_too_much(lost: int, before: int, max_fraction: float) -> bool:
     """Return whether more than ``max_fraction`` was lost; False for totals below :data:`MIN_COUNTED`."""
     return before >= MIN_COUNTED and lost / before > max_fraction

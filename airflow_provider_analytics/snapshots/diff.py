@@ -13,8 +13,10 @@ import logging
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import islice
 from operator import itemgetter
@@ -23,8 +25,10 @@ from types import NoneType
 from typing import Any
 
 from airflow_provider_analytics.api.checks import MAX_DEPTH, invalid, is_too_deep
-from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalize, same_setting
+from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalize, same_setting, website_name
 from airflow_provider_analytics.exceptions import MissingSnapshotError, StorageError
+from airflow_provider_analytics.guards import with_another_id
 from airflow_provider_analytics.readable import readable, without_secrets
 from airflow_provider_analytics.snapshots.catalog import Snapshot, SnapshotSeries
 from airflow_provider_analytics.snapshots.formats import Row
@@ -38,12 +42,40 @@ WebsiteChange = dict[str, Any]
 COUNTS = ("removed", "privacy_changed", "changed", "added")
 #: Maximum number of changes in a return value; the file contains all of them.
 _MAX_CHANGES = 50
+#: Maximum number of missing websites that are named.
+MAX_NAMED = 5
 #: Limits of a bounded change: entries of a list and characters of a text.
 _MAX_ENTRIES = 10
 _MAX_CHARACTERS = 200
 _MAX_LINE_CHARACTERS = 160
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Websites of an earlier list that a later one lacks, by id and domain.
+
+    :param count: their number.
+    :param first: names of the first :data:`MAX_NAMED`; empty if the rows cannot be read.
+    :param renumbered: how many of their domains the later list has with another id.
+    """
+
+    count: int
+    first: Sequence[str] = ()
+    renumbered: int = 0
+
+    @property
+    def text(self) -> str:
+        """The websites as lines of a message, each with a line break at its end; empty if they are unknown."""
+        if not self.first:
+            return ""
+        more = self.count - len(self.first)
+        rest = f" and {more:,} more" if more else ""
+        lines = f"Missing: {', '.join(self.first)}{rest}.\n"
+        if self.renumbered:
+            lines += f"{with_another_id(self.renumbered)}\n"
+        return lines
 
 
 def ignored_between(before: Manifest, exclude_ips_as: str, ignored: Iterable[str]) -> set[str]:
@@ -91,17 +123,24 @@ def diff(before: Iterable[Row], after: Iterable[Row], ignored: Collection[str] =
             yield _change("removed", website_id, _record({"id": website_id, "record": record}), {}, names)
 
 
-def count_missing(before: Iterable[Row], after: Iterable[Row]) -> int:
-    """Return the number of websites of an earlier snapshot that a later one lacks, by id and domain.
+def find_missing(before: Iterable[Row], after: Iterable[Row]) -> Missing:
+    """Return the websites of an earlier snapshot that a later one lacks, by id and domain.
 
     :raises StorageError: if a row is damaged.
     """
-    missing = 0
+    missing: Counter[str] = Counter()
+    new: Counter[str] = Counter()
+    first: list[str] = []
     for change in diff(before, after):
-        is_another = change["change"] == "changed" and "domain" in change["fields"]
-        if change["change"] == "removed" or is_another:
-            missing += 1
-    return missing
+        domain = change["fields"].get("domain")
+        if change["change"] != "added" and (change["change"] == "removed" or domain):
+            before_domain = str((domain or {}).get("before") or "")
+            missing[domain_key(before_domain)] += 1
+            if len(first) < MAX_NAMED:
+                first.append(website_name(before_domain, str(change["id"])))
+        if change["change"] != "removed" and domain:
+            new[domain_key(str(domain["after"] or ""))] += 1
+    return Missing(missing.total(), tuple(first), (missing & new).total())
 
 
 def write_changes(changes: Iterable[WebsiteChange], path: Path) -> dict[str, int]:

@@ -15,20 +15,21 @@ from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import are_websites_lost, loses_too_much
 from airflow_provider_analytics.readable import counted, readable
+from airflow_provider_analytics.snapshots.diff import Missing
 from airflow_provider_analytics.snapshots.manifest import Fields, ListSource, Manifest
 from airflow_provider_analytics.snapshots.run_day import CLOCK_SKEW
 
 
-def check_websites(count: int, lost: int, last_good: Manifest, max_loss_fraction: float) -> None:
+def check_websites(count: int, missing: Missing, last_good: Manifest, max_loss_fraction: float) -> None:
     """Raise :class:`GuardError` if too many websites of an earlier snapshot are missing.
 
     :param count: number of websites now.
-    :param lost: number of websites of the earlier snapshot that are missing, by id and domain.
+    :param missing: websites of the earlier snapshot that are missing, by id and domain.
     :param last_good: the earlier snapshot.
     :param max_loss_fraction: largest loss allowed, as a fraction of its number. Unless it is 1, an empty list after a
         non-empty one is always blocked.
     """
-    before = last_good.count
+    before, lost = last_good.count, missing.count
     if not are_websites_lost(lost, before, count, max_loss_fraction):
         return
     found = f"The list has {counted(count, 'website')}, {lost / before:.0%} fewer than {before:,} on"
@@ -36,7 +37,7 @@ def check_websites(count: int, lost: int, last_good: Manifest, max_loss_fraction
         found = f"The list lacks {lost:,} of {before:,} websites ({lost / before:.0%}) of"
     raise guard_error(
         "fewer_websites",
-        f"{found} {last_good.observed_at:%Y-%m-%d %H:%M} UTC.\n"
+        f"{found} {last_good.observed_at:%Y-%m-%d %H:%M} UTC.\n{missing.text}"
         f"This is more than max_loss_fraction={max_loss_fraction} allows.",
     )
 

@@ -26,8 +26,9 @@ from airflow_provider_analytics.readable import Redactor, counted, first_of, rea
 from airflow_provider_analytics.snapshots import formats, snapshot_guards
 from airflow_provider_analytics.snapshots.catalog import Partition, Snapshot, SnapshotSeries
 from airflow_provider_analytics.snapshots.diff import (
-    count_missing,
+    Missing,
     diff,
+    find_missing,
     ignored_between,
     in_words,
     read_changes,
@@ -263,7 +264,7 @@ def check(local_list: LocalList, earlier: EarlierSnapshots, options: SnapshotOpt
 
     def check_websites(now: LocalList | Snapshot, before: Snapshot) -> None:
         count = _described(now).count
-        snapshot_guards.check_websites(count, _lost(before, now, count), before.manifest, limit)
+        snapshot_guards.check_websites(count, _missing(before, now, count), before.manifest, limit)
 
     def check_fields(now: LocalList | Snapshot, before: Snapshot) -> None:
         found = _described(now)
@@ -287,16 +288,16 @@ def _described(list_or_snapshot: LocalList | Snapshot) -> LocalList | Manifest:
     return list_or_snapshot
 
 
-def _lost(before: Snapshot, now: LocalList | Snapshot, count: int) -> int:
-    """Return the number of websites of an earlier snapshot that a later list lacks, by id and domain.
+def _missing(before: Snapshot, now: LocalList | Snapshot, count: int) -> Missing:
+    """Return the websites of an earlier snapshot that a later list lacks, by id and domain.
 
     If the rows of one of them cannot be read, the numbers are compared.
     """
     try:
-        return count_missing(before.rows(), _stored_rows(now.data) if isinstance(now, LocalList) else now.rows())
+        return find_missing(before.rows(), _stored_rows(now.data) if isinstance(now, LocalList) else now.rows())
     except (StorageError, MissingPackageError) as error:
         log.info("Only the numbers of websites are compared, because rows cannot be read: %s", error.text)
-        return max(0, before.manifest.count - count)
+        return Missing(max(0, before.manifest.count - count))
 
 
 def _is_blocked(check: Callable[..., None], *arguments: Any) -> bool:

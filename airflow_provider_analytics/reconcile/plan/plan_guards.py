@@ -33,7 +33,7 @@ from airflow_provider_analytics.api.fields import (
 )
 from airflow_provider_analytics.api.verification import COMPARED, NEW_WEBSITE, ExpectedRecord, Record
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.guards import are_websites_lost, loses_too_much
+from airflow_provider_analytics.guards import are_websites_lost, loses_too_much, with_another_id
 from airflow_provider_analytics.readable import counted, first_of
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
@@ -131,7 +131,12 @@ def websites_of_the_last_run_are_missing(given: GuardInput) -> list[str]:
     if not are_websites_lost(len(missing), len(given.last), len(given.listed), given.limit):
         return []
     problem = "websites of the last run are missing from the list, by id and domain"
-    return _lines(given, len(missing), len(given.last), problem, [website_name(*key[::-1]) for key in missing])
+    lines = _lines(given, len(missing), len(given.last), problem, [website_name(*key[::-1]) for key in missing])
+    new = set(given.listed) - set(given.last)
+    renumbered = {domain for _, domain in missing} & {domain for _, domain in new}
+    if renumbered:
+        lines.insert(1, with_another_id(len(renumbered)))
+    return lines
 
 
 def websites_of_the_last_run_are_created(given: GuardInput) -> list[str]:

@@ -43,6 +43,18 @@ def forget(sandbox: SandboxServer, number: int) -> None:
         sandbox.remove_website(website["id"])
 
 
+def test_websites_with_new_ids_are_named_as_such(sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
+    given = {**SYNC, "state_path": str(tmp_path)}
+    execute(SyncExcludedIpsOperator, **given)
+    forget(sandbox, 40)
+    for domain in DOMAINS:
+        sandbox.add_website(domain)
+    with pytest.raises(
+        AirflowFailException, match=r"\.\nOf these domains, the list has 40 with another id\.\nThe first 5"
+    ):
+        execute(SyncExcludedIpsOperator, **given)
+
+
 def writes(sandbox: SandboxServer) -> list[str]:
     return [request.operation for request in sandbox.requests if request.operation in ("create", "update", "delete")]
 

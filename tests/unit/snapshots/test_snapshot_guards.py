@@ -40,6 +40,7 @@ def test_snapshot_with_a_large_loss_is_rejected(
         with pytest.raises(GuardError, match=f"The list has {after} websites.*{before:,}") as rejected:
             shelf.take(after, when, max_loss_fraction=fraction)
         assert (rejected.value.guard, shelf.read(), shelf.read("2026-11-21")) == ("fewer_websites", first, None)
+        assert "Missing: " in str(rejected.value)
     override_guards = {"fewer_websites"} if is_blocked else ()
     assert shelf.take(after, NIGHT, max_loss_fraction=fraction, override_guards=override_guards).manifest.count == after
 
@@ -60,6 +61,9 @@ def test_websites_that_others_replaced_count_as_lost(shelf: Shelf, file_format: 
     with pytest.raises(GuardError, match=r"The list lacks 100 of 180 websites \(56%\)") as rejected:
         shelf.take(with_others(100), NIGHT, format=file_format)
     assert rejected.value.guard == "fewer_websites"
+    [missing] = [line for line in str(rejected.value).splitlines() if line.startswith("Missing: ")]
+    assert (missing.count("(id "), missing.endswith(" and 95 more.")) == (5, True)
+    assert ("Of these domains, the list has 100 with another id." in str(rejected.value)) is ("id" in other)
     assert shelf.take(with_others(54), NIGHT, format=file_format).manifest.count == 180
     spelled = [{**record, "domain": record["domain"].upper()} for record in with_others(54)]
     assert shelf.take(spelled, 2 * NIGHT, format=file_format).manifest.count == 180
