@@ -176,7 +176,7 @@ def many_instances():
         )
         sync = SyncExcludedIpsOperator(
             task_id="sync",
-            exclude_ips="{{ var.value.exclude_ips }}",
+            exclude_ips="{{ var.value.get('exclude_ips', '') }}",
             state_path=state_path,
             list_name="exclude_ips",
             dry_run=DRY_RUN,

@@ -42,7 +42,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
 def remind_of_expiring_entries():
     plan = SyncExcludedIpsOperator(
         task_id="plan",
-        exclude_ips="{{ var.value.exclude_ips }}",
+        exclude_ips="{{ var.value.get('exclude_ips', '') }}",
         state_path=FOLDER,
         list_name="sync_excluded_ips.sync",
         dry_run=True,

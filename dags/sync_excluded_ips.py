@@ -78,7 +78,7 @@ DRY_RUN = (
 def sync_excluded_ips():
     SyncExcludedIpsOperator(
         task_id="sync",
-        exclude_ips="{{ var.value.exclude_ips }}",
+        exclude_ips="{{ var.value.get('exclude_ips', '') }}",
         state_path=FOLDER,
         dry_run=DRY_RUN,
         override_guards="{{ (params.override_guards or []) | join(',') }}",

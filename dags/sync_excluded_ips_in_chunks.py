@@ -77,7 +77,7 @@ def sync_excluded_ips_in_chunks():
 
     SyncExcludedIpsOperator.partial(
         task_id="sync",
-        exclude_ips="{{ var.value.exclude_ips }}",
+        exclude_ips="{{ var.value.get('exclude_ips', '') }}",
         state_path=FOLDER,
         dry_run=DRY_RUN,
         # A chunk can be empty, and a website can be deleted during the run.

@@ -56,7 +56,7 @@ POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 def sync_excluded_ips_with_approval():
     task_groups.exclusion_list(
         "office",
-        exclude_ips="{{ var.value.exclude_ips }}",
+        exclude_ips="{{ var.value.get('exclude_ips', '') }}",
         state_path=FOLDER,
         pool=POOL,
         override_guards="{{ (params.override_guards or []) | join(',') }}",

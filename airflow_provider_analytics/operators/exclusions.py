@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, Resolution
     from airflow_provider_analytics.reconcile.job import Job
 
+#: Name of a Variable in a template.
+_VARIABLE = re.compile(r"\bvar\.(?:value|json)\.(?:get\(\s*['\"])?([\w-]+)")
 _FILTERS = ("search", "search_by", "favorite")
 
 log = logging.getLogger(__name__)
@@ -69,6 +72,8 @@ def chunk_websites(websites: Iterable[Mapping[str, Any] | str | int], chunks: in
 class _SyncExclusionsOperator(ReconcilingOperator):
     """Base class of the operators for both lists, which differ in the type of the entries."""
 
+    #: The list before its template was rendered.
+    list_as_given: Any = None
     #: Field of the website that contains the list.
     field: ClassVar[str]
     #: How networks in lists of IP addresses are handled.
@@ -87,6 +92,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
     def check_arguments(self) -> None:
         """Check the arguments that are used together, too: the selectors, and the lists."""
         super().check_arguments()
+        self.list_as_given = getattr(self, self.field)
         has_literal_keys = not isinstance(self.per_website, Mapping) or is_literal(
             list(self.per_website), self.starts_of_templates
         )
@@ -196,6 +202,9 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         if listed.entries or listed.names:
             return
         problem = f"{self.field} is empty. Check the Variable, file, or task that it comes from."
+        variables = _VARIABLE.findall(str(self.list_as_given))
+        if variables:
+            problem = f"{self.field} is empty: the Variable {' or '.join(variables)} is missing, or has no entries."
         expired = list(listed.expired)[:3]
         if expired:
             problem = f"{self.field} is empty, because all its entries have expired: {', '.join(expired)}."

@@ -62,6 +62,16 @@ def test_sample_sync_excluded_ips(run_dag: RunDag, night: Night, monkeypatch: py
     assert len(list(night.folder.rglob("audit/*/*.jsonl"))) == 2
 
 
+@pytest.mark.sample("sync_excluded_ips")
+def test_missing_variable_of_a_sample_fails_at_once_and_is_named(
+    run_dag: RunDag, night: Night, task_log: Callable[[], str]
+) -> None:
+    night.add(1)
+    ended = run_dag(sample_dag("sync_excluded_ips", night.folder)).tasks["sync"]
+    assert (ended.state, ended.try_number) == ("failed", 1)
+    assert "exclude_ips is empty: the Variable exclude_ips is missing, or has no entries." in task_log()
+
+
 @pytest.mark.sample("sync_excluded_ips_in_chunks")
 def test_sample_sync_excluded_ips_in_chunks(run_dag: RunDag, night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     night.add(10, exclude_ips="9.9.9.9")
