@@ -73,6 +73,7 @@ _CHUNK = 64 * 1024
 MIN_UNNAMED_SECRET = 16
 #: Headers with the name of a host or a program, in lower case. Websites might have the same name.
 _PLAIN_HEADERS = frozenset({"accept-language", "host", "origin", "referer", "user-agent", "x-forwarded-host"})
+_DEPRECATION_HEADERS = ("Deprecation", "Sunset")
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 Returned = TypeVar("Returned")
 #: Query parameters, or form fields.
@@ -121,6 +122,7 @@ class Transport:
         self.stats = Stats(listener=listener)
         self._stopping = Stopping(sleep)
         self._clock = clock
+        self._is_deprecation_noted = False
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
         self._verify = _verify(settings.verify)
         self._way = Way(settings, self._proxies, self._verify)
@@ -332,7 +334,24 @@ class Transport:
             if flight.is_ended:
                 raise self._ended_error(request, sent=flight.sent)
         log.debug("%s: status %d in %.3f s", request, answer.status, self._clock() - start)
+        self._note_deprecation(request, answer)
         return answer
+
+    def _note_deprecation(self, request: _Request, answer: Answer) -> None:
+        """Log once that the service announces the end of an operation (RFC 9745 and RFC 8594)."""
+        announced = []
+        for name in _DEPRECATION_HEADERS:
+            value = answer.headers.get(name)
+            if value:
+                announced.append(f"{name}: {readable(value)}")
+        if announced and not self._is_deprecation_noted:
+            self._is_deprecation_noted = True
+            log.warning(
+                "The service announces that it will change or end %s (%s). Ask its operator which version of the "
+                "interface follows, before requests fail.",
+                request,
+                ", ".join(announced),
+            )
 
     def _exchange(self, request: _Request, flight: Flight) -> Answer:
         path = request.path
