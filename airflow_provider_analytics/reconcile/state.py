@@ -19,7 +19,6 @@ from airflow_provider_analytics.api.waiting import ANNOUNCED_FROM
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
 from airflow_provider_analytics.guards import website_keys
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.desired.list_lines import Resolution, now
 from airflow_provider_analytics.reconcile.desired.tables import Identity, ListTables, Rows, Run, Table, digest_of
 from airflow_provider_analytics.reconcile.plan.changes import Plan
