@@ -119,7 +119,7 @@ def get_provider_info() -> dict[str, Any]:
         ),
         "extra-links": [  # Airflow 2 shows only the links of these classes
             f"airflow_provider_analytics.operators.links.{name}"
-            for name in ("SnapshotFolderLink", "SnapshotReportLink", "WebsiteLink")
+            for name in ("PlanLink", "SnapshotFolderLink", "SnapshotReportLink", "WebsiteLink")
         ],
         "connection-types": [CONNECTION_TYPE],
         "asset-uris": [ASSET_URIS],

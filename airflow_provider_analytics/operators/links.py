@@ -42,6 +42,16 @@ class SnapshotReportLink(BaseOperatorLink):
         return _storage_url(_result(ti_key).get("report"))
 
 
+class PlanLink(BaseOperatorLink):
+    """Link to the log of the task, which contains the whole plan."""
+
+    name = "Plan"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
+        """Return the URL; empty without a plan."""
+        return _result(ti_key).get("plan_url") or ""
+
+
 class WebsiteLink(BaseOperatorLink):
     """Link to a website. The interface does not document the address of its statistics page."""
 

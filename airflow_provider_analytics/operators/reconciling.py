@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 
 from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.operators.base import AnalyticsBaseOperator, require_run, skipped
+from airflow_provider_analytics.operators.links import PlanLink
 from airflow_provider_analytics.readable import Redactor, counted, first_of, readable
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class ReconcilingOperator(AnalyticsBaseOperator):
     list_name: str | None
     override_guards: Iterable[str] | str
     max_loss_fraction: float
+
+    operator_extra_links = (PlanLink(),)
 
     def prepare(self, hook: AnalyticsHook, context: Context) -> Job:
         """Return the desired state before the websites are read, and the tables of its lists."""
@@ -115,11 +118,17 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         :param more: further values of the result.
         """
         from airflow_provider_analytics.reconcile.engine import make_plan, store_plan
+        from airflow_provider_analytics.reconcile.plan.plan_markdown import to_markdown
 
         job = self.prepare(hook, context)
         planned = make_plan(job)
-        whole = store_plan(job, planned)
-        return planned, result_of(planned, None, whole, **more)
+        store_plan(job, planned)
+        whole = to_markdown(planned.plan, is_whole=True)
+        if to_markdown(planned.plan) != whole:
+            # Airflow folds the lines between the two markers.
+            self.log.info("::group::The whole plan\n%s", whole)
+            self.log.info("::endgroup::")
+        return planned, result_of(planned, None, getattr(context.get("ti"), "log_url", None), **more)
 
     def applied(
         self, hook: AnalyticsHook, context: Context, approved_digest: object, *, ignore_gone: bool = False
@@ -185,11 +194,11 @@ def _report_entries(title: str, entries: Iterable[tuple[str, EntrySource]]) -> l
     return report
 
 
-def result_of(planned: Planned, outcome: Outcome | None, whole: str | None = None, **more: Any) -> dict[str, Any]:
+def result_of(planned: Planned, outcome: Outcome | None, plan_url: str | None = None, **more: Any) -> dict[str, Any]:
     """Return the result of the operators that plan and apply, bounded in size.
 
     :param outcome: outcome of the plan; None if it was not applied.
-    :param whole: path of the complete plan as Markdown.
+    :param plan_url: address of the log with the whole plan.
     :param more: further values of the operator.
     """
     from airflow_provider_analytics.reconcile.apply.outcome import Outcome
@@ -213,9 +222,10 @@ def result_of(planned: Planned, outcome: Outcome | None, whole: str | None = Non
         "unverified": outcome.unverified,
         "unexpected_changes": outcome.unexpected_changes,
         "markdown": None,
+        "plan_url": plan_url,
     }
     if dry_run:
-        result["markdown"] = to_markdown(plan, whole=whole)
+        result["markdown"] = to_markdown(plan, url=plan_url)
     return planned.websites.client.for_output(result)
 
 

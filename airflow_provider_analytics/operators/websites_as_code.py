@@ -153,6 +153,8 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
           afterwards, at most 20.
         * ``markdown`` (string or null, such as ``null``): the plan for a reviewer, such as the body of an
           ``ApprovalOperator``, with at most 60,000 characters; null after an apply.
+        * ``plan_url`` (string or null, such as ``null``): address of the log of the task, which contains the whole
+          plan; null after an apply, and outside a DAG run.
 
     :raises AirflowFailException: without a retry, if the file has problems. All of them are listed; those that depend
         on the websites, such as a missing password, once the file has no others.

@@ -156,18 +156,17 @@ def _compared_records(
     return compared, unread
 
 
-def store_plan(job: Job, planned: Planned) -> str | None:
-    """Write a plan to the state folder, and return the path of its Markdown; None without a state folder.
+def store_plan(job: Job, planned: Planned) -> None:
+    """Write a plan to the state folder, if there is one.
 
     :raises BulkError: if websites could not be read.
     """
     planned.raise_unread()
     if job.folder is None:
-        return None
-    path = write_plan(job.folder, planned.plan)
+        return
+    write_plan(job.folder, planned.plan)
     if "ti" in job.context and not planned.plan.findings:
         keep_websites(job, planned)
-    return path
 
 
 def check_approval(job: Job, planned: Planned, digest: str | None) -> Planned:

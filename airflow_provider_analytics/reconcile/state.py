@@ -335,16 +335,14 @@ def write_last_websites(folder: StoragePath, scope: Mapping[str, Any], plan: Pla
     write_text(folder / _LAST_WEBSITES, "state_path", text, PRIVATE)
 
 
-def write_plan(folder: StoragePath, plan: Plan) -> str:
-    """Write a plan as JSON and as Markdown, and return the path of the Markdown."""
+def write_plan(folder: StoragePath, plan: Plan) -> None:
+    """Write a plan as JSON and as Markdown."""
     plans = folder / "plans"
     text = msgspec.json.format(msgspec.json.encode(plan.to_dict()), indent=1).decode()
     file = plans / f"{plan.digest}.json"
     check_state(file, text.encode())
     write_text(file, "state_path", f"{text}\n", PRIVATE)
-    markdown = plans / f"{plan.digest}.md"
-    write_text(markdown, "state_path", to_markdown(plan, is_whole=True), PRIVATE)
-    return str(markdown)
+    write_text(plans / f"{plan.digest}.md", "state_path", to_markdown(plan, is_whole=True), PRIVATE)
 
 
 def read_plan(folder: StoragePath | None, digest: str) -> Plan | None:

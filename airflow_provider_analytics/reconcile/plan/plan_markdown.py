@@ -31,16 +31,16 @@ MAX_CHARACTERS = 60_000
 _MAX_EFFECTS, _MAX_NAMES, _MAX_WARNINGS = 50, 20, 20
 #: Maximum length of a warning in a plan that is not whole.
 _MAX_WARNING = 1000
-#: Characters that a title, the counts of the effects that do not fit, and the path of the whole plan take at most.
+#: Characters that a title, the counts of the effects that do not fit, and the address of the whole plan take at most.
 _RESERVE = 2000
 _TITLES: dict[Action, str] = {"delete": "Delete", "create": "Create", "update": "Update"}
 
 
-def to_markdown(plan: Plan, *, is_whole: bool = False, whole: str | None = None) -> str:
+def to_markdown(plan: Plan, *, is_whole: bool = False, url: str | None = None) -> str:
     """Return the plan as Markdown.
 
     :param is_whole: name all websites of all effects, whatever the length.
-    :param whole: path of the plan with all of them, mentioned if something is left out.
+    :param url: address of the log with all of them, mentioned if something is left out.
     """
     paragraphs = list(_paragraphs(plan, is_whole=is_whole))
     left = MAX_CHARACTERS - sum(map(len, paragraphs))
@@ -55,8 +55,8 @@ def to_markdown(plan: Plan, *, is_whole: bool = False, whole: str | None = None)
             paragraphs.append(f"### {title} ({plan.count(action):,})\n\n{_bullets(effects)}")
             left -= len(paragraphs[-1])
     text = "\n\n".join(paragraphs) + "\n"
-    if whole and text != to_markdown(plan, is_whole=True):
-        text += f"\nThe whole plan: {code_span(whole, None)}\n"
+    if url and text != to_markdown(plan, is_whole=True):
+        text += f"\nThe whole plan is in the log: <{url}>\n"
     return text
 
 

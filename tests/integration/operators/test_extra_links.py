@@ -15,6 +15,7 @@ from dag_runs import RunDag
 
 from airflow_provider_analytics.get_provider_info import get_provider_info
 from airflow_provider_analytics.operators import links
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
@@ -22,6 +23,7 @@ from airflow_provider_analytics.operators.websites import (
     GetWebsiteOperator,
     UpdateWebsiteOperator,
 )
+from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
@@ -36,6 +38,8 @@ def test_tasks_link_to_their_results(analytics_sandbox: SandboxServer, run_dag: 
         create >> update >> get >> snapshot >> plain >> compare
         failed = GetWebsiteOperator(task_id="failed", domain="missing.example", trigger_rule="all_done")
         compare >> failed
+        sync = SyncExcludedIpsOperator(task_id="sync", exclude_ips=["192.0.2.1"], dry_run=True, trigger_rule="all_done")
+        failed >> sync
     outcome = run_dag(dag)
     assert {task.task_id: extra_links_of(task, outcome) for task in dag.tasks} == {
         "create": {"Website": "https://a.example"},
@@ -46,6 +50,7 @@ def test_tasks_link_to_their_results(analytics_sandbox: SandboxServer, run_dag: 
         "plain": {"Snapshot folder": "", "Report": ""},
         "compare": {"Snapshot folder": ""},
         "failed": {"Website": ""},
+        "sync": {"Plan": outcome.tasks["sync"].returned["plan_url"]},
     }
 
 
@@ -80,7 +85,12 @@ def test_website_with_an_odd_domain_has_no_link(domain: Any, monkeypatch: pytest
 def test_links_are_registered_for_airflow_2() -> None:
     used = {
         type(link)
-        for operator in (SnapshotWebsitesOperator, CompareSnapshotsOperator, CreateWebsiteOperator, GetWebsiteOperator)
+        for operator in (
+            SnapshotWebsitesOperator,
+            CompareSnapshotsOperator,
+            CreateWebsiteOperator,
+            PlanWebsitesOperator,
+        )
         for link in operator.operator_extra_links
     }
     registered = set()

@@ -221,7 +221,11 @@ def test_approval_task_marked_as_success_applies_nothing(
 @pytest.mark.sample("sync_excluded_ips_with_approval")
 @needs_answers_in_dag_test
 def test_sample_sync_excluded_ips_with_approval(
-    run_dag: RunDag, night: Night, monkeypatch: pytest.MonkeyPatch, answer: Callable[[str], list[str | None]]
+    run_dag: RunDag,
+    night: Night,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Callable[[str], list[str | None]],
+    task_log: Callable[[], str],
 ) -> None:
     answer("Approve")
     night.add(150, exclude_ips="9.9.9.9")
@@ -233,10 +237,12 @@ def test_sample_sync_excluded_ips_with_approval(
 
     tasks = run(*(f"203.0.113.{number}" for number in range(7, 19)))
     assert (tasks["apply"].returned["applied"], tasks["apply"].returned["verified"]) == (150, True)
-    # The text of the approval names some of the websites, and the place of the complete list.
+    # The text of the approval names some of the websites, and the log with the complete list.
     text = tasks["plan"].returned["markdown"]
     assert text.count("and 130 more") == 12
-    whole = Path(text.splitlines()[-1].removeprefix("The whole plan: `").removesuffix("`")).read_text()
+    assert text.splitlines()[-1] == f"The whole plan is in the log: <{tasks['plan'].returned['plan_url']}>"
+    assert "/dags/sync_excluded_ips_with_approval/" in tasks["plan"].returned["plan_url"]
+    [whole] = [part for part in task_log().split("::endgroup::")[:-1] if "::group::The whole plan" in part]
     assert all(f"`{number}.example " in whole for number in range(1, 151))
     # A plan with a guard finding is not offered for approval, unless it is overridden.
     blocked = {name: task.state for name, task in run("203.0.113.7").items() if name != "plan"}

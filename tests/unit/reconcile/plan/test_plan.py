@@ -173,8 +173,8 @@ def test_deletions_and_public_pages_are_listed_first_if_changes_are_cut() -> Non
         "update 999.example (id 999): privacy private → public",
     ]
     assert len(json.dumps(Plan(tuple(update(n, (), addresses(25)) for n in range(200))).report(20))) < 3000
-    assert to_markdown(plan, whole="s3://x/plan.md").splitlines()[-1] == "The whole plan: `s3://x/plan.md`"
-    for complete in (to_markdown(plan, is_whole=True, whole="x"), to_markdown(Plan(tuple(changes[:1])), whole="x")):
+    assert to_markdown(plan, url="https://x/log").splitlines()[-1] == "The whole plan is in the log: <https://x/log>"
+    for complete in (to_markdown(plan, is_whole=True, url="x"), to_markdown(Plan(tuple(changes[:1])), url="x")):
         assert "The whole plan" not in complete
 
 
@@ -209,7 +209,7 @@ def test_markdown_of_a_long_plan_is_limited_and_counts_the_rest(websites: int, e
     opened = [opening(number) for number in range(500, 530)]
     warnings = tuple(f"{number}: {'long ' * 400}" for number in range(60))
     plan = Plan((*map(update_of, range(websites)), *deletes, *opened), warnings=warnings)
-    text = to_markdown(plan, whole=f"s3://{'x' * 200}/plan.md")
+    text = to_markdown(plan, url=f"https://{'x' * 200}/log")
     assert 50_000 < len(text) <= 60_000
     assert "And 40 more warnings." in text
     assert "- delete 40 websites: " in text
