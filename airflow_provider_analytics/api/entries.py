@@ -63,16 +63,21 @@ _IN_BRACKETS = re.compile(r"\[.*\]|\{.*\}|\(.*\)")
 #: Separators that a service can write between entries in place of a line break.
 _SEPARATOR = re.compile(r"[\s,;]+|<br ?/?>|\\n", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"[\w%~+-]*\w[\w.%~+-]*")
-_OCTET = re.compile(r"25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d")
+_OCTET = re.compile(r"25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9]")
 #: An IPv4 address of which the last numbers are missing, or of which any number is a range or a wildcard.
 _NUMBER = rf"(?:\*|(?:{_OCTET.pattern})(?:-(?:{_OCTET.pattern}))?)"
-_WILDCARD = re.compile(rf"(?=.*\d)(?:{_NUMBER}(?:\.{_NUMBER}){{3}}|(?:{_NUMBER}\.){{1,3}}\*?)")
+_WILDCARD = re.compile(rf"(?=.*[0-9])(?:{_NUMBER}(?:\.{_NUMBER}){{3}}|(?:{_NUMBER}\.){{1,3}}\*?)")
 #: A network without its last numbers, such as ``10/8``.
-_SHORT_NETWORK = re.compile(rf"(?:{_OCTET.pattern})(?:\.(?:{_OCTET.pattern})){{0,2}}/(?:[89]|[12]\d|3[0-2])")
+_SHORT_NETWORK = re.compile(rf"(?:{_OCTET.pattern})(?:\.(?:{_OCTET.pattern})){{0,2}}/(?:[89]|[12][0-9]|3[0-2])")
 #: A pattern of addresses, as a wildcard or a regular expression: ``2001:db8:*``, ``^10\\.[0-9]{1,3}\\.``
-_PATTERN = re.compile(r"(?=.*\d)(?=.*[\[\]()^$|?+*\\])(?:[0-9A-Fa-f.:\-\[\]()^$|?+*\\]|\{\d*,?\d*\})+")
-#: A name that another tool was to replace: ``${PARAM}``, ``{{ param }}``, ``%(param)s``, ``[[param]]``, ``{param}``.
-_PLACEHOLDER = re.compile(r".*(?:\$[{(]|\{\{|\{%|#\{|%\(|\[\[|@@).*|\{.*\}")
+_PATTERN = re.compile(r"(?=.*[0-9])(?=.*[\[\]()^$|?+*\\])(?:[0-9A-Fa-f.:\-\[\]()^$|?+*\\]|\{\d*,?\d*\})+")
+#: A name that another tool was to replace: ``${PARAM}``, ``$PARAM``, ``%PARAM%``, ``%(param)s``, ``%{param}``, ``%s``,
+#: ``{{ param }}``, ``[[param]]``, ``{param}``, ``@param@``. Names of OData such as ``$filter`` are none.
+_PLACEHOLDER = re.compile(
+    r".*(?:[$%][{(]|\{\{|\{%|#\{|\[\[|@@).*|\{.*\}|\$[A-Z_][A-Z0-9_]*|%[A-Z_][A-Z0-9_]*%|%[sd]|@\w+@"
+)
+#: Texts of a missing value: of Python and Jinja, of JSON by Python, and of pandas.
+_MISSING_ENTRIES = ("None", "NaN", "nan", "<NA>")
 #: A list that Jinja has rendered without ``tojson``; unlike ``[0-9]`` in a pattern.
 _RENDERED_LIST = re.compile(r"\[(.*['\",].*)?\]")
 
@@ -300,8 +305,8 @@ def entry_of(line: object) -> str:
     if len(line.splitlines()) > 1:
         raise ValueError("contains a line break")
     entry = without_comment(line)
-    if entry == "None" or _RENDERED_LIST.fullmatch(entry):
-        raise ValueError("is Jinja's text for a missing value or a list; give the list itself")
+    if entry in _MISSING_ENTRIES or _RENDERED_LIST.fullmatch(entry):
+        raise ValueError("is the text of a missing value, or of a list; give the entries themselves")
     return entry
 
 
@@ -353,6 +358,8 @@ def _check_several_addresses(text: str) -> None:
     first, is_range, last = text.partition("-")
     if is_range and _is_address(first.strip()) and (_is_address(last.strip()) or _OCTET.fullmatch(last.strip())):
         return
+    if _is_address(text.removeprefix("[").removesuffix("]")) and text.startswith("["):
+        raise ValueError("is an address of a URL; write it without brackets")
     if any(form.fullmatch(text) for form in (_WILDCARD, _SHORT_NETWORK, _PATTERN)):
         return
     try:

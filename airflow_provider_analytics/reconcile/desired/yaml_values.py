@@ -31,6 +31,7 @@ _MAX_SUGGESTIONS = 100
 #: libyaml compares each %TAG with all others, which takes long and cannot be interrupted. A version is harmless.
 _DIRECTIVE = re.compile("(?:^|[\r\n\x85\u2028\u2029])\ufeff?(%(?!YAML )\\S*)")
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+_BINARY = "tag:yaml.org,2002:binary"
 #: Tags of lists and mappings that change nothing. Any other tag means something to another program.
 _PLAIN_TAGS = (None, "!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map")
 #: The result of reading a text that is not JSON.
@@ -87,8 +88,10 @@ class _InvalidYamlError(ProblemsError):
     """The text is not YAML."""
 
 
-def _read_json(text: str, duplicates: list[str]) -> Any:
-    """Return the value of a text that is a JSON object or list, or :data:`_NOT_JSON`.
+def _read_json(text: str, duplicates: list[str]) -> tuple[Any, str]:
+    """Return the value of a text that is a JSON object or list, or :data:`_NOT_JSON`, and why it is none.
+
+    The reason is empty for a text that does not look like JSON.
 
     :param duplicates: the keys that an object has twice are added.
     """
@@ -99,14 +102,14 @@ def _read_json(text: str, duplicates: list[str]) -> Any:
         return dict(pairs)
 
     if not text.lstrip().startswith(("{", "[")):
-        return _NOT_JSON
+        return _NOT_JSON, ""
     try:
         # JSON has no NaN, for which int raises an error.
         found = json.loads(text, object_pairs_hook=read_object, parse_constant=int)
         json.dumps(found, ensure_ascii=False).encode()  # raises an error for half of a character, such as "\ud83d"
-    except (ValueError, RecursionError):
-        return _NOT_JSON
-    return found
+    except (ValueError, RecursionError) as error:
+        return _NOT_JSON, str(error)
+    return found, ""
 
 
 def _too_deep(levels: int) -> str:
@@ -156,9 +159,15 @@ class Values:
         if isinstance(text, ValueError):
             raise ProblemsError([(self._at(None), str(text))])
         duplicates: list[str] = []
-        found = _read_json(text, duplicates)
-        if found is _NOT_JSON:
+        found, why_not = _read_json(text, duplicates)
+        if found is _NOT_JSON and not why_not:
             return self._read_yaml(text)
+        if found is _NOT_JSON:
+            try:
+                return self._read_yaml(text)
+            except _InvalidYamlError as error:
+                [(place, problem)] = error.problems
+                raise ProblemsError([(place, f"neither JSON ({why_not}) nor YAML ({problem})")]) from error
         try:
             self._read_yaml(text)
         except _InvalidYamlError:
@@ -286,7 +295,12 @@ class Values:
             key, at = getattr(event, "value", ""), self._at(event.start_mark)
             if not isinstance(event, yaml.ScalarEvent):
                 self._value(event, (*path, key))
-            if not isinstance(event, yaml.ScalarEvent) or self._tag(event) not in (_TEXT, _MERGE):
+            if isinstance(event, yaml.MappingStartEvent):
+                problem = "a template in {{ }} is not rendered here, and is no YAML. Write the value itself"
+                self.problems.append((at, problem))
+            elif isinstance(event, yaml.ScalarEvent) and event.tag not in (None, "!", _TEXT):
+                self.problems.append((at, _unsupported_tag(event.tag)))
+            elif not isinstance(event, yaml.ScalarEvent) or self._tag(event) not in (_TEXT, _MERGE):
                 self.problems.append((at, f"the key {key!r} is not text. Write it in quotes"))
             path_of_value = (*path, key)
             if key in data:
@@ -303,7 +317,9 @@ class Values:
         if tag == _TEXT:
             return event.value
         problem = f"a number or a date of {len(event.value):,} characters is not allowed. Write it in quotes"
-        if len(event.value) <= _MAX_SCALAR:
+        if tag == _BINARY:
+            problem = _unsupported_tag("!!binary")
+        elif len(event.value) <= _MAX_SCALAR:
             try:
                 return self._yaml.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
             except yaml.constructor.ConstructorError:

@@ -70,7 +70,8 @@ def test_text_can_contain_comments_and_repetitions_and_every_unusable_entry_is_n
         pytest.param("128.0.0.0/1", "2,147,483,648 addresses", id="half of IPv4"),
         pytest.param("::/0", "widest network allowed is /16", id="all of IPv6"),
         pytest.param("2000::/3", "widest network allowed is /16", id="all public IPv6"),
-        pytest.param("None # what a template made", "Jinja", id="empty template"),
+        pytest.param("None # what a template made", "missing value", id="empty template"),
+        pytest.param("NaN # a missing cell", "missing value", id="missing value of pandas"),
     ],
 )
 @pytest.mark.parametrize("networks", ["reject", "expand", "as_is"])
@@ -111,6 +112,10 @@ NO_NETWORKS = [
     "a - b",
     "*",
     "10",
+    "\N{FULLWIDTH DIGIT ONE}.2.3.4",
+    "[2001:db8::1]",
+    "10.0.0.0/8 ; headquarters",
+    "allow 192.0.2.1;",
 ]
 
 
@@ -122,14 +127,18 @@ def test_text_that_cannot_be_a_network_is_rejected_by_every_policy(entry: str, n
 
 
 @pytest.mark.parametrize(
-    "name", ["${PARAMS}", "$(PARAMS)", "{{ params }}", "{{params}}", "%(params)s", "[[params]]", "{params}"]
+    "name",
+    [
+        *("${PARAMS}", "$(PARAMS)", "{{ params }}", "{{params}}", "%(params)s", "[[params]]", "{params}"),
+        *("$PARAMS", "%PARAMS%", "%{params}", "%s", "@PARAMS@"),
+    ],
 )
 def test_placeholders_of_other_tools_are_no_parameters(name: str) -> None:
     with pytest.raises(ValueError, match=r"line 2: .*(placeholder|white space)"):
         parse(Parameters(), "exclude_params", f"gclid\n{name}")
 
 
-@pytest.mark.parametrize("name", ["$filter", "ids[]", "filter[price]", "utm~x", "50%off"])
+@pytest.mark.parametrize("name", ["$filter", "@type", "ids[]", "filter[price]", "utm~x", "50%off"])
 def test_unusual_names_of_parameters_are_sent(name: str) -> None:
     assert parse(Parameters(), "exclude_params", name) == (name,)
 

@@ -125,6 +125,9 @@ def website(settings: str) -> str:
         ("websites: !!python/object/apply:os.system ['true']\n", ":1"),
         ("defaults: {}\n", "Allowed: settings by name, and websites"),
         ("- a.example\n", r"\(value not shown\) is not allowed. Allowed: settings by name"),
+        ("websites:\n  a.example:\n    exclude_ips: {{ office }}\n", ":3: a template in {{ }} is not rendered"),
+        ("websites:\n  !office a.example: {}\n", ":2: the tag !office is not supported"),
+        ("websites:\n  a.example: {exclude_ips: [!!binary aGk=]}\n", ":2: the tag !!binary is not supported"),
         ("websites: {a.example: {}, a.example: {}}", ":1: a.example is a duplicate of line 1"),
         ("websites:\n  '*.example': {protect: true, privacy: private}\n", ":2: .*is a pattern"),
         ("websites:\n  '*.example': {protect: false}\n", ":2: protect=False is not allowed"),
@@ -329,7 +332,8 @@ def test_same_websites_from_any_source_have_the_same_plan(value: Any) -> None:
         ([{"domain": "a.example", "email": "yes"}], r"\.email: email='yes' is not allowed. Allowed: true, false"),
         ({"websites": {7: {}}}, "config websites: the key 7 is not text"),
         (7, "config: config=7 is not allowed. Allowed: settings by name"),
-        ("{", "config:2: invalid YAML"),
+        ("{", r"config:2: neither JSON \(.*\) nor YAML \(invalid YAML"),
+        ('{"domain": "a.example"}\n{"domain": "b.example"}', r"neither JSON \(Extra data: line 2"),
     ],
 )
 def test_problems_of_values_name_their_line(value: Any, message: str) -> None:
