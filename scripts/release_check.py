@@ -211,13 +211,11 @@ def sbom(release: Release) -> str:
 
 
 def workflows(release: Release) -> str:
-    """Check what GitHub and GitLab read: workflows, dependabot.yml, issue forms, and the workflows of a page."""
+    """Check the files for GitHub and GitLab: workflows, dependabot.yml, issue forms, and the examples for users."""
     folder = release.clone / ".github"
-    page = (release.clone / "docs" / "websites_in_git.md").read_text(encoding="utf-8")
-    of_github, of_gitlab = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    (folder / "workflows" / "websites_in_git.yml").write_text(of_github, encoding="utf-8")
-    gitlab = release.clone / ".gitlab-ci.yml"
-    gitlab.write_text(of_gitlab, encoding="utf-8")
+    examples = release.clone / "examples" / "ci"
+    shutil.copy(examples / "github.yml", folder / "workflows" / "websites.yml")
+    gitlab = examples / "gitlab.yml"
     files = sorted(str(path) for path in (folder / "workflows").glob("*.yml"))
     forms = sorted(str(path) for path in (folder / "ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
     run(str(TOOLS / "jactionlint"), *ACTIONLINT, *files, cwd=release.clone)
