@@ -72,6 +72,8 @@ if not ON_REAL_SERVER:
 # quarter of the time of the tests, unless the collector is configured to ignore them.
 gc.disable()
 gc.set_threshold(10_000, 20, 20)
+# At the end, the collector must find the objects of DuckDB, which prints a line for each object that is left.
+atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(scope="session")

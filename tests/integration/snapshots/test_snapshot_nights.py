@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 import time_machine
 from airflow_versions import awaited_uris
@@ -74,8 +75,6 @@ def test_duckdb_loads_three_nights(run_dag: RunDag, analytics_sandbox: SandboxSe
 
 
 def asked(database: Path | str, sql: str) -> list[tuple[Any, ...]]:
-    import duckdb  # not at the top: it warns at exit about objects that the collector forgot
-
     with duckdb.connect(str(database), read_only=database != ":memory:") as connection:
         return connection.execute(sql).fetchall()
 
@@ -124,8 +123,6 @@ def test_every_format_is_loaded_without_a_new_version(tmp_path: Path) -> None:
 
 
 def test_table_of_an_earlier_version_gets_the_new_columns(tmp_path: Path) -> None:
-    import duckdb
-
     database = tmp_path / "test.duckdb"
     with duckdb.connect(str(database)) as connection:
         connection.execute(sample(LOAD).CREATE)
