@@ -33,6 +33,8 @@ TOOLS = Path(sys.executable).parent
 PINS = "constraints/airflow-3.3.2.txt"
 DIST = CHECKOUT / "dist"
 SBOM = CHECKOUT / "build" / "release" / f"{DISTRIBUTION}.cdx.json"
+#: The commit that the files in ``dist`` were built from.
+BUILT_COMMIT = CHECKOUT / "build" / "release" / "commit"
 METADATA_FILES = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 #: What actionlint checks, without what depends on the machine; zizmor judges the security.
 ACTIONLINT = ("--profile=correctness", "--strict-exit", "--shellcheck=", "--pyflakes=")
@@ -135,6 +137,7 @@ def builds(release: Release) -> str:
         os.utime(path, (978_307_200, 978_307_200), follow_symlinks=False)
     elsewhere = {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "PYTHONHASHSEED": "1"}
     shutil.rmtree(DIST, ignore_errors=True)
+    BUILT_COMMIT.unlink(missing_ok=True)
     build(release.clone, DIST, "--wheel", "--sdist")
     build(again, release.work / "again", "--wheel", "--sdist", umask=0o077, env=elsewhere)
     with tarfile.open(release.sdist) as archive:
@@ -144,10 +147,22 @@ def builds(release: Release) -> str:
     for made in (*(release.work / "again").glob("*.*"), *(release.work / "from-sdist").glob("*.*")):
         if made.read_bytes() != (DIST / made.name).read_bytes():
             raise ReleaseError(f"{made.parent.name}/{made.name} has other bytes than the first build")
+    BUILT_COMMIT.parent.mkdir(parents=True, exist_ok=True)
+    BUILT_COMMIT.write_text(run("git", "rev-parse", "HEAD"))
     sums = "; ".join(
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in (release.wheel, release.sdist)
     )
     return f"the same bytes from two clones and from the sdist; {sums}"
+
+
+def built_wheel() -> Path | None:
+    """Return the wheel in ``dist``; None if it is not the wheel of this checkout."""
+    if not BUILT_COMMIT.exists() or BUILT_COMMIT.read_text() != run("git", "rev-parse", "HEAD"):
+        return None
+    if run("git", "status", "--porcelain", "--", PACKAGE, "pyproject.toml", "README.md", "LICENSE"):
+        return None
+    [wheel] = DIST.glob("*.whl")
+    return wheel
 
 
 def clone_into(target: Path, *, umask: int = 0o022) -> Path:
@@ -196,7 +211,6 @@ def sbom(release: Release) -> str:
     wanted.write_text(f"{DISTRIBUTION} @ {release.wheel.as_uri()}\n")
     only = ("--no-emit-package", DISTRIBUTION, "--constraint", str(release.clone / PINS), "--generate-hashes")
     run(str(UV), "pip", "compile", "--quiet", *only, "--output-file", str(locked), str(wanted))
-    SBOM.parent.mkdir(parents=True, exist_ok=True)
     run(
         *(str(TOOLS / "cyclonedx-py"), "requirements", "--output-reproducible", "--spec-version", "1.6"),
         *("--pyproject", str(release.clone / "pyproject.toml"), "--output-file", str(SBOM), str(locked)),

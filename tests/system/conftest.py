@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from airflow_versions import AIRFLOW_VERSION
 from browser import Screen, browser
+from release_check import built_wheel
 
 #: If it is set, a test that cannot run for lack of a tool fails.
 NOTHING_IS_SKIPPED = bool(os.environ.get("CI"))
@@ -71,7 +72,9 @@ def postgresql() -> None:
 
 @pytest.fixture(scope="session")
 def wheel(checkout: Path, uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout, alone in its folder."""
+    """The wheel of this checkout, as built by ``make dist``, or built now."""
+    if wheel := built_wheel():
+        return wheel
     directory = tmp_path_factory.mktemp("dist")
     subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(directory), str(checkout)], check=True)
     [built] = directory.glob("*.whl")
