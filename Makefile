@@ -12,6 +12,14 @@ UV := .tools/bin/uv --quiet
 PYTEST_FLAGS ?= -q -n 2 --dist loadfile --no-loadscope-reorder
 CONSTRAINTS := constraints/airflow-$(AIRFLOW).txt
 
+# Runs a check, and records its result in constraints/checks.json. The name of the check has all given settings, so that
+# only runs with the usual settings are recorded.
+given = $(if $(filter environment% command%,$(origin $(1))),$(1)=$($(1)))
+SETTINGS = $(foreach name,AIRFLOW PYTEST_FLAGS SECONDS RUNS N SEED,$(call given,$(name)))
+CHECK = @$(PYTHON) scripts/checks.py run "$(strip $@ $(SETTINGS))" --
+# Not $(MAKE) itself, because make --dry-run runs the lines that contain it.
+AGAIN = $(MAKE) --no-print-directory
+
 # Without this, uv downloads a Python interpreter if the requested one is missing.
 export UV_PYTHON_DOWNLOADS := never
 # The tests start dozens of processes that import Airflow. Without compiled files, that takes twice as long.
@@ -23,7 +31,7 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: bench generate docs help install mutants soak two-tasks selective test test-room test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
+.PHONY: bench checks generate docs help install pictures mutants soak two-tasks selective test test-room test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
 	acceptance formats requests partitions coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List these targets
@@ -49,10 +57,10 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
 	@touch $@
 
 test: install .tools/recipes/.installed  ## Test every guarantee: the fast tests and some slow ones (AIRFLOW=...)
-	@$(PY) -m pytest $(PYTEST_FLAGS) --part chosen
+	$(CHECK) $(PY) -m pytest $(PYTEST_FLAGS) --part chosen
 
 test-rest: install .tools/recipes/.installed
-	@$(PY) -m pytest $(PYTEST_FLAGS) --part rest
+	$(CHECK) $(PY) -m pytest $(PYTEST_FLAGS) --part rest
 
 test-all: test test-rest  ## Run the whole test suite
 	@:
@@ -61,7 +69,7 @@ test-all: test test-rest  ## Run the whole test suite
 FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/fuzzer
 
 test-fast: install  ## Run the fast tests (three minutes): no process kills, browser, or Airflow commands
-	@$(PY) -m pytest $(PYTEST_FLAGS) $(FAST)
+	$(CHECK) $(PY) -m pytest $(PYTEST_FLAGS) $(FAST)
 
 ROOM ?= api
 
@@ -92,12 +100,12 @@ test-floors: .tools/bin/uv  ## Run tests/integration/api on the lowest versions 
 		-W "ignore:ObjectStoragePath._protocol_dispatch:DeprecationWarning" tests/integration/api
 
 test-matrix: install  ## Test the wheel on every supported Airflow and Python, and write constraints/test_runs.md
-	@$(PY) scripts/matrix.py
+	$(CHECK) $(PY) scripts/matrix.py
 
 test-distributed:  ## Kill Celery workers while they run tasks; needs PostgreSQL and Redis
 	@$(MAKE) --no-print-directory install AIRFLOW=$(NEWEST)-celery
 	@rm -f build/distributed.md
-	@.venv-$(NEWEST)-celery/bin/python -m pytest -q tests/system/distributed
+	$(CHECK) .venv-$(NEWEST)-celery/bin/python -m pytest -q tests/system/distributed
 	@cat build/distributed.md
 
 # The connection is passed in the environment, because other users can see a command line.
@@ -113,12 +121,12 @@ lint: install  ## Check style, format, and types
 SECONDS ?= 300
 
 soak: install  ## Fuzz the provider against random services for SECONDS (300); SEED=... is the first scenario
-	@PYTHONPATH=tests/support $(PY) tests/fuzzer/soak.py $(SECONDS) $(if $(SEED),--seed $(SEED))
+	$(CHECK) env PYTHONPATH=tests/support $(PY) tests/fuzzer/soak.py $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 RUNS ?= 200
 
 two-tasks: install  ## Run two tasks at the same time, RUNS (200) times without and RUNS times with a late replica
-	@AIRFLOW__LOGGING__LOGGING_LEVEL=CRITICAL PYTHONPATH=tests/support $(PY) tests/fuzzer/two_tasks.py $(RUNS)
+	$(CHECK) env AIRFLOW__LOGGING__LOGGING_LEVEL=CRITICAL PYTHONPATH=tests/support $(PY) tests/fuzzer/two_tasks.py $(RUNS)
 
 SEEDS ?= 12
 
@@ -131,7 +139,7 @@ fault-matrix: install  ## Test all combinations of list formats and write behavi
 N ?= 40
 
 mutants: install  ## Introduce N small mistakes, selected by SEED, and list those that no test catches
-	@$(PY) scripts/mutants.py $(N) --seed $(or $(SEED),1)
+	$(CHECK) $(PY) scripts/mutants.py $(N) --seed $(or $(SEED),1)
 
 requests: install  ## Count the requests of each operation, and write the table of docs/reference/performance.md
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/request_counts.py
@@ -144,7 +152,7 @@ formats: install  ## Write a snapshot in every format, read it back, and print t
 
 # Run nothing else at the same time: the package and its peers are measured in turns.
 bench: install  ## Measure the package and its peers, and write the tables of docs/reference/performance.md
-	@$(PY) tests/benchmarks/bench.py --document
+	$(CHECK) $(PY) tests/benchmarks/bench.py --document
 
 generate: install  ## Write all generated files and tables, for example docs/reference/interface.md
 	@$(PY) scripts/generate.py
@@ -158,6 +166,9 @@ ui: install  ## Start Airflow's web interface with a local server, a connection,
 SCREENSHOTS := -q tests/system/test_screens.py tests/system/test_web_interface.py
 
 screenshots: install  ## Take pictures of all screens (build/screenshots), and copy the best ones to docs/images
+	$(CHECK) $(AGAIN) pictures
+
+pictures:
 	@$(MAKE) --no-print-directory install AIRFLOW=$(OLDEST)
 	@.venv-$(OLDEST)/bin/python -m pytest $(SCREENSHOTS)
 	@$(PY) -m pytest $(SCREENSHOTS)
@@ -175,13 +186,17 @@ screenshots: install  ## Take pictures of all screens (build/screenshots), and c
 # With --quiet, --strict would not count warnings. NO_MKDOCS_2_WARNING hides the notice of the theme about MkDocs 2.
 docs: .tools/docs/.installed  ## Build the documentation site into site/; a broken link is an error
 	@mkdir -p build
-	@NO_MKDOCS_2_WARNING=1 .tools/docs/bin/python -m mkdocs build --strict > build/docs.log 2>&1 || \
-		{ cat build/docs.log; exit 1; }
+	$(CHECK) env NO_MKDOCS_2_WARNING=1 sh -c ".tools/docs/bin/python -m mkdocs build --strict > build/docs.log 2>&1 || \
+		{ cat build/docs.log; exit 1; }"
 
 dist: .tools/release/.installed  ## Build wheel, sdist, and SBOM of the last commit, and check everything that a release needs
 	@.tools/release/bin/python scripts/release_check.py $(if $(TAGGED),--tagged)
 
-release-check: dist coverage  ## Run make dist and make coverage
+release-check:  ## Run make dist and make coverage
+	$(CHECK) $(AGAIN) dist coverage
+
+checks:  ## List the checks with the last run of each; fail if one did not pass on a recent commit
+	@$(PYTHON) scripts/checks.py
 
 # Without --upgrade, uv keeps the existing pins of a file.
 UPGRADE := $(if $(ADD),,--upgrade)

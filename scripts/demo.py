@@ -6,6 +6,7 @@ Exit status 0 means that the DAG run succeeded and the snapshot on disk holds al
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shutil
@@ -47,6 +48,7 @@ class DemoError(Exception):
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     stop_on_signals()
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.mkdir()

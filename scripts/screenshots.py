@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,10 @@ RECORDINGS = {
 COLOURS = 256
 
 
-def main(version: str) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("version", help="version of Airflow that the pictures show")
+    version = parser.parse_args().version
     for name, shown in RECORDINGS.items():
         frames = [reduced(TAKEN / version / f"{taken}.png") for taken in shown]
         times = [round(1000 * seconds) for seconds in shown.values()]
@@ -60,4 +64,4 @@ def put(name: str, picture: Image.Image, **options: Any) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

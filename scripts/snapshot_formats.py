@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -15,18 +16,20 @@ from airflow_provider_analytics.snapshots.formats import COMPRESSIONS, FORMATS, 
 from airflow_provider_analytics.snapshots.manifest import ListSource
 from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
-WEBSITES = 10_000
 #: The same time for all, so that only the format differs.
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 CHOICES = [(file_format, compression) for file_format in FORMATS for compression in (None, *COMPRESSIONS)]
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("websites", type=int, nargs="?", default=10_000, help="number of websites in the list")
+    websites = parser.parse_args().websites
     say("| format | compression | rows | bytes |")
     say("|---|---|---|---|")
     first: list[Row] | None = None
     with SandboxServer() as sandbox, tempfile.TemporaryDirectory(prefix="formats-") as folder:
-        sandbox.seed(WEBSITES)
+        sandbox.seed(websites)
         with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
             for file_format, compression in CHOICES:
                 snapshot = take_snapshot(
@@ -38,7 +41,7 @@ def main() -> int:
                 )
                 rows = list(snapshot.rows())
                 first = first or rows
-                if len(rows) != WEBSITES or rows != first:
+                if len(rows) != websites or rows != first:
                     say(f"FAILED: {file_format} with {compression} reads back different rows")
                     return 1
                 size = sum(file.bytes for file in snapshot.manifest.files)

@@ -7,6 +7,7 @@ also runs on its schedule. One that is scheduled on an asset must be unpaused.
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -55,6 +56,7 @@ class UIError(Exception):
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     if Version(airflow_version) < Version("3"):
         say(f"FAILED: make ui shows Airflow 3, and this is {airflow_version}: run it without AIRFLOW=.")
         return 2

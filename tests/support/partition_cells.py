@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import re
 import sys
@@ -115,6 +116,7 @@ def table(found: dict[tuple[str, str], list[str | None]]) -> list[str]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder, scheduled(Path(folder)) as running:
         lines = table(cells(running))
     page = _BLOCK.sub(lambda block: block[1] + "\n".join([*lines, block[2]]), PAGE.read_text())

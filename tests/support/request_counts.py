@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import operator
 import os
@@ -117,6 +118,7 @@ def filled(text: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     page = filled(PAGE.read_text())
     PAGE.write_text(page)
     sys.stdout.write(_BLOCK.search(page)[0] + "\n")  # type: ignore[index]
