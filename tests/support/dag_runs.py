@@ -50,7 +50,8 @@ class OutletEvents:
 
     @staticmethod
     def _event() -> SimpleNamespace:
-        return SimpleNamespace(add_partitions=lambda *keys: None)
+        partitions: list[str] = []
+        return SimpleNamespace(partitions=partitions, add_partitions=lambda *keys: partitions.extend(keys))
 
 
 class RunDag(Protocol):

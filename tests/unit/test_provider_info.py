@@ -13,6 +13,7 @@ import jsonschema
 from airflow.providers_manager import ProvidersManager
 from airflow_versions import hooks
 
+import airflow_provider_analytics
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.get_provider_info import get_provider_info
 
@@ -21,6 +22,11 @@ PACKAGE = "airflow-provider-analytics"
 RELEASE_KEYS = {"state", "source-date-epoch", "dependencies"}
 #: Keys that Airflow 2 does not know and ignores.
 NEWER_KEYS = {"asset-uris", "cli"}
+#: Modules that users do not import.
+INTERNAL_MODULES = {
+    "hooks": {"connection", "host_names"},
+    "operators": {"base", "lineage", "links", "reconciling"},
+}
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -34,6 +40,14 @@ def test_provider_info_is_read_by_airflow_and_follows_the_strict_schema() -> Non
     strict["required"] = [key for key in strict["required"] if key not in RELEASE_KEYS]
     newer = NEWER_KEYS - strict["properties"].keys()
     jsonschema.validate({key: value for key, value in get_provider_info().items() if key not in newer}, strict)
+
+
+def test_metadata_lists_each_public_module_of_hooks_and_operators() -> None:
+    package = Path(airflow_provider_analytics.__file__).parent
+    for folder, internal in INTERNAL_MODULES.items():
+        [listed] = get_provider_info()[folder]
+        names = {module.removeprefix(f"{package.name}.{folder}.") for module in listed["python-modules"]}
+        assert names == {path.stem for path in (package / folder).glob("[!_]*.py")} - internal
 
 
 def test_airflow_discovers_the_provider_and_the_hook() -> None:

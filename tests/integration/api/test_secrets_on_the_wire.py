@@ -6,6 +6,7 @@ Logs and errors contain no part of them, in any form that the service, a proxy, 
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
 import traceback
@@ -17,12 +18,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from operations import OPERATIONS
-from raw_server import RawServer, Reply, Request, http
+from raw_server import RawServer, Reply, Request, answer_read, http
 from secret_forms import FORMS, leaked, parts_in
 from wire_client import KEY, client_of, do, error_of, served
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import AnalyticsError
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.readable import Redactor, readable, without_secrets
 
 PASSWORD = "pä ss\"w'o\\r/d&<+>%41\U0001f511"
@@ -59,6 +61,41 @@ def test_response_that_echoes_the_secrets_is_redacted(form: str, status: int, ca
             shown += repr(client) + repr(client.settings) + str(vars(client))
         assert leaked(shown, KEY) == leaked(shown, PASSWORD) == []
         assert "***" in str(caught.value)
+
+
+SENDING = [
+    (level, name)
+    for level in (AnalyticsClient, AnalyticsHook)
+    for name, method in vars(level).items()
+    if not name.startswith("_") and str(getattr(method, "__annotations__", {}).get("settings")).startswith("Unpack")
+]
+
+
+@pytest.mark.parametrize(("level", "name"), SENDING)
+def test_password_in_an_error_of_the_service_is_hidden_by_each_method_that_sends_it(
+    level: type, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def respond(request: Request) -> bytes:
+        if request.method != "GET":
+            return http(422, {"message": f"The value {PASSWORD} is too weak."})
+        return answer_read(request, records=[{"id": 8, "domain": "known.example", "privacy": 1}])
+
+    website: int | str = 8 if name == "update_website" else "new.example"
+    with RawServer(respond) as server:
+        connection = {"conn_type": "analytics", "host": server.url, "password": KEY}
+        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))
+        with (
+            AnalyticsHook() if level is AnalyticsHook else client_of(server.url) as sender,
+            pytest.raises(AnalyticsError, match=r"The value \*\*\* is too weak") as caught,
+        ):
+            getattr(sender, name)(website, privacy=2, password=PASSWORD)
+    assert leaked(everything_about(caught.value), PASSWORD) == []
+
+
+def test_each_level_has_the_methods_that_send_a_password() -> None:
+    for level in (AnalyticsClient, AnalyticsHook):
+        names = {name for owner, name in SENDING if owner is level}
+        assert names == {"create_website", "ensure_website", "update_website"}
 
 
 @pytest.mark.long

@@ -20,6 +20,7 @@ from airflow_versions import allow_execute_in_this_thread, manual_run, planned_r
 from dag_runs import OutletEvents
 
 from airflow_provider_analytics.api.transport import Transport
+from airflow_provider_analytics.assets import can_partition
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -89,13 +90,14 @@ class Snapshots:
     def run(self, kind: str, planned: datetime) -> dict[str, Any]:
         """Run the task now, and return its result."""
         allow_execute_in_this_thread()
+        self.events = OutletEvents()
         dates = (planned_run if kind in ("scheduled", "backfill") else manual_run)(self.dag, planned)
         run_after = dates.pop("run_after")
         context: Any = {
             "dag": self.dag,
             "dag_run": SimpleNamespace(run_type=kind, **({"run_after": run_after} if run_after else {})),
             "ti": SimpleNamespace(xcom_push=lambda **_: None),
-            "outlet_events": OutletEvents(),
+            "outlet_events": self.events,
             **dates,
         }
         found: dict[str, Any] = self.task.execute(context)
@@ -131,7 +133,11 @@ def test_day_and_lateness_by_schedule_and_start_time(
             assert not case.published or stored(genuine) == before
         else:
             written = snapshots.run(case.kind, case.planned)
-            assert (written["snapshot_date"], written["late"]) == (str(DAY + timedelta(days=case.day)), case.late)
+            day = str(DAY + timedelta(days=case.day))
+            assert (written["snapshot_date"], written["late"]) == (day, case.late)
+            seen_by_consumers = [snapshots.events[asset] for asset in snapshots.task.outlets]
+            assert {event.extra["snapshot_date"] for event in seen_by_consumers} == {day}
+            assert [event.partitions for event in seen_by_consumers[1:]] == [[day]] * can_partition()
 
 
 @pytest.mark.parametrize("published", [True, False])
