@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import logging
 import os
 import re
 import sys
@@ -59,18 +58,6 @@ def connected(conn_id: str | None) -> Iterator[AnalyticsHook]:
                 if not error.where and not isinstance(error, AnalyticsConfigError):
                     error.where = hook.where
                 raise
-
-
-@contextmanager
-def without_logs() -> Iterator[None]:
-    """Log nothing of this package: its lines can contain domains and messages of the service."""
-    log = logging.getLogger("airflow_provider_analytics")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
 
 
 _ESCAPED = r"##\x5b"

@@ -19,6 +19,7 @@ import pytest
 import ui
 from airflow.models import DagBag
 from airflow.providers.common.compat.sdk import AirflowFailException, ParamValidationError
+from airflow_versions import awaited_uris
 from dag_runs import RunDag
 from jinja2 import Environment
 from raw_server import RawServer, http
@@ -92,6 +93,14 @@ def test_samples_with_a_schedule_that_write_are_known(samples: dict[str, Any]) -
     found = {dag_id for dag_id, dag in samples.items() if "dry_run" in dag.params and dag.timetable.can_be_scheduled}
     assert found == set(WRITES_ON_A_SCHEDULE)
     assert [dag_id for dag_id in found if samples[dag_id].catchup] == []
+
+
+@pytest.mark.parametrize("dag_id", ["alert_on_changes", "load_snapshot_into_duckdb"])
+def test_snapshots_of_the_nightly_sample_start_the_sample(samples: dict[str, Any], dag_id: str) -> None:
+    updated = {asset.uri for task in samples["nightly_website_snapshot"].tasks for asset in task.outlets}
+    awaited = awaited_uris(samples[dag_id])
+    assert awaited
+    assert set(awaited) <= updated
 
 
 @pytest.mark.parametrize("dag_id", ASKS_FOR_A_VALUE)

@@ -5,10 +5,16 @@ from __future__ import annotations
 
 import io
 import json
+import locale
+import logging
 import os
+import re
+import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -226,6 +232,52 @@ def test_commands_print_no_workflow_command_of_an_argument_or_a_website(
     with pytest.raises(SystemExit):
         main([f"x\n{name}"])
     assert commands_in("".join(capsys.readouterr())) == []
+
+
+def state_of_the_process() -> dict[str, Any]:
+    """Return the state that a library must not change for the program that calls it."""
+    loggers = {}
+    for name in (None, *logging.root.manager.loggerDict):
+        log = logging.getLogger(name)
+        loggers[name] = (log.level, log.disabled, log.propagate, list(log.handlers), list(log.filters))
+    return {
+        "loggers": loggers,
+        "logging is disabled": logging.root.manager.disable,
+        "environment": dict(os.environ),
+        "folder": Path.cwd(),
+        "streams": (sys.stdin, sys.stdout, sys.stderr),
+        "signals": [signal.getsignal(number) for number in signal.valid_signals()],
+        "umask": re.findall(r"Umask:\s+(\d+)", Path("/proc/self/status").read_text()),
+        "warnings": list(warnings.filters),
+        "locale": locale.setlocale(locale.LC_ALL),
+    }
+
+
+def test_commands_leave_the_process_as_it_was(
+    analytics_sandbox: SandboxServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text("websites: {a.example: {privacy: private}}")
+    bad.write_text(BAD)
+    main(["plan", str(good)])  # the first one imports modules, which have loggers
+    main(["explain", "192.0.2.1", "--state-path", str(tmp_path)])
+    caplog.set_level(logging.INFO, logger="airflow_provider_analytics")
+    before = state_of_the_process()
+    for arguments in (
+        ["validate", str(good)],
+        ["validate", str(bad)],
+        ["plan", str(good)],
+        ["plan", str(bad)],
+        ["plan", str(good), "--conn-id", "not_there"],
+        ["explain", "192.0.2.1", "--state-path", str(tmp_path)],
+        ["explain", "no address", "--state-path", str(tmp_path)],
+    ):
+        main(arguments)
+        assert state_of_the_process() == before, arguments
+    with pytest.raises(SystemExit):
+        main(["plan"])
+    assert state_of_the_process() == before
 
 
 def test_output_in_several_writes_is_escaped_completely(capsys: Capture) -> None:

@@ -17,7 +17,7 @@ from distortion import Distortion, Website
 from raw_server import Request
 from reconciling import Night
 
-from airflow_provider_analytics.exceptions import AnalyticsError, BulkError
+from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 
 #: Rejected in the run, or when the DAG is parsed.
@@ -364,3 +364,19 @@ def test_change_with_a_lost_response_is_found_on_the_website(
     # The table has it as added, so the list can remove it later.
     night.managed("192.0.2.2")
     assert night.lists() == ["192.0.2.2"]
+
+
+@pytest.mark.parametrize("is_restorable", [True, False])
+def test_log_counts_only_entries_that_remain_after_a_failure(
+    night: Night, task_log: Callable[[], str], is_restorable: bool
+) -> None:
+    night.add(30, privacy=1, exclude_ips="10.0.0.1")
+    night.sandbox.configure(updates="reset others")
+    if not is_restorable:
+        night.sandbox.fault("update", skip=2, times=99, status=422)
+    with pytest.raises((NotAppliedError, AirflowFailException)):
+        night.sync("203.0.113.7", "203.0.113.8")
+    remaining = "".join(night.lists()).count("203.0.113.")
+    assert remaining == (0 if is_restorable else 4)
+    counts = f"0 of 30 websites (2 failed, 28 not tried): {remaining} entries added, 0 removed."
+    assert f"Updated exclude_ips on {counts}" in task_log()

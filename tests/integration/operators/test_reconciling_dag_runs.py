@@ -309,6 +309,21 @@ def test_sample_remind_of_expiring_entries(
     assert {request.method for request in night.sandbox.requests} == {"GET"}
 
 
+def test_samples_remind_of_and_sync_the_same_list(
+    run_dag: RunDag, night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night.add(1)
+
+    def run(name: str, task: str, *addresses: str) -> int:
+        monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "\n".join(addresses))
+        removed: int = run_dag(sample_dag(name, night.folder)).tasks[task].returned["entries_removed"]
+        return removed
+
+    assert run("sync_excluded_ips", "sync", "203.0.113.7", "203.0.113.8") == 0
+    # Only the list that added an address removes it.
+    assert run("remind_of_expiring_entries", "plan", "203.0.113.7") == 1
+
+
 @pytest.mark.parametrize("name", ["exclusions.md", "websites_as_code.md"])
 def test_documented_examples_are_valid(name: str) -> None:
     text = (SAMPLES.parent / "docs" / name).read_text()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import times_logged
+from fake_services import FakeService
 from fixture_types import Execute
 
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
@@ -185,6 +186,35 @@ def test_id_and_domain_that_are_given_together_must_both_match(
     assert {request.method for request in sandbox.requests} == {"GET"}
     run(operator, website_id=1, domain="A.example.", **settings)
     assert [request.method for request in sandbox.requests if request.method != "GET"] in (["DELETE"], ["PATCH"])
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments"),
+    [
+        (CreateWebsiteOperator, {"privacy": "private", "if_exists": "update"}),
+        (UpdateWebsiteOperator, {"privacy": "private"}),
+        (DeleteWebsiteOperator, {}),
+    ],
+)
+def test_website_of_a_domain_is_not_changed_after_it_was_renamed(
+    sandbox: FakeService, operator: type, arguments: dict[str, Any]
+) -> None:
+    """The id was found by the domain, and another website has it right before the write."""
+    sandbox.add_website("a.example", privacy=0)
+    run(operator, domain="a.example", **arguments)
+    reads = next(number for number, request in enumerate(sandbox.requests) if request.method != "GET")
+    sandbox.reset()
+    sandbox.add_website("b.example")
+    sandbox.add_website("a.example", privacy=0)
+
+    def rename(request: Any) -> None:
+        if len(sandbox.requests) == reads:
+            sandbox.change_website(2, domain="renamed.example")
+
+    sandbox.meanwhile(rename)
+    with pytest.raises((DomainError, AirflowFailException), match=r"'renamed\.example', not 'a\.example'"):
+        run(operator, domain="a.example", **arguments)
+    assert [request.method for request in sandbox.requests] == ["GET"] * reads
 
 
 def test_domain_of_several_websites_is_never_deleted(sandbox: SandboxServer) -> None:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, read_list
+from airflow_provider_analytics.reconcile.desired.tables import Identity, Run, Table
 from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError
 from airflow_provider_analytics.reconcile.plan.changes import Plan, plan_changes, reconcile
 
@@ -143,6 +145,40 @@ def test_website_of_per_website_gets_both_lists() -> None:
     source = ExclusionList("exclude_ips", "merge", EntryList.of(("1.1.1.1",)), per_website=additional)
     entries = {key: website.settings["exclude_ips"] for key, website in source.resolve(WEBSITES).by_id.items()}
     assert entries == {"1": ("1.1.1.1", "2.2.2.2"), "2": ("1.1.1.1",)}
+
+
+SELECTIONS: dict[str, Any] = {
+    "websites": {"websites": ("a.example",)},
+    "except_websites": {"except_websites": ("b.example",)},
+    "unmanage_websites": {"unmanage_websites": ("b.example",)},
+}
+
+
+def entries_in_the_table(**selection: Any) -> list[set[str]]:
+    """Return the entries that the table of a managed list has for each of the websites."""
+    source = ExclusionList("exclude_ips", "managed", EntryList.of(("1.1.1.1",)), **selection)
+    began = datetime(2026, 11, 23, tzinfo=UTC)
+    table = Table(Identity("https://stats.example.com", "1", "office"))
+    table = table.with_run(source.scopes, {}, Run("dag/run", "sync", began), began.date())
+    return [set(table.entries_of("exclude_ips", website)) for website in WEBSITES]
+
+
+@pytest.mark.parametrize("argument", SELECTIONS)
+def test_table_has_no_entries_for_a_website_that_an_argument_leaves_out(argument: str) -> None:
+    assert entries_in_the_table() == [{"1.1.1.1"}, {"1.1.1.1"}]
+    assert entries_in_the_table(**SELECTIONS[argument]) == [{"1.1.1.1"}, set()]
+
+
+@pytest.mark.parametrize("argument", SELECTIONS.keys() - {"websites"})
+def test_table_has_no_additional_entries_for_a_website_that_an_argument_leaves_out(argument: str) -> None:
+    additional = {"*.example": EntryList.of(("2.2.2.2",))}
+    found = entries_in_the_table(**SELECTIONS[argument], per_website=additional)
+    assert found == [{"1.1.1.1", "2.2.2.2"}, set()]
+
+
+def test_each_argument_that_selects_websites_is_tested() -> None:
+    selectors = {item.name for item in fields(ExclusionList) if "Selectors" in str(item.type)}
+    assert selectors == SELECTIONS.keys()
 
 
 @pytest.mark.parametrize("argument", ["except_websites", "unmanage_websites"])

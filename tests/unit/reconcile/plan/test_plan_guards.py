@@ -115,6 +115,35 @@ def test_entries_of_deleted_websites_do_not_count_as_lost() -> None:
     assert findings([Change("delete", f"{item}.example", str(item), (lists,)) for item in range(3)], records) == set()
 
 
+def deleted(websites: range) -> list[Change]:
+    return [Change("delete", f"{item}.example", str(item), ()) for item in websites]
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_pages_and_entries_of_deleted_websites_are_no_part_of_the_total(number: int) -> None:
+    records = records_with(14, privacy=1, exclude_ips="192.0.2.1")
+    opening = [update(item, FieldChange("privacy", "private", "public")) for item in range(number)]
+    losing = [update(item, FieldChange("exclude_ips", ("192.0.2.1",), ())) for item in range(number)]
+    for guard, changes in (("made_public", opening), ("entries_lost", losing)):
+        assert findings(changes, records) == set()
+        # 3 or 4 of 10 websites, because 4 of the 14 are deleted.
+        found = findings([*changes, *deleted(range(10, 14))], records)
+        assert found == ({guard} if number == 4 else set())
+
+
+@pytest.mark.parametrize(("missing", "found"), [(3, set()), (4, {"fewer_websites"})])
+def test_missing_websites_are_compared_with_those_of_the_last_run(missing: int, found: set[str]) -> None:
+    last = {(str(item), f"{item}.example") for item in range(10)}
+    created = {(str(item), f"{item}.example") for item in range(100, 150)}
+    listed = {key for key in last if int(key[0]) >= missing} | created
+    assert set(check_guards(Plan(()), GuardInput(0.3, listed=listed, last=last)).findings) == found
+
+
+def test_deleted_websites_are_compared_with_all_websites() -> None:
+    unchanged = [update(item, FieldChange("privacy", "private", "secret")) for item in range(4, 8)]
+    assert findings([*deleted(range(4)), *unchanged], records_with(14)) == set()
+
+
 def test_overridden_finding_is_a_warning() -> None:
     changes = tuple(Change("delete", f"{item}.example", str(item), ()) for item in range(4))
     given = GuardInput(0.3, ["many_deleted"], compared=records_with(10))
