@@ -209,7 +209,7 @@ class PageRequests:
 
     :param fetch: see :class:`Listing`.
     :param query: filters and order.
-    :param parameter: name of the query parameter that selects a page; None: see :meth:`take_selection`.
+    :param parameter: name of the query parameter that selects a page; None: taken from links of the service.
     :param parallel: maximum number of pages read at the same time.
     """
 

@@ -135,7 +135,7 @@ class ReconcilingOperator(AnalyticsBaseOperator):
     ) -> tuple[Planned, Outcome]:
         """Plan the changes, check the approval or the guards, and apply them.
 
-        :param approved_digest: the approval, see :func:`~.reconcile.approval.parse_digest`.
+        :param approved_digest: the approval, see :func:`~.plan_guards.parse_digest`.
         :param ignore_gone: do not count a website that no longer exists as a failure.
         """
         from airflow_provider_analytics.reconcile.engine import apply_plan

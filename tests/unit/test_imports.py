@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import pkgutil
 import re
@@ -137,3 +138,21 @@ def test_dag_files_load_no_heavy_modules() -> None:
     new = brought_along(integration["python-modules"], before=base)
     assert packages(new) - set(sys.stdlib_module_names) <= {PACKAGE, "airflow"}
     assert not {name for name in new if name.startswith(tuple(f"{PACKAGE}.{heavy}" for heavy in HEAVY))}
+
+
+def test_references_in_docstrings_name_something_that_exists() -> None:
+    sources = {path: path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py")}
+    owners = {name for path in sources for name in (path.stem, path.parent.name)}
+    names = set(dir(builtins))
+    for source in sources.values():
+        owners.update(re.findall(r"\bclass (\w+)", source))
+        names.update(re.findall(r"\bdef (\w+)", source))
+        # A constant, an attribute, or the field of a dataclass.
+        names.update(re.findall(r"(?:^ *|self\.|, )(\w+)(?:, \w+)*(?:: [^=\n]+)?(?: = |$)", source, re.MULTILINE))
+    missing = []
+    for path, source in sources.items():
+        for reference in re.findall(r":(?:attr|class|data|exc|func|meth|mod):`~?\.?([\w.]+)`", source):
+            *parents, name = reference.split(".")
+            if parents != ["os"] and not (owners.issuperset(parents) and name in owners | names):
+                missing.append(f"{path.relative_to(ROOT)}: {reference}")
+    assert missing == []
