@@ -349,7 +349,7 @@ class NotFoundError(AnalyticsApiError):
     """Status 404 or 410: the website does not exist, or the service is not at this base URL."""
 
     def _meaning(self) -> _Meaning:
-        website_id = self.path.partition("/websites/")[2]
+        website_id = self.path.partition("/websites/")[2].partition("/")[0]
         if not website_id:
             return _Meaning("Not found", "Check the Base URL.")
         return _Meaning(f"No website has the id {website_id}, or the Base URL is wrong")

@@ -83,6 +83,11 @@ def sent_by(operator: Any, **others: Any) -> set[str]:
     return {name for name, value in sent.items() if name in GIVEN and same_setting(name, value, GIVEN[name])}
 
 
+def lists_of_the_page() -> set[str]:
+    page = (CHECKOUT / "docs" / "exclusions.md").read_text(encoding="utf-8")
+    return {field for field, operator in SYNC_OPERATORS.items() if f"`{operator.__name__}`" in page}
+
+
 #: Place, the expected names, and the names that are there.
 PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
     "api/fields.py, CreateSettings": (ON_CREATE - {"domain"}, lambda: CreateSettings.__annotations__),
@@ -90,6 +95,7 @@ PLACES: dict[str, tuple[set[str], Callable[[], Iterable[str]]]] = {
     "CreateWebsiteOperator": (ON_CREATE, lambda: sent_by(CreateWebsiteOperator)),
     "UpdateWebsiteOperator": (ON_UPDATE, lambda: sent_by(UpdateWebsiteOperator, website_id=1, domain=None)),
     "operators/exclusions.py, a class per list": (set(LINE_FIELDS), lambda: SYNC_OPERATORS),
+    "docs/exclusions.md, the operator of each list": (set(LINE_FIELDS), lists_of_the_page),
 }
 
 

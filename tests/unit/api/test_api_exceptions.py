@@ -101,6 +101,19 @@ def test_error_message_names_the_event_the_next_step_and_the_place(status: int, 
 
 
 @pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("/websites/7/archive", "No website has the id 7, or the Base URL is wrong"),
+        ("/websites", "Not found"),
+        ("/websites/", "Not found"),
+    ],
+)
+def test_missing_website_is_named_by_the_id_in_the_path(path: str, problem: str) -> None:
+    error = exceptions.NotFoundError(404, "GET", f"/api/v1{path}", "", {}, [])
+    assert error.problem == f"{problem} (404 Not Found)."
+
+
+@pytest.mark.parametrize(
     ("status", "is_limited", "is_rejected"), [(403, False, True), (403, True, False), (405, False, True)]
 )
 def test_method_is_not_rejected_by_a_rate_limit(status: int, is_limited: bool, is_rejected: bool) -> None:
