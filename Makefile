@@ -32,7 +32,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: bench checks generate docs help install pictures mutants soak two-tasks selective test test-room test-all test-rest test-fast test-oldest test-floors test-matrix test-distributed lint fault-matrix \
-	acceptance formats requests partitions coverage demo ui screenshots constraints dist release-check clean
+	acceptance formats laravel requests partitions coverage demo ui screenshots variations constraints dist release-check clean
 
 help:  ## List these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -112,6 +112,14 @@ test-distributed:  ## Kill Celery workers while they run tasks; needs PostgreSQL
 acceptance: install  ## Run the contract tests of writes on a real server; CONN is its connection as URI or JSON
 	@ACCEPTANCE_CONN="$${CONN:?must contain the connection of the server, as URI or JSON}" $(PY) -m pytest -q -rs -p no:xdist \
 		tests/contract/test_contract_servers.py
+
+PORT ?= 0
+
+laravel: install  ## Start the Laravel application of tests/laravel on PORT (any), for example with FLAGS="APP_LIST=simple"
+	@PYTHONPATH=tests/support:scripts $(PY) tests/support/laravel_application.py $(PORT) $(FLAGS)
+
+variations: install  ## Take all steps of a user on all variations of the Laravel application, and print a table
+	@$(PY) -m pytest $(PYTEST_FLAGS) --dist load tests/laravel
 
 lint: install  ## Check style, format, and types
 	@$(PY) -m ruff check

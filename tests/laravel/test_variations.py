@@ -11,8 +11,11 @@ from fixture_types import Execute
 from laravel_application import INSTALL, VARIATIONS, LaravelApplication, require_tools
 from laravel_steps import run_steps
 
-#: Variation to the steps that fail, because this service cannot do what they ask for.
-_CREATE_OPERATOR = {
+from airflow_provider_analytics.exceptions import AnalyticsError
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+
+#: Steps with a fourth website, and those that need it.
+_FOURTH_WEBSITE = {
     "create operator",
     "create operator again",
     "create operator, update",
@@ -21,6 +24,7 @@ _CREATE_OPERATOR = {
     "apply",
     "drift",
 }
+#: Variation to the steps that fail, because this service cannot do what they ask for.
 FAILING: dict[str, set[str]] = {
     # A list that no record contains can be empty on each website, or hidden: nothing is merged into it.
     "null left out": {
@@ -31,15 +35,26 @@ FAILING: dict[str, set[str]] = {
         "plan after apply",
         "drift",
     },
+    # It takes an empty text as not sent.
     "empty values ignored": {"empty a list"},
+    # Each of these lists would be longer.
     "lists cut at 255": {"set a long list", "sync addresses", "sync addresses again"},
+    # The row of the deleted website still has its domain, and the domain must be unique.
     "soft deletes": {"create a deleted domain"},
-    "plan limit 403": _CREATE_OPERATOR,
-    "plan limit 422": _CREATE_OPERATOR,
+    # Three websites are allowed.
+    "plan limit 403": _FOURTH_WEBSITE,
+    "plan limit 422": _FOURTH_WEBSITE,
 }
 
 
-@pytest.mark.slow
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def require_php() -> None:
+    require_tools({"php": INSTALL})
+
+
 @pytest.mark.chosen(6)
 @pytest.mark.parametrize("variation", VARIATIONS)
 def test_steps_pass_with_the_default_settings(
@@ -49,7 +64,6 @@ def test_steps_pass_with_the_default_settings(
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
 ) -> None:
-    require_tools({"php": INSTALL})
     monkeypatch.setenv("AIRFLOW_VAR_PAGE_PASSWORD", "secret-of-a-page")
     with LaravelApplication(VARIATIONS[variation]) as application:
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", application.connection_json())
@@ -60,3 +74,22 @@ def test_steps_pass_with_the_default_settings(
         assert failed.keys() == FAILING.get(variation, set()), "\n".join(
             f"{name}: {why}" for name, why in failed.items()
         )
+
+
+@pytest.mark.chosen
+def test_redirect_names_the_base_url_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LaravelApplication({"APP_REDIRECT": "https://stats.example/app"}) as application:
+        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", application.connection_json())
+        with AnalyticsHook() as hook, pytest.raises(AnalyticsError) as raised:
+            hook.list_websites()
+        assert "Set the Base URL to 'https://stats.example/app'." in str(raised.value)
+
+
+@pytest.mark.chosen
+def test_service_that_requires_a_csrf_token_can_only_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LaravelApplication({"APP_CSRF": "1"}, websites=1) as application:
+        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", application.connection_json())
+        with AnalyticsHook() as hook:
+            assert len(hook.list_websites()) == 1
+            with pytest.raises(AnalyticsError, match="CSRF token mismatch"):
+                hook.create_website("a.example")

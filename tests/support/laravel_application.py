@@ -72,11 +72,8 @@ VARIATIONS: dict[str, dict[str, str]] = {
     "queued updates": {"QUEUE_CONNECTION": "database"},
     "plan limit 403": {"APP_PLAN_LIMIT": "403"},
     "plan limit 422": {"APP_PLAN_LIMIT": "422"},
-    "CSRF on writes": {"APP_CSRF": "1"},
-    "60 requests per minute": {"APP_THROTTLE": "60"},
     "debug": {"APP_DEBUG": "true"},
-    "redirect to https": {"APP_REDIRECT": "https"},
-    "redirect to a slash": {"APP_REDIRECT": "slash"},
+    "60 requests per minute": {"APP_THROTTLE": "60"},
 }
 
 
@@ -110,6 +107,8 @@ class LaravelApplication:
             "PATH": os.environ["PATH"],
             "PHP_CLI_SERVER_WORKERS": "4",
             "APP_STORAGE": str(self._storage),
+            # One file in place of a folder with one per section.
+            "APP_CONFIG_CACHE": "bootstrap/config.php",
             "APP_SERVICES_CACHE": str(self._storage / "services.php"),
             "APP_PACKAGES_CACHE": str(self._storage / "packages.php"),
             "APP_API_KEY": API_KEY,

@@ -13,6 +13,5 @@ $app->useStoragePath(getenv('APP_STORAGE'));
 $app->singleton(Illuminate\Contracts\Http\Kernel::class, App\Http\Kernel::class);
 $app->singleton(Illuminate\Contracts\Console\Kernel::class, Illuminate\Foundation\Console\Kernel::class);
 $app->singleton(Illuminate\Contracts\Debug\ExceptionHandler::class, Illuminate\Foundation\Exceptions\Handler::class);
-$app->bind(Illuminate\Foundation\Bootstrap\LoadConfiguration::class, App\LoadConfiguration::class);
 
 return $app;

@@ -29,11 +29,7 @@ class Kernel extends HttpKernel
         if (env('APP_CLEANING') === 'none') {
             $this->middleware = [];
         }
-        if (env('APP_REDIRECT') === 'https') {
-            $this->prependMiddleware(fn ($request) => redirect()->secure($request->path(), 301));
-        } elseif (env('APP_REDIRECT') === 'slash') {
-            $this->prependMiddleware(fn ($request, $next) => str_ends_with($request->getPathInfo(), '/')
-                ? $next($request) : redirect()->to($request->root().$request->getPathInfo().'/', 301));
-        }
+        $to = env('APP_REDIRECT'); // each request to the same path on this server, if any
+        $to && $this->prependMiddleware(fn ($request) => redirect()->away($to.$request->getRequestUri(), 301));
     }
 }

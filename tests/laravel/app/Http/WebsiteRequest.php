@@ -32,17 +32,11 @@ class WebsiteRequest extends FormRequest
 
     public function values()
     {
-        $values = $this->validated();
-        if (env('APP_EMPTY') === 'ignored') {
-            $values = array_filter($values, fn ($name) => $this->filled($name), ARRAY_FILTER_USE_KEY);
-        }
+        $values = env('APP_EMPTY') === 'ignored' ? array_filter($this->validated(), 'filled') : $this->validated();
         if (env('APP_FAVORITE') === 'text' && isset($values['favorite'])) {
             $values['favorite'] = $values['favorite'] === 'true';
         }
-        if (env('APP_ABSENT') === 'false') {
-            $values += ['email' => 0, 'exclude_bots' => 0, 'favorite' => false];
-        }
 
-        return $values;
+        return $values + (env('APP_ABSENT') === 'false' ? ['email' => 0, 'exclude_bots' => 0, 'favorite' => false] : []);
     }
 }

@@ -15,4 +15,14 @@ class WebsiteResource extends JsonResource
 
         return env('APP_NULLS') === 'omitted' ? array_filter($record, fn ($value) => $value !== null) : $record;
     }
+
+    public function with($request)
+    {
+        return env('APP_BESIDE') ? ['status' => 200, 'message' => 'OK'] : [];
+    }
+
+    public static function list($websites)
+    {
+        return self::collection($websites)->additional((new self(null))->with(null));
+    }
 }

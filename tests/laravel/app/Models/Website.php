@@ -16,48 +16,29 @@ class Website extends Model
 
     public function getCasts()
     {
-        return match (env('APP_CASTS', 'all')) {
-            'none' => [],
-            'booleans' => ['privacy' => 'integer', 'email' => 'boolean', 'exclude_bots' => 'boolean', 'favorite' => 'boolean'],
-            'all' => ['privacy' => 'integer', 'email' => 'integer', 'exclude_bots' => 'integer', 'favorite' => 'boolean'],
-        } + ['deleted_at' => 'datetime'];
-    }
+        $flag = env('APP_CASTS') === 'booleans' ? 'boolean' : 'integer';
+        $casts = ['privacy' => 'integer', 'email' => $flag, 'exclude_bots' => $flag, 'favorite' => 'boolean'];
 
-    public function getIncrementing()
-    {
-        return env('APP_IDS') !== 'uuid';
+        return ['deleted_at' => 'datetime'] + (env('APP_CASTS') === 'none' ? [] : $casts);
     }
 
     protected static function booted()
     {
-        static::creating(function ($website) {
-            if (! $website->getIncrementing()) {
-                $website->id = (string) Str::orderedUuid();
-            }
+        env('APP_IDS') === 'uuid' && static::creating(function ($website) {
+            $website->incrementing = false;
+            $website->id = (string) Str::orderedUuid();
         });
         static::saving(function ($website) {
             if ($website->privacy != 2) {
                 $website->password = $website->getOriginal('password');
             }
+            foreach (array_filter($website->only('exclude_params', 'exclude_ips')) as $name => $text) {
+                $website->$name = match (env('APP_LINES')) {
+                    'cut' => mb_substr($text, 0, 255), // as VARCHAR(255) without strict mode; SQLite has no limits
+                    'crlf' => preg_replace('/\R/', "\r\n", $text),
+                    default => $text,
+                };
+            }
         });
-    }
-
-    public function setExcludeParamsAttribute($text)
-    {
-        $this->attributes['exclude_params'] = $this->stored($text);
-    }
-
-    public function setExcludeIpsAttribute($text)
-    {
-        $this->attributes['exclude_ips'] = $this->stored($text);
-    }
-
-    private function stored($text)
-    {
-        return match ($text === null ? null : env('APP_LINES')) {
-            'cut' => mb_substr($text, 0, 255), // as VARCHAR(255) without strict mode; SQLite has no limits
-            'crlf' => preg_replace('/\R/', "\r\n", $text),
-            default => $text,
-        };
     }
 }

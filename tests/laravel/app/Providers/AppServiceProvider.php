@@ -2,6 +2,7 @@
 
 namespace App\Providers;
 
+use App\Http\Controllers\WebsiteController;
 use App\Http\WebsiteResource;
 use Illuminate\Cache\RateLimiting\Limit;
 use Illuminate\Foundation\Support\Providers\RouteServiceProvider;
@@ -17,8 +18,10 @@ class AppServiceProvider extends RouteServiceProvider
         RateLimiter::for('api', fn ($request) => Limit::perMinute($limit)->by($request->user()->id));
         $this->routes(function () {
             Route::get('login', fn () => 'Log in')->name('login');
-            Route::prefix('api/v1')->middleware(['api', 'auth:api', ...env('APP_CSRF') ? ['web'] : []])
-                ->group(base_path('routes/api.php'));
+            Route::prefix('api/v1')->middleware(['api', 'auth:api', ...env('APP_CSRF') ? ['web'] : []])->group(function () {
+                Route::apiResource('websites', WebsiteController::class);
+                Route::get('account', fn () => ['data' => request()->user()->only('id', 'name', 'email')]);
+            });
         });
     }
 }

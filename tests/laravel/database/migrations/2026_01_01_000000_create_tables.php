@@ -24,9 +24,8 @@ class CreateTables extends Migration
             $table->string('password')->nullable();
             $table->unsignedTinyInteger('email')->default(0);
             $table->unsignedTinyInteger('exclude_bots')->default(1);
-            $lists = env('APP_LINES') === 'varchar' ? 'string' : 'text';
-            $table->$lists('exclude_params')->nullable();
-            $table->$lists('exclude_ips')->nullable();
+            $table->text('exclude_params')->nullable();
+            $table->text('exclude_ips')->nullable();
             $table->boolean('favorite')->default(false);
             $table->timestamps();
             $table->softDeletes();

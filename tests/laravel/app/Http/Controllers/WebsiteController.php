@@ -8,13 +8,6 @@ use Illuminate\Http\Request;
 
 class WebsiteController
 {
-    private $beside = [];
-
-    public function __construct()
-    {
-        $this->beside = env('APP_BESIDE') ? ['status' => 200, 'message' => 'OK'] : [];
-    }
-
     public function index(Request $request)
     {
         $request->validate([
@@ -39,11 +32,11 @@ class WebsiteController
         $size = $request->input('per_page', 100);
 
         return match (env('APP_LIST', 'paginate')) {
-            'paginate' => $this->collection($query->paginate($size)->withQueryString()),
-            'simple' => $this->collection($query->simplePaginate($size)->withQueryString()),
-            'cursor' => $this->collection($query->cursorPaginate($size)->withQueryString()),
-            'all' => $this->collection($query->get()),
-            'short_links' => $this->collection($query->paginate($size)),
+            'paginate' => WebsiteResource::list($query->paginate($size)->withQueryString()),
+            'simple' => WebsiteResource::list($query->simplePaginate($size)->withQueryString()),
+            'cursor' => WebsiteResource::list($query->cursorPaginate($size)->withQueryString()),
+            'all' => WebsiteResource::list($query->get()),
+            'short_links' => WebsiteResource::list($query->paginate($size)),
             'paginator' => $query->paginate($size)->withQueryString(),
             'nested' => ['data' => $query->paginate($size)->withQueryString()],
             'named' => ['websites' => $query->get()],
@@ -54,7 +47,7 @@ class WebsiteController
 
     public function show(Request $request, $id)
     {
-        return $this->record($request->user()->websites()->findOrFail($id));
+        return new WebsiteResource($request->user()->websites()->findOrFail($id));
     }
 
     public function store(WebsiteRequest $request)
@@ -87,20 +80,10 @@ class WebsiteController
             : ['id' => $website->id, 'object' => 'website', 'deleted' => true];
     }
 
-    private function collection($websites)
-    {
-        return WebsiteResource::collection($websites)->additional($this->beside);
-    }
-
-    private function record($website)
-    {
-        return (new WebsiteResource($website))->additional($this->beside);
-    }
-
     private function written($website, $status)
     {
         return match (env('APP_WRITTEN', 'record')) {
-            'record' => $this->record($website)->response()->setStatusCode($status),
+            'record' => (new WebsiteResource($website))->response()->setStatusCode($status),
             'message' => response()->json(['message' => 'Saved.'], $status),
             'nothing' => response()->noContent(),
         };

@@ -5,7 +5,6 @@ return [
     'in' => 'The selected :attribute is invalid.',
     'integer' => 'The :attribute must be an integer.',
     'max' => ['string' => 'The :attribute must not be greater than :max characters.'],
-    'present' => 'The :attribute field must be present.',
     'regex' => 'The :attribute format is invalid.',
     'required' => 'The :attribute field is required.',
     'string' => 'The :attribute must be a string.',
