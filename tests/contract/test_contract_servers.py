@@ -17,6 +17,7 @@ import pytest
 from contract_table import proves
 from fake_services import FakeService
 from field_values import VALUES
+from laravel_application import INSTALL, LaravelApplication, require_tools
 from wire_client import client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -25,7 +26,8 @@ from airflow_provider_analytics.api.fields import differing_fields
 #: Name of the environment variable with the connection of a real server.
 CONNECTION = "ACCEPTANCE_CONN"
 REAL = "real server"
-SERVERS = [REAL] if CONNECTION in os.environ else ["sandbox"]
+LARAVEL = "laravel"
+SERVERS = [REAL] if CONNECTION in os.environ else ["sandbox", LARAVEL]
 #: Settings that differ from those of a new website. Each is sent alone.
 UPDATES = {name: value.given for name, value in VALUES.items() if name != "password"}
 
@@ -39,6 +41,13 @@ def server(request: pytest.FixtureRequest) -> Iterator[AnalyticsClient]:
         os.environ["AIRFLOW_CONN_ACCEPTANCE"] = os.environ[CONNECTION]
         with AnalyticsHook("acceptance") as hook:
             yield hook.client
+    elif request.param == LARAVEL:
+        require_tools({"php": INSTALL})
+        with (
+            LaravelApplication(websites=1) as application,
+            client_of(application.url, api_key=application.api_key) as client,
+        ):
+            yield client
     else:
         with FakeService() as service, client_of(service.url, api_key=service.api_key) as client:
             yield client

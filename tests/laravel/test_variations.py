@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from dag_runs import RunDag
 from fixture_types import Execute
 from laravel_application import INSTALL, VARIATIONS, LaravelApplication, require_tools
 from laravel_steps import run_steps
+from samples import sample_dag
 
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
@@ -93,3 +95,15 @@ def test_service_that_requires_a_csrf_token_can_only_be_read(monkeypatch: pytest
             assert len(hook.list_websites()) == 1
             with pytest.raises(AnalyticsError, match="CSRF token mismatch"):
                 hook.create_website("a.example")
+
+
+@pytest.mark.chosen
+def test_samples_run_on_a_laravel_application(run_dag: RunDag, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LaravelApplication(websites=150) as application:
+        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", application.connection_json())
+        night = run_dag(sample_dag("nightly_website_snapshot", tmp_path))
+        assert (night.state, night.tasks["snapshot"].returned["count"]) == ("success", 150)
+        trial = run_dag(sample_dag("try_your_service", tmp_path), conf={"domain": "new.example"})
+        assert trial.state == "success"
+        next_night = run_dag(sample_dag("nightly_website_snapshot", tmp_path))
+        assert (next_night.state, next_night.tasks["snapshot"].returned["count"]) == ("success", 150)
