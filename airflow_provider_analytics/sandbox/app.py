@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from airflow_provider_analytics.sandbox.faults import Fault, FaultQueue
-from airflow_provider_analytics.sandbox.requests import RecordedRequest, operation_of
+from airflow_provider_analytics.sandbox.requests import RecordedRequest, operations_at
 from airflow_provider_analytics.sandbox.service import Options, Service
 from airflow_provider_analytics.sandbox.store import MAX_SEEDED, Store
 
@@ -205,15 +205,14 @@ class App:
         if url.query:
             target += f"?{url.query}"
         authorization = request.headers.get("authorization", "")
-        scheme, _, key = authorization.partition(" ")
         return RecordedRequest(
-            operation=operation_of(request.method, url.path, self._root),
+            operation=operations_at(url.path, self._root).get(request.method),
             method=request.method,
             target=target,
             origin=f"{url.scheme}://{url.netloc}",
             headers=request.headers.raw,
             body=await request.body(),
-            authorized=(scheme.lower(), key.strip()) == ("bearer", self._api_key),
+            authorized=authorization == f"Bearer {self._api_key}",
         )
 
 

@@ -13,14 +13,17 @@ from airflow_provider_analytics.api.laravel import API_PREFIX
 from airflow_provider_analytics.sandbox.laravel import decode_pairs
 
 
-def operation_of(method: str, path: str, root: str) -> str | None:
-    """Return the operation of a request to a path below ``root``."""
-    prefix = re.escape(root + API_PREFIX)
+def operations_at(path: str, root: str) -> dict[str, str]:
+    """Return the operations of a path below ``root`` by their methods; empty if there is no such path."""
+    found = {}
     for operation in OPERATIONS.values():
-        pattern = prefix + operation.path.replace("{id}", "[^/]+")
-        if method in operation.methods and re.fullmatch(pattern, path):
-            return operation.name
-    return None
+        pattern = re.escape(root + API_PREFIX) + operation.path.replace("{id}", "[^/]+")
+        if re.fullmatch(pattern, path.rstrip("/")):
+            for method in operation.methods:
+                found[method] = operation.name
+                if method == "GET":
+                    found["HEAD"] = operation.name
+    return found
 
 
 @dataclass
@@ -56,21 +59,14 @@ class RecordedRequest:
 
     @property
     def query(self) -> list[tuple[str, str]]:
-        """Decoded query parameters, in order; empty if the query string is malformed."""
-        return _pairs(self.raw_query)
+        """Decoded query parameters, in order."""
+        return decode_pairs(self.raw_query)
 
     @property
     def form(self) -> list[tuple[str, str]]:
-        """Decoded form fields, in order; empty if the body is not a well-formed form."""
-        return _pairs(self.body)
+        """Decoded form fields, in order."""
+        return decode_pairs(self.body)
 
     def header(self, name: str) -> str | None:
         """Return the first value of a header, or None if it is absent."""
         return Headers(raw=self.headers).get(name)
-
-
-def _pairs(raw: bytes) -> list[tuple[str, str]]:
-    try:
-        return decode_pairs(raw)
-    except ValueError:
-        return []

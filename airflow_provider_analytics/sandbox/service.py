@@ -12,22 +12,31 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from http import HTTPStatus
 from typing import Any, Self
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from airflow_provider_analytics.api.fields import OPERATIONS
 from airflow_provider_analytics.api.laravel import API_PREFIX
 from airflow_provider_analytics.sandbox import laravel
 from airflow_provider_analytics.sandbox.laravel import ApiError, FormField
-from airflow_provider_analytics.sandbox.requests import RecordedRequest
+from airflow_provider_analytics.sandbox.requests import RecordedRequest, operations_at
 from airflow_provider_analytics.sandbox.store import Store, Website
 
 ACCOUNT = {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
 
 _FORM = "application/x-www-form-urlencoded"
-_WEBSITE_ID = re.compile(r"[1-9][0-9]{0,17}")
+_WEBSITE_ID = re.compile(r"[0-9]{1,18}")
+#: Requests that the sandbox claims to allow. It counts them and rejects none.
+_RATE_LIMIT = 1_000_000
+
+
+def _redirect(url: str) -> Response:
+    return HTMLResponse(f"<!DOCTYPE html><title>Redirecting to {escape(url)}</title>", 302, {"Location": url})
 
 
 class Options(BaseModel):
@@ -77,34 +86,64 @@ class Service:
         """Delete all websites, and forget all requests."""
         self.store.clear()
         self._earlier: deque[_EarlierRequest] = deque()
+        self._admitted = 0
 
     def respond(self, request: RecordedRequest, options: Options) -> Response:
         """Process a request."""
         self.options = options
+        self._limit_headers: Mapping[str, str] = {}
         try:
             process = self.admit(request)
-            return process(request)
+            response = process(request)
         except ApiError as error:
-            is_invalid = "errors" in error.content
-            if is_invalid and "json" not in (request.header("accept") or ""):
-                return RedirectResponse(f"{self._root}/", 302)
-            return JSONResponse(error.content, error.status, error.headers)
+            response = self._error_response(request, error)
+        response.headers.update(self._limit_headers)
+        return response
 
     def admit(self, request: RecordedRequest) -> Callable[[RecordedRequest], Response]:
         """Return the method that processes a request, if it has an operation and the right key."""
         if request.operation is None:
-            path = request.path.removeprefix(self._root).strip("/")
-            raise ApiError(404, f"The route {path} could not be found.")
+            return self._respond_without_operation
         if not request.authorized:
             raise ApiError(401, "Unauthenticated.")
+        self._limit_headers = self.count()
         process: Callable[[RecordedRequest], Response] = getattr(self, OPERATIONS[request.operation].hook)
         return process
+
+    def count(self) -> Mapping[str, str]:
+        """Count a request, and return the headers with the state of the rate limit."""
+        self._admitted += 1
+        remaining = max(0, _RATE_LIMIT - self._admitted)
+        return {"X-RateLimit-Limit": str(_RATE_LIMIT), "X-RateLimit-Remaining": str(remaining)}
+
+    def _respond_without_operation(self, request: RecordedRequest) -> Response:
+        methods = list(operations_at(request.path, self._root))
+        if not methods:
+            path = request.path.removeprefix(self._root).strip("/")
+            raise ApiError(404, f"The route {path} could not be found.")
+        if request.method == "OPTIONS":
+            return HTMLResponse("", headers={"Allow": ",".join(methods)})
+        allowed = ", ".join(methods)
+        message = f"The {request.method} method is not supported for this route. Supported methods: {allowed}."
+        raise ApiError(405, message, {"Allow": allowed})
+
+    def _error_response(self, request: RecordedRequest, error: ApiError) -> Response:
+        accepted = (request.header("accept") or "").partition(",")[0]
+        if "/json" in accepted or "+json" in accepted:
+            return JSONResponse(error.content, error.status, error.headers)
+        # The application takes the client for a browser.
+        home = f"{request.origin}{self._root}"
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            return _redirect(f"{home}/login")
+        if "errors" in error.content:
+            return _redirect(home)
+        return HTMLResponse(f"<!DOCTYPE html><title>{escape(str(error))}</title>", error.status, error.headers)
 
     # Operations, by the name of their method of the hook
 
     def list_websites(self, request: RecordedRequest) -> Response:
         """Return a page of the list."""
-        given = self.values(request.raw_query, laravel.LIST_PARAMETERS)
+        given = self.values(request.query, laravel.LIST_PARAMETERS)
         defaults = {parameter.name: parameter.default for parameter in laravel.LIST_PARAMETERS}
         values = {**defaults, **given}
         websites = self.find(self.readable_store(), values)
@@ -115,7 +154,6 @@ class Service:
 
     def create_website(self, request: RecordedRequest) -> Response:
         """Create a website."""
-        self._reject_query(request)
         values = self.form(request, laravel.CREATE_FIELDS)
         if self.store.find(values["domain"]) and not self.options.allow_duplicates:
             raise laravel.invalid({"domain": ["The domain has already been taken."]})
@@ -126,14 +164,12 @@ class Service:
     def get_website(self, request: RecordedRequest) -> Response:
         """Return a website."""
         website = self.require(request, self.readable_store())
-        self._reject_query(request)
         return JSONResponse({"data": website})
 
     def update_website(self, request: RecordedRequest) -> Response:
         """Change a website."""
-        website = self.require(request, self.store)
-        self._reject_query(request)
         values = self.form(request, laravel.UPDATE_FIELDS)
+        website = self.require(request, self.store)
         self.save_earlier()
         changed = self.store.update(website["id"], values)
         return JSONResponse({"data": changed})
@@ -141,7 +177,6 @@ class Service:
     def delete_website(self, request: RecordedRequest) -> Response:
         """Delete a website."""
         website = self.require(request, self.store)
-        self._reject_query(request)
         self.save_earlier()
         self.store.delete(website["id"])
         deleted = {"id": website["id"], "object": "website", "deleted": True}
@@ -149,7 +184,6 @@ class Service:
 
     def get_account(self, request: RecordedRequest) -> Response:
         """Return the account."""
-        self._reject_query(request)
         return JSONResponse({"data": ACCOUNT})
 
     # Input
@@ -161,20 +195,16 @@ class Service:
         # An update without fields can have neither a body nor a Content-Type.
         if content_type != _FORM and (request.body or content_type):
             raise ApiError(415, f"The body must be sent as {_FORM}.")
-        return self.values(request.body, allowed)
+        return self.values(request.form, allowed)
 
-    def values(self, raw: bytes, allowed: Sequence[FormField]) -> dict[str, Any]:
+    def values(self, pairs: Sequence[tuple[str, str]], allowed: Sequence[FormField]) -> dict[str, Any]:
         """Return the values of a query string or a form."""
-        return laravel.read_values(raw, allowed)
-
-    def _reject_query(self, request: RecordedRequest) -> None:
-        """Reject query parameters; only the list operation accepts them."""
-        self.values(request.raw_query, ())
+        return laravel.read_values(pairs, allowed)
 
     def require(self, request: RecordedRequest, store: Store) -> Website:
         """Return the website that a path names."""
-        text = request.path.rpartition("/")[2]
-        website = store.get(int(text)) if _WEBSITE_ID.fullmatch(text) else None
+        text = unquote(request.path.rstrip("/").rpartition("/")[2])
+        website = store.get(int(text)) if _WEBSITE_ID.fullmatch(text.strip()) else None
         if website is None:
             raise ApiError(404, f"No query results for model [App\\Models\\Website] {text}")
         return website
@@ -184,7 +214,7 @@ class Service:
     def find(self, store: Store, values: Mapping[str, Any]) -> list[Website]:
         """Return all websites that match the parameters of a list, in its order."""
         found = store.websites()
-        search = values["search"].lower()
+        search = (values["search"] or "").lower()
         favorite = values["favorite"]
         if search:
             found = [website for website in found if search in website["domain"].lower()]

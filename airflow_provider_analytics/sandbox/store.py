@@ -81,7 +81,7 @@ class Store:
 
         :raises ValueError: for an unknown setting.
         """
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
         created_at = settings.pop("created_at", now)
         with self._lock:
             self._last_id += 1
@@ -166,7 +166,7 @@ def generate_websites(count: int, seed: int, taken: AbstractSet[str] = frozenset
             "exclude_params": _lines(rng, 0.25, lambda: rng.choice(_QUERY_PARAMETERS)),
             "exclude_ips": _lines(rng, 0.3, lambda: _address(rng)),
             "favorite": rng.random() < 0.1,
-            "created_at": created.isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "created_at": created.strftime("%Y-%m-%dT%H:%M:%S.000000Z"),
         }
 
 

@@ -78,7 +78,7 @@ ORDINARY: list[dict[str, Any]] = [
     {},
     {"paginator": "simple"},
     _CURSOR,
-    {"boolean_rule": True},
+    {"favorite_filter": "rule"},
     {"link_scheme": "other"},
     {"paginator": "simple", "link_scheme": "other"},
     {**_CURSOR, "link_scheme": "other"},

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote
 
 import idna
 from field_values import FLAGS
@@ -21,7 +21,6 @@ from laravel_paginators import (
     SORT_FIELDS,
     CursorPage,
     cursor_collection,
-    numbered_links,
     page_by_cursor,
     simple_collection,
 )
@@ -60,11 +59,9 @@ _DOMAINS = {"with www": "www.{}", "with scheme": "https://{}", "with port": "{}:
 class FakeServiceOptions(Options):
     """Differences of services. The defaults are those values of the sandbox."""
 
-    #: Reject unknown query parameters and form fields instead of ignoring them.
+    #: Reject unknown and repeated query parameters and form fields, which Laravel ignores: the package sends none.
     strict_parameters: bool = True
 
-    #: Accept booleans only as 1 and 0, in forms and in the filter of the list, as Laravel's rule ``boolean`` does.
-    boolean_rule: bool = False
     #: Limit of the application, with headers that report it; None: no limit.
     throttle: Throttle | None = None
     #: Limit of an nginx in front of the application, without such headers; None: no limit.
@@ -94,8 +91,8 @@ class FakeServiceOptions(Options):
     #: Parameters that are validated but have no effect. ``sort`` includes ``sort_by``. Without ``per_page``, a page
     #: contains the whole list.
     ignored: frozenset[Literal["page", "per_page", "sort", "search", "favorite"]] = frozenset()
-    #: How ``favorite`` of a list is parsed; of texts, only the empty one and "0" are false.
-    favorite_filter: Literal["boolean", "truth of text"] = "boolean"
+    #: How ``favorite`` of a list is parsed: ``rule`` accepts only 1 and 0; for the last one, all other texts are true.
+    favorite_filter: Literal["boolean", "rule", "truth of text"] = "boolean"
     #: Which domains ``search`` finds. ``late``: as at the previous search.
     search_matches: Literal["part", "case", "start", "label", "exact", "late", "nothing"] = "part"
     #: Fields that are missing in the rows of a list.
@@ -249,46 +246,47 @@ class FakeEndpoints(Service):
         super().clear()
         self._index: FakeStore | None = None
         self._throttle = ThrottleCounter()
-        self._limit_headers: dict[str, str] = {}
 
     # Reading of requests
 
     def admit(self, request: RecordedRequest) -> Callable[[RecordedRequest], Response]:
         process = super().admit(request)
-        if self.options.throttle is not None:
-            self._limit_headers = self._throttle.count(self.options.throttle)
+        if request.operation not in (None, "list"):
+            self._check_names(request.query, ())
         return process
+
+    def count(self) -> Mapping[str, str]:
+        throttle = self.options.throttle
+        return super().count() if throttle is None else self._throttle.count(throttle)
 
     def _field(self, field: FormField) -> FormField:
         """Return a field or parameter as this service reads it."""
         if field.parse is laravel.page:
             parse = str if self.options.paginator == "cursor" else laravel.page
             return replace(field, name=self.options.page_parameter, parse=parse)
-        if field.parse is laravel.boolean and self.options.boolean_rule:
-            return replace(field, parse=_boolean_by_rule)
+        if field.parse is laravel.boolean_filter and self.options.favorite_filter == "rule":
+            return replace(field, parse=laravel.boolean)
+        if field.parse is laravel.boolean_filter and self.options.favorite_filter == "truth of text":
+            return replace(field, parse=_truth_of_text)
+        if field.parse is laravel.boolean and self.options.favorite_stored == "truth of text":
+            return replace(field, parse=_truth_of_text)
         return field
 
-    def values(self, raw: bytes, allowed: Sequence[FormField]) -> dict[str, Any]:
-        found = self._values(raw, [self._field(field) for field in allowed])
-        if self.options.page_parameter in found:
-            found["page"] = found.pop(self.options.page_parameter)
+    def values(self, pairs: Sequence[tuple[str, str]], allowed: Sequence[FormField]) -> dict[str, Any]:
+        self._check_names(pairs, [self._field(field).name for field in allowed])
+        number = self.options.page_parameter
+        found = super().values(pairs, [self._field(field) for field in allowed])
+        if number in found:
+            found["page"] = found.pop(number)
+            if self._counts_otherwise and dict(pairs)[number].isdecimal():
+                found["page"] = int(dict(pairs)[number]) + 1
         return found
 
-    def _values(self, raw: bytes, allowed: Sequence[FormField]) -> dict[str, Any]:
-        options = self.options
-        if options.strict_parameters and options.favorite_filter == "boolean" and not self._counts_otherwise:
-            return super().values(raw, allowed)
-        names = {parameter.name for parameter in allowed}
-        pairs = []
-        for name, text in parse_qsl(raw.decode("latin-1"), keep_blank_values=True):
-            if name not in names and not options.strict_parameters:
-                continue
-            if name == "favorite" and "search" in names and options.favorite_filter == "truth of text":
-                text = "0" if text in ("", "0") else "1"
-            if name == options.page_parameter and self._counts_otherwise and text.isdecimal():
-                text = str(int(text) + 1)
-            pairs.append((name, text))
-        return super().values(urlencode(pairs).encode(), allowed)
+    def _check_names(self, pairs: Sequence[tuple[str, str]], allowed: Collection[str]) -> None:
+        names = [name for name, _ in pairs]
+        wrong = {name for name in names if name not in allowed or names.count(name) > 1}
+        if wrong and self.options.strict_parameters:
+            raise laravel.invalid({name: [f"The {name} field is prohibited."] for name in sorted(wrong)})
 
     @property
     def _counts_otherwise(self) -> bool:
@@ -345,7 +343,6 @@ class FakeEndpoints(Service):
             scheme, _, address = url.partition(":")
             url = f"{_OTHER_SCHEME[scheme]}:{address}"
         body = laravel.collection(page, url=url, query=query, parameter=options.page_parameter)
-        body["meta"]["links"] = numbered_links(body["links"])
         if options.paginator == "simple":
             return simple_collection(body)
         return cursor_collection(page, body) if isinstance(page, CursorPage) else body
@@ -366,8 +363,6 @@ class FakeEndpoints(Service):
             if stored.get(name):
                 lines_before = (before.get(name) or "").split("\n")
                 stored[name] = "\n".join(_stored(stored[name].split("\n"), lines_before, options.lists_stored))
-        if "favorite" in stored and options.favorite_stored == "truth of text":
-            stored["favorite"] = dict(request.form)["favorite"] not in ("", "0")
         if "domain" in stored:
             stored["domain"] = _domain(stored["domain"], options.domain_as)
         return {**_RESET[options.updates], **stored} if before else stored
@@ -385,12 +380,6 @@ class FakeEndpoints(Service):
 
     def respond(self, request: RecordedRequest, options: Options) -> Response:
         assert isinstance(options, FakeServiceOptions)
-        self._limit_headers = {}
-        response = self._answer_to(request, options)
-        response.headers.update(self._limit_headers)
-        return response
-
-    def _answer_to(self, request: RecordedRequest, options: FakeServiceOptions) -> Response:
         response = super().respond(request, options)
         if not isinstance(response, JSONResponse):
             return response
@@ -501,8 +490,8 @@ class FakeEndpoints(Service):
         return wrapped
 
 
-def _boolean_by_rule(text: str) -> Any:
-    return laravel.boolean(text if text in ("0", "1") else "")
+def _truth_of_text(text: str | None) -> bool:
+    return text not in (None, "0")
 
 
 def _matches(domain: str, search: str, how: str) -> bool:

@@ -66,12 +66,6 @@ def _cursor(website: Mapping[str, Any], names: Sequence[str], *, forward: bool) 
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def numbered_links(links: Mapping[str, str | None]) -> list[dict[str, Any]]:
-    """Return the links of ``paginate()`` in the metadata, without those to most pages."""
-    labels = {"prev": "&laquo; Previous", "first": "1", "next": "Next &raquo;"}
-    return [{"url": links[name], "label": label, "active": False} for name, label in labels.items()]
-
-
 def simple_collection(body: dict[str, Any]) -> dict[str, Any]:
     """Return the body of ``simplePaginate()``, given that of ``paginate()``."""
     links, meta = body["links"], body["meta"]

@@ -65,7 +65,7 @@ def test_requests_are_recorded_byte_by_byte(analytics_sandbox: SandboxServer) ->
     assert request.form == [("domain", "a.example"), ("exclude_ips", "192.0.2.1\n192.0.2.2")]
     assert (b"x-mark", "Ünïcode".encode()) in request.headers
     assert (request.header("Authorization"), request.header("X-Nothing")) == (headers["Authorization"], None)
-    assert (request.authorized, request.status) == (True, 302)
+    assert (request.authorized, request.status) == (True, 201)
     assert analytics_sandbox.api_key not in repr(request)
     analytics_sandbox.clear_requests()
     assert analytics_sandbox.requests == []

@@ -567,7 +567,7 @@ def test_apply_stops_after_one_create_if_the_list_remains_empty(night: Night, di
 
 
 def test_restored_list_is_exactly_the_text_that_was_read(night: Night) -> None:
-    text = "10.0.0.1  # Ann\r\n\r\n10.1.0.0/16\r\n"
+    text = "10.0.0.1  # Ann\r\n\r\n10.1.0.0/16"  # a service trims the end of a sent text
     night.add(20, exclude_ips=text, privacy=1)
     night.sandbox.configure(updates="reset others")
     with pytest.raises(NotAppliedError, match="Its values were restored and verified"):

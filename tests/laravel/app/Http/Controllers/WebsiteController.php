@@ -15,7 +15,7 @@ class WebsiteController
             'favorite' => env('APP_FILTER') === 'rule' ? ['boolean'] : [],
             'sort_by' => ['in:id,domain'],
             'sort' => ['in:desc,asc'],
-            'per_page' => ['in:10,25,50,100'],
+            'per_page' => ['integer', 'in:10,25,50,100'],
         ]);
         $query = $request->user()->websites();
         if ($request->filled('search')) {
@@ -29,7 +29,7 @@ class WebsiteController
             'text' => $favorite !== null && $query->where('favorite', $favorite === 'true'),
         };
         $query->orderBy($request->input('sort_by', 'id'), $request->input('sort', 'desc'));
-        $size = $request->input('per_page', 100);
+        $size = (int) $request->input('per_page', 100);
 
         return match (env('APP_LIST', 'paginate')) {
             'paginate' => WebsiteResource::list($query->paginate($size)->withQueryString()),
