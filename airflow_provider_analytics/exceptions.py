@@ -210,6 +210,12 @@ _MEANINGS: Mapping[int, _Meaning] = {
         permanent=True,
         before_retry="shorten the list or raise the limit first",
     ),
+    419: _Meaning(
+        "The service requires a CSRF token for writes, which only a browser has",
+        "In the service, except api/* from the check of CSRF tokens.",
+        permanent=True,
+        before_retry="change the service first",
+    ),
     422: _Meaning("The service rejected {fields}", permanent=True, before_retry="correct the value first"),
     429: _Meaning("The service limits the rate of requests", f"S{_RATE[1:]}"),
     502: _Meaning("The service failed", _CHECK_BOTH),

@@ -100,6 +100,13 @@ def test_error_message_names_the_event_the_next_step_and_the_place(status: int, 
     assert text == " ".join(expected)
 
 
+def test_missing_csrf_token_is_an_error_of_the_service() -> None:
+    error = AnalyticsApiError(419, "POST", "/api/v1/websites", "CSRF token mismatch.")
+    assert error.problem == "The service requires a CSRF token for writes, which only a browser has (419)."
+    assert error.remedy == "In the service, except api/* from the check of CSRF tokens."
+    assert (error.permanent, error.before_retry) == (True, "change the service first")
+
+
 @pytest.mark.parametrize(
     ("path", "problem"),
     [
