@@ -27,7 +27,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from canned import canned
+from canned import API_KEY, canned
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+from laravel_application import FRAMEWORK, INSTALL, LaravelApplication
 
 from airflow_provider_analytics.api.listing import MAX_LIST_WEBSITES
 from airflow_provider_analytics.get_provider_info import get_provider_info
@@ -54,18 +58,20 @@ class Sizes:
     :param gets: number of websites that are read singly.
     :param pages: pages of a list.
     :param growth: numbers of websites.
+    :param updates: number of websites that are updated in a Laravel application.
     """
 
     repeats: int
     gets: int
     pages: int
     growth: tuple[int, int]
+    updates: int
 
 
-FULL = Sizes(7, 2_000, 1_000, (10_000, 100_000))
-QUICK = Sizes(3, 200, 100, (1_000, 10_000))
+FULL = Sizes(7, 2_000, 1_000, (10_000, 100_000), 300)
+QUICK = Sizes(3, 200, 100, (1_000, 10_000), 100)
 #: For the test that runs every benchmark once.
-TINY = Sizes(1, 2, 3, (100, 300))
+TINY = Sizes(1, 2, 3, (100, 300), 2)
 
 
 @dataclass(frozen=True)
@@ -127,6 +133,7 @@ class Bench:
         self._growth()
         with canned(self.sizes.pages * 100, LATENCY) as url:
             self._latency(url)
+        self._laravel()
 
     def _websites(self, url: str) -> None:
         gets = {"url": url, "number": self.sizes.gets}
@@ -199,6 +206,19 @@ class Bench:
         self.add(work, "one page after the other", _ratios(element, eight, "wall"), 7.5, faster=True)
         # Eight parallel requests are at most eight times faster; HttpOperator also opens a connection for each page.
         self.add(work, "`HttpOperator` with a pagination function", _ratios(http, eight, "wall"), 8, faster=True)
+
+    def _laravel(self) -> None:
+        if shutil.which("php") is None or not FRAMEWORK.exists():
+            sys.stdout.write(f"Not measured: updates of a Laravel application. Run: {INSTALL}\n")
+            return
+        number = self.sizes.updates
+        with LaravelApplication({"APP_API_KEY": API_KEY}, websites=number) as application:
+            websites = {"url": application.url, "number": number}
+            works = ("operator_updates", "http_client_updates")
+            ours, bare = self.turns("laravel", *((work, websites) for work in works))
+        work = f"{number:,} websites of a Laravel application updated and verified, wall"
+        against = f"`http.client`, the same {2 * number:,} requests, eight in flight"
+        self.add(work, against, _ratios(ours, bare, "wall"), None)
 
     def add(self, work: str, against: str, ratios: list[float], goal: float | None, **more: Any) -> None:
         """Keep a result and print it; see :class:`Result`."""

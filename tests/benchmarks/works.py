@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +37,9 @@ HEADERS = {
     "Cache-Control": "no-cache",
     "User-Agent": "benchmark",
 }
+FORM = "application/x-www-form-urlencoded"
+#: Requests at the same time, in both works that update websites.
+THREADS = 8
 LIST = {"per_page": str(PAGE), "sort_by": "id", "sort": "desc"}
 
 
@@ -187,6 +191,43 @@ def our_snapshot(url: str) -> Iterator[Work]:
             return int(client.stats.requests - before)
 
         yield write
+
+
+# Updates
+
+
+def http_client_updates(url: str, number: int) -> Iterator[Work]:
+    """Update and read each website with ``http.client``, eight at a time, without any check."""
+    values = itertools.count(1)
+
+    def update(first: int, value: int) -> None:
+        with plain_connection(url) as get, closing(http.client.HTTPConnection(url.removeprefix("http://"))) as writer:
+            for item in range(first, number + 1, THREADS):
+                form = urlencode({"exclude_ips": f"192.0.2.{value}"})
+                writer.request("PATCH", f"/api/v1/websites/{item}", form, {**HEADERS, "Content-Type": FORM})
+                writer.getresponse().read()
+                get(f"/api/v1/websites/{item}")
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        yield lambda: [*threads.map(update, range(1, THREADS + 1), [next(values)] * THREADS)] and None
+
+
+def operator_updates(url: str, number: int) -> Iterator[Work]:
+    """Sync a list that differs on every website."""
+    from unittest import mock
+
+    from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+
+    extra = {"parallel_requests": THREADS}
+    connect("analytics_default", conn_type="analytics", host=url, password=API_KEY, extra=extra)
+    values = itertools.count(101)
+
+    def sync() -> None:
+        context: Any = {"ti": mock.MagicMock(map_index=-1), "run_id": "r"}
+        operator = SyncExcludedIpsOperator(task_id="t", exclude_ips=[f"192.0.2.{next(values)}"], mode="replace")
+        assert operator.execute(context)["applied"] == number
+
+    yield sync
 
 
 # Parsing
