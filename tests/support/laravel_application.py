@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -31,7 +31,8 @@ INSTALL = "apt-get install php-cli php-sqlite3 php-mbstring php-xml php-laravel-
 API_KEY = "laravel-key"
 _START_SECONDS = 20
 # Each request compiles the framework again without them. What PHP prints is no part of a response.
-_PHP = ["php", "-d", "opcache.enable_cli=1", "-d", "opcache.validate_timestamps=0", "-d", "display_errors=0"]
+PHP_OPTIONS = ["-d", "opcache.enable_cli=1", "-d", "opcache.validate_timestamps=0", "-d", "display_errors=0"]
+_PHP = ["php", *PHP_OPTIONS]
 
 #: Variation to its environment variable, the value that differs from the base application.
 VARIATIONS: dict[str, dict[str, str]] = {
@@ -141,13 +142,17 @@ class LaravelApplication:
 
     def _serve(self) -> None:
         self._run(*_PHP, "-S", f"127.0.0.1:{self._port}", "-t", "public", "public/index.php")
-        self._wait_for_port(self._port)
+        self._wait_for(self._connect)
+
+    def _connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self._port), timeout=1)
 
     def artisan(self, *arguments: str) -> None:
         """Run a command of the application, such as ``down --retry=1``."""
-        ended = subprocess.run(
-            [*_PHP, "artisan", *arguments], cwd=APPLICATION, env=self._environment, capture_output=True, text=True
-        )
+        self._execute(*_PHP, "artisan", *arguments)
+
+    def _execute(self, *command: str) -> None:
+        ended = subprocess.run(command, cwd=APPLICATION, env=self._environment, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
     def _run(self, *command: str) -> None:
@@ -157,10 +162,11 @@ class LaravelApplication:
             )
         self._processes.append(process)
 
-    def _wait_for_port(self, port: int) -> None:
+    def _wait_for(self, connect: Callable[[], socket.socket]) -> None:
+        """Wait until a process that was started accepts connections."""
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end and all(process.poll() is None for process in self._processes):
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            with suppress(OSError), connect():
                 return
             time.sleep(0.01)
         raise RuntimeError(f"The application did not start:\n{(self._storage / 'output.txt').read_text()}")
