@@ -50,7 +50,7 @@ from airflow_provider_analytics.exceptions import (
     UnexpectedResponseError,
 )
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, is_secret_key
+from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, is_secret_key, readable
 
 #: Maximum size of a response body.
 MAX_BODY_BYTES = 50 * 1024 * 1024

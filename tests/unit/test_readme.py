@@ -33,7 +33,10 @@ RUN_BY: dict[str, dict[str, str]] = {
     },
     "docs/reference/exceptions.md": {"integration/hooks/test_hook_over_a_socket": "python text"},
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
-    "docs/testing.md": {"integration/sandbox/test_sandbox_page": "output python sh", "system/test_quickstart": "console"},
+    "docs/testing.md": {
+        "integration/sandbox/test_sandbox_page": "output python sh",
+        "system/test_quickstart": "console",
+    },
     "docs/snapshots.md": {"integration/docs/test_snapshots_page": "- python"},
     "docs/comparison.md": {},
     "docs/deployment.md": {
