@@ -125,7 +125,7 @@ class AnalyticsError(Exception):
         text = readable("\n".join(lines), MAX_MESSAGE, breaks="keep")
         if not self.where:
             return text
-        return f"{text}\n{self._attempts}Service: {self.where}."
+        return f"{text}\n{self._attempts}{self.where}."
 
 
 def _lines(parts: Iterable[str], separator: str) -> list[str]:
@@ -341,7 +341,7 @@ class AnalyticsApiError(AnalyticsError):
         for name, messages in sorted(self.errors.items()):
             errors.append(f"{name}: {' '.join(messages[:_MAX_LISTED_MESSAGES])}")
         if errors:
-            parts.append(f"[{first_of(errors, _MAX_LISTED, '; ')}]")
+            parts.append(first_of(errors, _MAX_LISTED, "; "))
         if not parts:
             return ""
         return f"{' '.join(parts).rstrip('.')}."
@@ -497,7 +497,7 @@ class NotAppliedError(AnalyticsError):
 
     website_id: str
     fields: Mapping[str, str]
-    remedy: str = "Check the website in the service. Another client might change it at the same time."
+    remedy: str = "Check the website in the service. Another client might have changed it at the same time."
     permanent: bool = False
     problem: str = ""
     waited: float | None = None
@@ -562,7 +562,7 @@ class BulkError(AnalyticsError):
         # Alerts quote the first line, so it contains a reason.
         self.problem = "\n".join([" ".join(lines[:2]), *lines[2:]])
         if self.permanent:
-            self.before_retry = "review these websites first"
+            self.before_retry = "correct the reasons first"
 
     def _summary(self) -> str:
         parts = [f"{counted(len(self.failures) - len(self.not_tried), 'website')} failed"]

@@ -37,12 +37,12 @@ def invalid(name: str, value: object, allowed: str) -> ValueError:
     return ValueError(f"{name}={short_repr(value)} is not allowed. Allowed: {allowed}")
 
 
-def invalid_together(allowed: str, **values: object) -> ValueError:
-    """Return the error for values that are not allowed together, or of which one is needed."""
+def invalid_together(**values: object) -> ValueError:
+    """Return the error for values of which exactly one is needed."""
     if all(value is None for value in values.values()):
-        return ValueError(f"{' and '.join(values)} are missing. Give {allowed}")
+        return ValueError(f"{' and '.join(values)} are missing. Set one of them")
     shown = " and ".join(f"{name}={short_repr(value)}" for name, value in values.items())
-    return ValueError(f"{shown} are not allowed together. Allowed: {allowed}")
+    return ValueError(f"{shown} are not allowed together. Set only one of them")
 
 
 def short_repr(value: object) -> str:

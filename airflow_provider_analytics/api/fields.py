@@ -519,7 +519,7 @@ def check_password_has_effect(settings: Mapping[str, Any]) -> None:
         return
     privacy = settings.get("privacy")
     if normalize("privacy", privacy) != Privacy.PASSWORD.label:
-        raise invalid("privacy", privacy, "'password', because a password is given, which protects nothing otherwise")
+        raise invalid("privacy", privacy, "'password': with another privacy, a password has no effect")
 
 
 def _parse_settings(allowed: tuple[str, ...], settings: Mapping[str, Any]) -> dict[str, Any]:

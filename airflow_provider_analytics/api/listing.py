@@ -652,10 +652,10 @@ def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[]
             log.info("Reading the list again in %.1f s, because it might have changed: %s", seconds, last.seen)
             listing.stats.count("lists_read_again")
             listing.wait(seconds)
-    how = "The same was seen each time."
+    how = "had the same result"
     if len(all_seen) > 1:  # a list that changes differs in another way each time
-        how = "The list changed during each read."
-    seen = f"{last.seen} Gave up after {len(WAITS_BETWEEN_READS) + 1} attempts. {how}"
+        how = "found that the list changed meanwhile"
+    seen = f"{last.seen} All {len(WAITS_BETWEEN_READS) + 1} attempts {how}."
     raise IncompleteListError(last.check, seen, True)
 
 

@@ -293,8 +293,8 @@ class Settings:
 
     @property
     def where(self) -> str:
-        """Service and origin of the settings, for errors."""
-        return f"{self.base_url}, {self.source}"
+        """Service and origin of the settings, as the last line of an error."""
+        return f"Service: {self.base_url}, {self.source}"
 
     @property
     def client_cert_paths(self) -> tuple[str, str] | None:

@@ -240,8 +240,10 @@ class Transport:
         error = status_error(answer, follows_success=self._has_succeeded)
         pause = error.retry_after or 0.0
         if pause > MAX_WAIT:
-            asked = f"The service asks to wait {pause:.0f} s, but a task waits at most {MAX_WAIT:g} s."
-            error.remedy = f"{asked} Retry after {pause:.0f} s."
+            error.remedy = (
+                f"The service asks for a pause of {pause:.0f} s, but a task waits at most {MAX_WAIT:g} s. "
+                f"Set retry_delay to {pause:.0f} s or more."
+            )
         if is_rate_limit(error) and pause <= MAX_WAIT:
             reason = f"Rejected requests are repeated for up to {patience(error) / 60:.0f} minutes. {error.text}"
             self._limiter.slow_down(start, pause, reason, is_write=method != "GET")

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         Path(args.markdown).write_text(markdown, encoding="utf-8")
     sys.stdout.write(f"{markdown}digest: {result['digest']}\n")
     if result["guard_message"]:
-        sys.stderr.write(f"{result['guard_message']}\nThe plan must not be applied: a guard stops it.\n")
+        sys.stderr.write(f"{result['guard_message']}\nA guard blocks this plan.\n")
         return ExitStatus.FAILED
     return ExitStatus.CHANGES if result["changes"] else ExitStatus.NO_CHANGES
 

@@ -110,9 +110,9 @@ class AnalyticsHook(BaseHook):
 
     @property
     def where(self) -> str:
-        """Service and connection, for errors."""
+        """Service and connection, as the last line of an error."""
         if self._client is None:
-            return f"connection {self.analytics_conn_id!r}"
+            return f"Connection: {self.analytics_conn_id}"
         return self._client.settings.where
 
     def get_conn(self) -> AnalyticsClient:

@@ -166,7 +166,9 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         }
         for name, given in only_managed.items():
             if given and not source.managed:
-                raise ValueError(f"{name} is not allowed with mode={source.mode!r}. Allowed: mode='managed'")
+                raise ValueError(
+                    f"{name} needs a managed list. Set state_path, and mode='managed' instead of {source.mode!r}"
+                )
         scope: dict[str, Any] = {"service": hook.client.base_url, "field": self.field, "mode": source.mode}
         folder = file = None
         ti = context.get("ti")
@@ -286,12 +288,12 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
         value, path = getattr(self, self.field), getattr(self, f"{self.field}_path")
         if (value is None) == (path is None):
-            raise invalid_together("one of the two", **{self.field: value, f"{self.field}_path": path})
+            raise invalid_together(**{self.field: value, f"{self.field}_path": path})
         if path is None:
             # A value is never opened. A path here is a mistake, and would be sent as a parameter: it can be any word.
             file_name = LINE_FIELDS[self.field].file_name
             if isinstance(value, str) and file_name and file_name.fullmatch(value.strip()):
-                raise invalid(self.field, value, f"entries; a file is given by {self.field}_path")
+                raise invalid(self.field, value, f"entries. To read a file, use {self.field}_path")
             return value
         argument = f"{self.field}_path"
         text = read_text(storage_path(path, argument), argument)

@@ -133,7 +133,7 @@ class GetWebsiteOperator(AnalyticsBaseOperator):
         """Fetch the website."""
         with self.connected(context) as hook:
             if self.website_id is not None and self.domain is not None:
-                raise invalid_together("one of the two", website_id=self.website_id, domain=self.domain)
+                raise invalid_together(website_id=self.website_id, domain=self.domain)
             website = hook.get_website(_find_id(hook, self.website_id, self.domain))
             self.log.info("Read website %s.", _name(website))
             return hook.client.for_output(website)
@@ -503,7 +503,7 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
     if website_id is not None:
         return check_website_id(website_id)
     if domain is None:
-        raise invalid_together("one of the two", website_id=website_id, domain=domain)
+        raise invalid_together(website_id=website_id, domain=domain)
     website = hook.find_website(domain)
     if website is None:
         problem = f"No website has the domain {str(domain)!r}. All websites were checked."

@@ -71,7 +71,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         from airflow_provider_analytics.storage import read_texts
 
         if (self.config_path is None) == (self.config is None):
-            raise invalid_together("one of the two", config_path=self.config_path, config=self.config)
+            raise invalid_together(config_path=self.config_path, config=self.config)
         if self.config_path is None:
             return parse_websites(self.config, default_mode=self.default_mode)
         texts = read_texts(storage_path(self.config_path, "config_path"), "config_path", in_a_folder)
@@ -349,11 +349,12 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         self._log_plan("Compared the websites with", result)
         if plan.changes and self.on_drift != "log":
             effects = [*effect_lines(plan, "delete"), *effect_lines(plan, "create"), *effect_lines(plan, "update")]
-            different = f"Different from {self.config_path or 'config'}: {counted(len(plan.changes), 'website')}"
-            message = "\n".join([f"{different}, {_counts(result)}.", *effects[:SHOWN_CHANGES]])
+            counts = f"{counted(len(plan.changes), 'website')}, {_counts(result)}"
+            different = f"The websites differ from {self.config_path or 'config'}: {counts}."
+            message = "\n".join([different, *effects[:SHOWN_CHANGES]])
             if self.on_drift == "skip":
                 raise skipped(message)
-            raise permanent_failure(message, "on_drift='fail' is set")
+            raise permanent_failure(message, "to only report the differences, set on_drift='log'")
         return result
 
 
@@ -434,8 +435,10 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
 
         with self.connected(context) as hook:
             if (self.base_path is None) != (self.snapshot_date is None):
-                allowed = "both, or neither for the current state"
-                raise invalid_together(allowed, base_path=self.base_path, snapshot_date=self.snapshot_date)
+                missing = "base_path" if self.base_path is None else "snapshot_date"
+                raise ValueError(
+                    f"{missing} is missing. Set base_path and snapshot_date, or neither to export the current websites"
+                )
             selectors: Sequence[str] | None = None
             if self.websites is not None:
                 selectors = parse_selectors("websites", self.websites)

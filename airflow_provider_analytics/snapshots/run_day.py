@@ -47,9 +47,7 @@ class RunDay:
         :raises GuardError: if the day has not started yet.
         """
         if self.starts - now > CLOCK_SKEW:
-            error = GuardError(
-                f"{self.day} has not started. {self.source_text(now)}", "Correct partition_date or the clock."
-            )
+            error = GuardError(f"{self.day} has not started. {self.source_text(now)}", "Nothing was published.")
             error.before_retry = "correct partition_date or the clock first"
             raise error
         return now >= self.ends

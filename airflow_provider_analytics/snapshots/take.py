@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import islice
@@ -170,7 +170,7 @@ def take_snapshot(
         earlier = look_back(series, day, clock(), options)
 
         def check_source(other: Manifest) -> None:
-            if "other_source" not in options.override_guards:
+            with _overridable("other_source", options):
                 snapshot_guards.check_source(origin.source, origin.filters, other)
 
         last_good = earlier.replaced or earlier.other_day
@@ -204,7 +204,7 @@ def look_back(series: SnapshotSeries, day: date, now: datetime, options: Snapsho
     replaced = _read_or_warn(series.partition(day), options)
     previous = _read_or_warn(newest, options) if newest else None
     other_day = previous or _newest_readable(older, options)
-    if "clock_skew" not in options.override_guards:
+    with _overridable("clock_skew", options):
         for snapshot in filter(None, (replaced, previous)):
             snapshot_guards.check_clock(now, snapshot.manifest)
     return EarlierSnapshots(previous, replaced, other_day, is_first=newest is None)
@@ -271,15 +271,27 @@ def check(local_list: LocalList, earlier: EarlierSnapshots, options: SnapshotOpt
         snapshot_guards.check_fields(found.count, found.fields, before.manifest, limit)
 
     for guard, check_one in (("fewer_websites", check_websites), ("missing_fields", check_fields)):
-        if guard in options.override_guards:
-            continue
-        is_accepted = False
-        if earlier.replaced:
-            check_one(local_list, earlier.replaced)
-            # A loss since the other day that the replaced snapshot already had was accepted by a person.
-            is_accepted = earlier.other_day is not None and _is_blocked(check_one, earlier.replaced, earlier.other_day)
-        if earlier.other_day and not is_accepted:
-            check_one(local_list, earlier.other_day)
+        with _overridable(guard, options):
+            is_accepted = False
+            if earlier.replaced:
+                check_one(local_list, earlier.replaced)
+                # A loss since the other day that the replaced snapshot already had was accepted by a person.
+                is_accepted = earlier.other_day is not None and _is_blocked(
+                    check_one, earlier.replaced, earlier.other_day
+                )
+            if earlier.other_day and not is_accepted:
+                check_one(local_list, earlier.other_day)
+
+
+@contextmanager
+def _overridable(guard: str, options: SnapshotOptions) -> Iterator[None]:
+    """Log the finding of a guard instead of raising it, if the guard is overridden."""
+    try:
+        yield
+    except GuardError as error:
+        if guard not in options.override_guards:
+            raise
+        log.warning("Overridden guard %s: %s", guard, error.problem)
 
 
 def _described(list_or_snapshot: LocalList | Snapshot) -> LocalList | Manifest:
@@ -432,11 +444,8 @@ def _read_or_warn(partition: Partition, options: SnapshotOptions) -> Snapshot | 
     try:
         return partition.read()
     except NewerVersionError as error:
-        if "newer_version" not in options.override_guards:
+        with _overridable("newer_version", options):
             raise snapshot_guards.guard_error("newer_version", error.text) from error
-        log.warning(
-            "Continuing without the snapshot of %s, because newer_version is overridden: %s", partition.day, error.text
-        )
     except StorageError as error:
         log.warning("Continuing without the snapshot of %s: %s", partition.day, error.text)
     return None

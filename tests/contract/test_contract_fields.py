@@ -168,9 +168,7 @@ def test_password_is_rejected_without_privacy_2(
     send = partial(client.create_website, "a.example")
     if way == "update":
         send = partial(client.update_website, website["id"])
-    with pytest.raises(
-        ValueError, match=r"privacy=.* is not allowed. Allowed: 'password', because a password is given"
-    ):
+    with pytest.raises(ValueError, match=r"privacy=.* is not allowed. Allowed: 'password': with another privacy"):
         send(privacy=privacy, password="p")
     assert sandbox.requests == []
     client.update_website(website["id"], privacy=2, password="new")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -191,9 +192,12 @@ class LaravelApplication:
 
 def main(arguments: list[str]) -> None:
     """Start the application until Ctrl-C."""
-    port = int(arguments[0]) if arguments else 0
-    variables = dict(argument.split("=", 1) for argument in arguments[1:])
-    with LaravelApplication(variables, port=port) as application:
+    parser = argparse.ArgumentParser(description="Start the Laravel application until Ctrl-C.")
+    parser.add_argument("port", nargs="?", type=int, default=0)
+    parser.add_argument("variables", nargs="*", help="variables of its environment, such as PAGINATOR=simple")
+    given = parser.parse_args(arguments)
+    variables = dict(variable.split("=", 1) for variable in given.variables)
+    with LaravelApplication(variables, port=given.port) as application:
         print(f"URL  {application.url}\nKey  {application.api_key}")
         print(f"AIRFLOW_CONN_ANALYTICS_DEFAULT='{application.connection_json()}'", flush=True)
         stopped = threading.Event()

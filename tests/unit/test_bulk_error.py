@@ -29,7 +29,7 @@ def test_websites_are_grouped_by_reason_and_ten_are_named() -> None:
 def test_message_is_shorter_than_4_kb(character: str) -> None:
     failures = {f"{number}.{character * 240}": f"{number} {character * 500}" for number in range(300)}
     error = BulkError(failures)
-    error.where = "https://stats.example.com/app, connection 'analytics_default'"
+    error.where = "Service: https://stats.example.com/app, connection 'analytics_default'"
     assert len(str(error).encode()) < 4096
     assert "more reasons." in str(error)
 

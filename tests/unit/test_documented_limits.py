@@ -57,7 +57,7 @@ SENTENCES = [
     ("connection.md", f"after {rejections.REJECTED_SECONDS / 60:g} minutes"),
     (
         "exclusions.md",
-        f"after {service_websites.GIVE_UP_AFTER} consecutive failures, or after {application.FAILURES_AT_FIRST} before",
+        f"after {service_websites.GIVE_UP_AFTER} failures in a row, or after {application.FAILURES_AT_FIRST} at the",
     ),
     ("exclusions.md", f"entries that expire within {list_lines.EXPIRING_DAYS} days"),
     ("exclusions.md", f"its addresses are kept for {list_lines.KEEP_UNRESOLVED_DAYS} days"),

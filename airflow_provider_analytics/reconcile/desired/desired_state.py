@@ -206,7 +206,7 @@ class WebsitesAsCode:
 
     def __post_init__(self) -> None:
         if self.prune and self.create_only:
-            raise invalid_together("one of the two", prune=True, create_only=True)
+            raise invalid_together(prune=True, create_only=True)
 
     @property
     def protected_patterns(self) -> list[str]:

@@ -131,9 +131,10 @@ def raise_unmatched(unmatched: Sequence[str]) -> None:
     """
     if unmatched:
         named = first_of(unmatched, _MAX_NAMED, "; ", show=readable)
-        raise GuardError(
-            f"No website matches {named}.", "Correct the domain, pattern, or id. No changes were sent.", "no_match"
-        )
+        remedy = "Correct the domain, pattern, or id."
+        if any("://" in name for name in unmatched):
+            remedy = "Write the domain without https:// and path."
+        raise GuardError(f"No website matches {named}.", f"{remedy} No changes were sent.", "no_match")
 
 
 @dataclass(frozen=True)

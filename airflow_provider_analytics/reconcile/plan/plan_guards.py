@@ -242,14 +242,14 @@ def _finding(given: GuardInput, lost: int, total: int, problem: str, worst: Sequ
 
 def _lines(given: GuardInput, lost: int, total: int, problem: str, worst: Sequence[str]) -> list[str]:
     fraction = f"{lost / total:.0%}, more than max_loss_fraction={given.limit} allows"
-    lines = [f"{lost:,} of {total:,} {problem} ({fraction})."]
-    if len(worst) > _MAX_WORST:
-        lines.append(f"The first {_MAX_WORST}:")
-    return [*lines, *_cases(worst)]
+    return [f"{lost:,} of {total:,} {problem} ({fraction}).", *_cases(worst)]
 
 
 def _cases(worst: Sequence[str]) -> list[str]:
-    return [f"{_CASE}{case}" for case in worst[:_MAX_WORST]]
+    cases = [f"{_CASE}{case}" for case in worst[:_MAX_WORST]]
+    if len(worst) > _MAX_WORST:
+        cases.insert(0, f"The first {_MAX_WORST}:")
+    return cases
 
 
 def internal_warnings(source: ExclusionList | WebsitesAsCode) -> list[str]:

@@ -183,8 +183,8 @@ def test_changed_list_is_read_again_at_most_four_times(sizes: tuple[int, ...]) -
     if not sizes[-1]:
         assert read_again(list, make) == []
         return
-    seen = "The same was seen each time" if len({*sizes}) == 1 else "The list changed during each read"
-    with pytest.raises(IncompleteListError, match=f"Gave up after 4 attempts. {seen}") as caught:
+    seen = "had the same result" if len({*sizes}) == 1 else "found that the list changed meanwhile"
+    with pytest.raises(IncompleteListError, match=f"All 4 attempts {seen}") as caught:
         read_again(list, make)
     assert caught.value.check == "total"
 

@@ -166,7 +166,7 @@ def test_plan_command_fails_if_a_guard_blocks_the_plan(
     file = tmp_path / "a.yaml"
     file.write_text("websites: {}")
     assert main(["plan", str(file), "--prune"]) == 1
-    assert "a guard stops it" in capsys.readouterr().err
+    assert "A guard blocks this plan" in capsys.readouterr().err
     assert main(["plan", str(file), "--prune", "--override-guards", "empty_list"]) == 2
 
 

@@ -44,7 +44,7 @@ CREATES: Rows = [
     ({"domain": "a.example\n"}, ["domain='a.example"]),
     ({**NEW, "privacy": 3}, ["privacy=3", "public (0)"]),
     ({**NEW, "privacy": "privat"}, ["privacy='privat'", "private (1)", "The closest is 'private'."]),
-    ({**NEW, "password_from": "variable:page_password"}, ["privacy=None", "a password is given"]),
+    ({**NEW, "password_from": "variable:page_password"}, ["privacy=None", "a password has no effect"]),
     ({**NEW, **ANOTHER_SECRET}, ["Allowed: connection:page_password"]),
     ({**NEW, "exclude_ips": ["10.0.0.1\n10.0.0.2"]}, ["exclude_ips", "entry 1", "line break"]),
     ({**NEW, "exclude_params": "['utm']"}, ["exclude_params", "use the filter tojson in the template"]),
@@ -59,7 +59,7 @@ UPDATES: Rows = [
     ({**ONE, "exclude_ips": "192.0.2.1 # until=2020-01-31"}, ["only expired entries"]),
     ({**ONE, "exclude_ips": "192.0.2.1 # until=soon"}, ["exclude_ips", "has the expiration date 'soon'"]),
     ({**ONE, "exclude_ips": "None"}, ["exclude_ips='None'", "use the filter tojson"]),
-    ({**ONE, "password_from": "variable:page_password"}, ["privacy=None", "a password is given"]),
+    ({**ONE, "password_from": "variable:page_password"}, ["privacy=None", "a password has no effect"]),
     ({**ONE, "password_from": "s3cret"}, ["password_from (value not shown)"]),
     ({**ONE, "password_from": "variable:api_key"}, ["password_from='variable:api_key' is not allowed"]),
     ({**ONE, **PASSWORD, "password_from": "connection:page_password_x"}, ["No password was found in password_from="]),
@@ -86,16 +86,16 @@ ROWS: dict[Any, Rows] = {
     DeleteWebsiteOperator: DELETES,
     GetWebsiteOperator: [
         ({}, ["website_id and domain are missing"]),
-        ({**ONE, **NEW}, ["one of the two"]),
+        ({**ONE, **NEW}, ["Set only one of them"]),
         ({"website_id": ".."}, ["website_id='..'"]),
     ],
     # Without state_path, a list only grows; without base_path, an export contains the current websites.
     SyncExcludedIpsOperator: [
         ({"exclude_ips": ["192.0.2.1"], "state_path": " "}, ["state_path=' ' is not allowed"]),
-        ({"exclude_ips": "/etc/passwd"}, ["Allowed: entries; a file is given by exclude_ips_path"]),
+        ({"exclude_ips": "/etc/passwd"}, ["Allowed: entries. To read a file, use exclude_ips_path"]),
     ],
     SyncExcludedParamsOperator: [
-        ({"exclude_params": path}, ["Allowed: entries; a file is given by exclude_params_path"])
+        ({"exclude_params": path}, ["Allowed: entries. To read a file, use exclude_params_path"])
         for path in ("/proc/self/environ", "file:///etc/passwd", "./list", "../list.txt", "~/list", "list.txt", " /x ")
     ],
     ApplyWebsitesOperator: [

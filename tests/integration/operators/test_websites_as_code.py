@@ -183,10 +183,10 @@ def test_check_drift_fails_skips_or_logs_by_on_drift(night: Night, caplog: pytes
         night.drift()
     with caplog.at_level("INFO"), pytest.raises(AirflowSkipException):
         night.drift(on_drift="skip")
-    assert "Skipped: Different from" in caplog.text
+    assert "Skipped: The websites differ from" in caplog.text
     assert night.drift(on_drift="log")["updates"] == 1
     for neither in ({"config": None}, {"config": [], "config_path": str(night.file)}):
-        with pytest.raises(REJECTED, match="one of the two"):
+        with pytest.raises(REJECTED, match=r"Set (only )?one of them"):
             night.drift(**neither)
     with pytest.raises(REJECTED, match=r"on_drift='reprot' is not allowed. Allowed: fail, skip, log"):
         night.drift(on_drift="reprot")
@@ -212,7 +212,7 @@ def test_result_counts_the_websites_by_their_change(night: Night) -> None:
 def test_drift_error_has_at_most_twenty_effects(night: Night) -> None:
     night.add(30)
     night.write({"websites": {f"{number}.example": {"exclude_ips": [f"192.0.2.{number}"]} for number in range(1, 31)}})
-    with pytest.raises(REJECTED, match=r"Different from .*: 30 websites") as caught:
+    with pytest.raises(REJECTED, match=r"The websites differ from .*: 30 websites") as caught:
         night.drift()
     assert str(caught.value).count("exclude_ips: add") == 20
 

@@ -84,7 +84,7 @@ def test_error_message_names_the_event_the_next_step_and_the_place(status: int, 
     raised = kinds.get(status, AnalyticsApiError)(
         status, "PATCH", "/api/v1/websites/7", "said no", {}, ["Retry-After 42 s"]
     )
-    raised.where = "https://stats.example.com/app, connection 'a'"
+    raised.where = "Service: https://stats.example.com/app, connection 'a'"
     assert raised.problem == f"{happened} ({status} {HTTPStatus(status).phrase}, Retry-After 42 s)."
     assert raised.remedy == remedy
     message = ["The service says: said no."]

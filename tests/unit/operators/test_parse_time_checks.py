@@ -50,7 +50,7 @@ WRONG: list[tuple[type[BaseOperator], str, Any, str]] = [
     (SyncExcludedIpsOperator, "override_guards", ["count"], "override_guards='count' is not allowed"),
     (SyncExcludedIpsOperator, "exclude_ips", ["192.0.2.300"], "192.0.2.300"),
     (SyncExcludedIpsOperator, "exclude_ips", "203.0.113.7\n198.51.100", "198.51.100"),
-    (SyncExcludedIpsOperator, "exclude_ips", "/data/list.txt", "a file is given by exclude_ips_path"),
+    (SyncExcludedIpsOperator, "exclude_ips", "/data/list.txt", "To read a file, use exclude_ips_path"),
     (SyncExcludedIpsOperator, "networks", "split", "networks='split' is not allowed"),
     (SyncExcludedIpsOperator, "per_website", {"a.example": ["192.0.2.300"]}, "192.0.2.300"),
     (SyncExcludedIpsOperator, "websites", {"favourite": True}, "The closest is 'favorite'"),

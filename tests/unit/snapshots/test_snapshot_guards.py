@@ -275,3 +275,9 @@ def test_guards_compare_with_the_newest_readable_manifest(shelf: Shelf) -> None:
         shelf.fs.pipe_file(snapshot.partition.manifest.path, b"{")
     with pytest.raises(GuardError, match=r"The list has 10 websites, 90% fewer than 100 on 2026-11-20"):
         shelf.take(10, 3 * NIGHT)
+
+
+def test_overridden_guard_is_in_the_log_with_its_finding(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
+    shelf.take(60)
+    shelf.take(25, NIGHT, override_guards={"fewer_websites"})
+    assert re.search(r"Overridden guard fewer_websites: The list has 25 websites, 58% fewer than 60", caplog.text)

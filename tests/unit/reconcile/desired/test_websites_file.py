@@ -236,7 +236,7 @@ def test_password_of_a_website_needs_privacy_password(privacy: str) -> None:
     text = f"websites:\n  new.example: {{{privacy}{password}}}\n"
     [line] = problems(parse, text)
     assert line.startswith("websites.yaml:2: privacy=")
-    assert "a password is given, which protects nothing otherwise" in line
+    assert "with another privacy, a password has no effect" in line
     # One password for all protected websites of a file.
     parse(f"defaults: {{{password}, privacy: password}}\nwebsites: {{a.example: {{privacy: public}}, b.example: }}")
 
