@@ -54,13 +54,15 @@ def terminate_at(process: TaskProcess, distortion: Distortion, number: int) -> C
     numbers = itertools.count(1)
     killed_at: list[float] = []
     later: list[float] = []
+    one_at_a_time = threading.Lock()  # no other request ends while the process is terminated
 
     def before(asked: str, path: str) -> None:
-        if killed_at:
-            later.append(time.monotonic() - killed_at[0])
-        elif asked == "PATCH" and next(numbers) == number:
-            process.terminate()
-            killed_at.append(time.monotonic())
+        with one_at_a_time:
+            if killed_at:
+                later.append(time.monotonic() - killed_at[0])
+            elif asked == "PATCH" and next(numbers) == number:
+                process.terminate()
+                killed_at.append(time.monotonic())
 
     def after() -> list[float]:
         process.wait()
