@@ -126,6 +126,13 @@ def is_missing_text(value: object) -> bool:
     return isinstance(value, str) and value.strip().lower() in _MISSING
 
 
+def id_of(website: object) -> object:
+    """Return the id in the record of a website, or in the result of an operator; any other value unchanged."""
+    if isinstance(website, Mapping):
+        return website.get("id", website.get("website_id", website))
+    return website
+
+
 def text_list(name: str, text: str) -> list[Any] | None:
     """Return the list in a JSON text, such as one that a template renders with ``tojson``; None for any other text.
 

@@ -33,6 +33,7 @@ from airflow_provider_analytics import SITE
 from airflow_provider_analytics.api.checks import (
     flag,
     fraction,
+    id_of,
     invalid,
     is_missing_text,
     names,
@@ -546,6 +547,8 @@ def check_rendered_arguments(operator: ProviderBaseOperator) -> None:
             )
         if name.endswith("_path"):
             value = path_text(value)
+        if name == "website_id":
+            value = id_of(value)
         check_value(name, value)
         setattr(operator, name, value)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_analytics.api.checks import (
     flag,
     fraction,
+    id_of,
     invalid,
     invalid_together,
     is_missing_text,
@@ -57,10 +58,7 @@ def chunk_websites(websites: Iterable[Mapping[str, Any] | str | int], chunks: in
     """
     divided: list[list[str]] = [[] for _ in range(whole_number("chunks", chunks, at_least=1))]
     for website in websites:
-        website_id = website
-        if isinstance(website, Mapping):
-            website_id = website["id"]
-        text = str(website_id)
+        text = str(id_of(website))
         if text.isdecimal():
             number = int(text)
         else:

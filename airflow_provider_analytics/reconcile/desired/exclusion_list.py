@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_analytics.api.checks import invalid, nearest, short_repr, text_list
+from airflow_provider_analytics.api.checks import id_of, invalid, nearest, short_repr, text_list
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import (
     MAX_PATTERNS,
@@ -32,14 +32,15 @@ Selectors = tuple[str, ...]
 
 
 def is_record(value: object) -> bool:
-    """Return whether a value is the record of a website, not a filter of the list request."""
-    return isinstance(value, Mapping) and "id" in value
+    """Return whether a value is the record of a website, or the result of an operator, not a filter of the list."""
+    return id_of(value) is not value
 
 
 def parse_selectors(field: str, value: Any) -> Selectors:
     """Parse selectors: domains, patterns such as ``*.example.com``, or ids.
 
-    A record of a website, such as those that :class:`ListWebsitesOperator` returns, selects its id.
+    A record of a website, such as those that :class:`ListWebsitesOperator` returns, selects its id, and so does the
+    result of an operator such as :class:`CreateWebsiteOperator`.
 
     :param field: name of the argument, for messages.
     :param value: a list, text with one selector per line, or a single id or record.
@@ -54,7 +55,7 @@ def parse_selectors(field: str, value: Any) -> Selectors:
         raise invalid(field, value, "a list of domains, patterns, and ids")
     selectors = []
     for given in value:
-        selector = given["id"] if is_record(given) else given
+        selector = id_of(given)
         if isinstance(selector, bool) or not isinstance(selector, (str, int)) or not str(selector).strip():
             raise invalid(field, selector, "a domain, a pattern such as *.example.com, an id")
         selectors.append(str(selector).strip())

@@ -30,7 +30,12 @@ from reconciling import Night
 from samples import SAMPLES, sample, sample_dag
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
-from airflow_provider_analytics.operators.websites import DeleteWebsiteOperator
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    DeleteWebsiteOperator,
+    ListWebsitesOperator,
+    UpdateWebsiteOperator,
+)
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites_files
 
 Run = Callable[..., Any]
@@ -366,3 +371,20 @@ def test_argument_from_a_task_that_returned_nothing_never_means_all_websites(run
     ended = run_dag(tasks["id"].dag).tasks
     assert {name: (ended[name].state, ended[name].try_number) for name in tasks} == dict.fromkeys(tasks, ("failed", 1))
     assert {operation for operation in night.operations if operation in ("update", "delete")} == set()
+
+
+def test_outputs_of_operators_name_websites(run_dag: RunDag, night: Night) -> None:
+    night.add("a.example b.example")
+    with DAG("outputs", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        created: Any = CreateWebsiteOperator(task_id="create", domain="c.example").output
+        found: Any = ListWebsitesOperator(task_id="found", search="b.example").output
+        update = UpdateWebsiteOperator(task_id="update", website_id=created, favorite=True)
+        sync = SyncExcludedIpsOperator(task_id="sync", websites=[created], exclude_ips=["192.0.2.1"])
+        others = SyncExcludedIpsOperator(task_id="others", except_websites=created, exclude_ips=["192.0.2.2"])
+        mapped = UpdateWebsiteOperator.partial(task_id="mapped", privacy="private").expand(website_id=found)
+        update >> sync >> others >> mapped >> DeleteWebsiteOperator(task_id="delete", website_id=created)
+    outcome = run_dag(dag)
+    assert outcome.state == "success"
+    assert outcome.tasks["delete"].returned == {"website_id": 3, "domain": None, "deleted": True}
+    assert night.lists() == ["192.0.2.2", "192.0.2.2"]
+    assert [website["privacy"] for website in night.sandbox.websites()] == [0, 1]
