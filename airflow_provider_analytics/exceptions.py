@@ -227,6 +227,9 @@ _IS_TAKEN = r"(?i)\b(taken|exists?|unique|used|duplicate)\b"
 #: Statuses with which services reject a request for a reason of their own, and messages of frameworks about the key.
 _ABOUT_THE_REQUEST = frozenset({403, 422})
 _IS_ABOUT_THE_KEY = r"(?i)forbidden|unauthori[sz]ed|permission|abilit|denied|not allowed|scope"
+_IS_ABOUT_ANOTHER_CAUSE = r"(?i)\b(ips?|address(es)?|network|country|plan|quota|suspended|verif\w+|two.factor)\b"
+#: Statuses of CDNs such as Cloudflare: the request did not reach the service, or its response did not reach the CDN.
+_OF_A_CDN = range(520, 531)
 #: Update method to the other one.
 OTHER_METHODS = {"PATCH": "PUT", "PUT": "PATCH"}
 #: Statuses with which services and firewalls reject an update method.
@@ -294,6 +297,8 @@ class AnalyticsApiError(AnalyticsError):
         meaning = _Meaning("The service rejected the request")
         if status in _MEANINGS:
             meaning = _MEANINGS[status]
+        elif status in _OF_A_CDN:
+            meaning = _Meaning("A CDN got no valid response from the service", "Check that the service runs.")
         elif status >= 500:
             meaning = _Meaning("The service failed", "Check the log of the service.")
         if status == HTTPStatus.SERVICE_UNAVAILABLE and self.follows_success:
@@ -315,7 +320,8 @@ class AnalyticsApiError(AnalyticsError):
 
     @property
     def _is_about_the_key(self) -> bool:
-        return re.search(_IS_ABOUT_THE_KEY, self.message) is not None
+        has_another_cause = re.search(_IS_ABOUT_ANOTHER_CAUSE, self.message) is not None
+        return re.search(_IS_ABOUT_THE_KEY, self.message) is not None and not has_another_cause
 
     @property
     def detail(self) -> str:

@@ -68,6 +68,18 @@ _MAX_REASON = 300
 #: Errors of a path that the user has to correct.
 _WRONG_PATHS = (IsADirectoryError, NotADirectoryError, ValueError)
 
+#: Errors of a storage to the recommended action. An error of another kind has none, because its cause is unknown.
+_REMEDIES_BY_KIND: Mapping[type[Exception], str] = {
+    FileNotFoundError: "Check that the bucket or folder exists.",
+    NotADirectoryError: "A part of this path is a file. Choose another folder.",
+    PermissionError: "Check the permissions of the folder or bucket, and the user or connection of the worker.",
+}
+_REMEDIES_BY_NUMBER: Mapping[int | None, str] = {
+    errno.EDQUOT: "Free space there.",
+    errno.ENOSPC: "Free space there.",
+    errno.EROFS: "The file system is read-only. Choose a folder that the worker can write.",
+}
+
 #: Action on a file that an argument names, to the end of the message if the file cannot be used.
 _UNUSABLE = {
     "read": "cannot be read: {reason}. Allowed: a text file in UTF-8",
@@ -153,10 +165,18 @@ def storage_errors(doing: str) -> Iterator[None]:
     except (AnalyticsError, ValueError):
         raise
     except FileNotFoundError as error:
-        raise StorageError(f"Cannot {doing}: {_reason(error)}.", "Check that the bucket or folder exists.") from error
+        raise StorageError(f"Cannot {doing}: {_reason(error)}.", _remedy(error)) from error
     except Exception as error:  # each storage library has its own errors; OSError is only the most common
         problem = f"Cannot {doing}: {type(error).__name__}: {_reason(error)}."
-        raise StorageError(problem, "Check its permissions and free space.") from error
+        raise StorageError(problem, _remedy(error)) from error
+
+
+def _remedy(error: Exception) -> str:
+    """Return what to do about an error of the storage; empty if its cause is unknown."""
+    for kind, remedy in _REMEDIES_BY_KIND.items():
+        if isinstance(error, kind):
+            return remedy
+    return _REMEDIES_BY_NUMBER.get(getattr(error, "errno", None), "")
 
 
 def _reason(error: object) -> str:
@@ -196,10 +216,8 @@ def file_errors(verb: Literal["read", "write"], file: StoragePath, argument: str
             raise UnusableFileError(argument, file.url, _UNUSABLE[verb].format(reason=reason)) from error
         if not isinstance(error, OSError):
             reason = f"{type(error).__name__}: {reason}"
-        raise StorageError(
-            f"The storage cannot {verb} {argument}: {reason}. File: {file.url}.",
-            "Check that the bucket or folder exists and has space, and its connection and permissions.",
-        ) from error
+        problem = f"The storage cannot {verb} {argument}: {reason}. File: {file.url}."
+        raise StorageError(problem, _remedy(error)) from error
 
 
 def _is_wrong_path(error: Exception, verb: str) -> bool:

@@ -44,7 +44,7 @@ _REASONS = {
     "EE_KEY_TOO_SMALL": "the key of the certificate is too small",
     "CA_MD_TOO_WEAK": "the signature of the certificate is too weak",
 }
-_NOT_IN_A_URL = re.compile(r"[\s\\]|%(?![0-9A-Fa-f]{2})|^https?:(?!//)")
+_NOT_IN_A_URL = re.compile(r"[\s\\${}<>]|%(?![0-9A-Fa-f]{2})|^https?:(?!//)")
 
 
 def is_loopback(hostname: str) -> bool:
@@ -107,6 +107,8 @@ def _api_key(key: str) -> str:
         )
     if key.lower().startswith("bearer "):
         raise ValueError("The API key starts with 'Bearer', which is added automatically. Enter the key alone.")
+    if key[0] == key[-1] and key[0] in "\"'":
+        raise ValueError("The API key is in quotes. Enter the key without them.")
     if not re.fullmatch(r"[\x21-\x7e]+", key):
         raise ValueError("The API key contains a space, a line break, or a non-ASCII character. Copy it again.")
     return key

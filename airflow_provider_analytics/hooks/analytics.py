@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from threading import Lock, Timer
@@ -94,6 +95,12 @@ class AnalyticsHook(BaseHook):
             is_readable = False
         if not is_readable and variable in os.environ:
             problem = f"{variable} is set, but it is neither JSON nor a URI. Write it as JSON, with double quotes"
+            with suppress(ValueError):
+                json.loads(os.environ[variable])
+                problem = (
+                    f"{variable} is JSON, but Airflow cannot read it as a connection. Write all values except port and "
+                    "extra as text, in double quotes"
+                )
             raise AnalyticsConfigError([problem], self.where) from None
         return connection
 

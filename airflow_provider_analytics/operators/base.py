@@ -61,6 +61,9 @@ if TYPE_CHECKING:
 _NOT_RENDERED = re.compile(r"\{\{|\{%|^\s*[\[({].*['\"].*[\])}]\s*$")
 _DAY = "a date, YYYY-MM-DD"
 
+#: A placeholder in a path, which Airflow does not replace: a folder with this name would be created.
+_UNREPLACED = re.compile(r"\$\{|\$\(|%\(|\{\{")
+
 #: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
 ARGUMENTS = {"email": "email_reports", "password": "password_from"}
 
@@ -160,6 +163,8 @@ def _check_text(name: str, value: Any, allowed: str = "text") -> None:
 
 def _check_place(name: str, value: Any) -> None:
     _check_text(name, value, "a URL or an absolute path")
+    if value is not None and (value != value.strip() or _UNREPLACED.search(value)):
+        raise invalid(name, value, "a URL or an absolute path without placeholders, and without blanks around it")
     if value is not None and not value.startswith("/") and "://" not in value:
         raise invalid(name, value, "a URL such as s3://bucket/path or file:///path, or /path")
 

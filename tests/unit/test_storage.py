@@ -26,7 +26,7 @@ from wire_client import Time
 
 from airflow_provider_analytics import storage
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.storage import SharedFile, StoragePath, read_texts
+from airflow_provider_analytics.storage import SharedFile, StoragePath, read_texts, storage_errors
 
 MEMORY = 300_000_000
 SECONDS = 60
@@ -420,3 +420,24 @@ def test_error_of_a_storage_library_is_cut_after_its_first_line(monkeypatch: pyt
         SharedFile(StoragePath(file_system, "/c/table.json", "abfs://c/table.json"), "state_path")
     assert "The specified container does not exist. File: abfs://c/table.json" in str(caught.value)
     assert "xml" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (FileNotFoundError("no such bucket"), "Check that the bucket or folder exists."),
+        (NotADirectoryError(errno.ENOTDIR, "Not a directory"), "A part of this path is a file. Choose another folder."),
+        (PermissionError("Access Denied"), "Check the permissions of the folder or bucket"),
+        (OSError(errno.EPERM, "Operation not permitted"), "Check the permissions of the folder or bucket"),
+        (OSError(errno.ENOSPC, "No space left on device"), "Free space there."),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "Free space there."),
+        (OSError(errno.EROFS, "Read-only file system"), "The file system is read-only."),
+        (OSError(errno.EIO, "Input/output error"), ""),
+        (RuntimeError("SlowDown"), ""),
+    ],
+)
+def test_remedy_of_a_storage_error_fits_its_cause(error: Exception, remedy: str) -> None:
+    with pytest.raises(StorageError) as caught, storage_errors("write"):
+        raise error
+    assert caught.value.remedy.startswith(remedy)
+    assert bool(caught.value.remedy) is bool(remedy)

@@ -152,3 +152,11 @@ def test_invalid_connection_variable_of_the_environment_is_named(monkeypatch: py
     monkeypatch.setenv("AIRFLOW_CONN_BROKEN", value)
     with pytest.raises(AnalyticsConfigError, match="AIRFLOW_CONN_BROKEN is set, but it is neither JSON nor a URI"):
         AnalyticsHook("broken").get_account()
+
+
+def test_connection_variable_with_a_number_as_its_key_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_BROKEN", '{"conn_type": "analytics", "host": "https://a.example", "password": 12345678}'
+    )
+    with pytest.raises(AnalyticsConfigError, match=r"AIRFLOW_CONN_BROKEN is JSON, but .* as text, in double quotes"):
+        AnalyticsHook("broken").get_account()

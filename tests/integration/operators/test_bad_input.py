@@ -92,6 +92,8 @@ ROWS: dict[Any, Rows] = {
     # Without state_path, a list only grows; without base_path, an export contains the current websites.
     SyncExcludedIpsOperator: [
         ({"exclude_ips": ["192.0.2.1"], "state_path": " "}, ["state_path=' ' is not allowed"]),
+        ({"exclude_ips": ["192.0.2.1"], "state_path": "/data/x "}, ["without blanks around it"]),
+        ({"exclude_ips": ["192.0.2.1"], "state_path": "s3://${BUCKET}/x"}, ["without placeholders"]),
         ({"exclude_ips": "/etc/passwd"}, ["Allowed: entries. To read a file, use exclude_ips_path"]),
     ],
     SyncExcludedParamsOperator: [

@@ -152,3 +152,27 @@ def test_text_is_cut_between_words(separator: str, limit: int) -> None:
     words = [f"word-{number:0{limit // 3}}" for number in range(9)]
     cut = readable(separator.join(words), limit, breaks="keep").removesuffix("...")
     assert cut.split(separator) == words[: len(cut.split(separator))]
+
+
+@pytest.mark.parametrize(
+    ("message", "is_about_the_key"),
+    [
+        ("Invalid ability provided.", True),
+        ("Forbidden", True),
+        ("Your IP address is not allowed", False),
+        ("Access denied in your country", False),
+        ("Your plan does not have this permission", False),
+        ("Account suspended: permission denied", False),
+    ],
+)
+def test_forbidden_request_has_a_remedy_only_if_the_key_is_the_cause(message: str, is_about_the_key: bool) -> None:
+    error = AnalyticsApiError(403, "GET", "/api/v1/account", message)
+    assert (error.remedy == "Use the key of an account that has it.") is is_about_the_key
+
+
+def test_status_of_a_cdn_does_not_blame_the_log_of_the_service() -> None:
+    error = AnalyticsApiError(530, "GET", "/api/v1/account", "error code: 1033")
+    assert (error.problem, error.remedy) == (
+        "A CDN got no valid response from the service (530).",
+        "Check that the service runs.",
+    )

@@ -250,6 +250,9 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"extra": "[]"}, ["extra", "JSON object"]),
     ({"extra": '{"timeout": Infinity}'}, ["timeout=inf", "600"]),
     ({"password": "Bearer k3y"}, ["API key", "starts with 'Bearer'"]),
+    ({"password": '"k3y-in-quotes"'}, ["API key", "is in quotes"]),
+    ({"host": "https://${ANALYTICS_HOST}"}, ["is not a URL"]),
+    ({"host": "https://<your-host>"}, ["is not a URL"]),
 ]
 
 
