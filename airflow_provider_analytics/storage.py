@@ -176,6 +176,10 @@ def _remedy(error: Exception) -> str:
     for kind, remedy in _REMEDIES_BY_KIND.items():
         if isinstance(error, kind):
             return remedy
+    if "Credential" in type(error).__name__:  # NoCredentialsError of S3, DefaultCredentialsError of Google Cloud
+        return (
+            "Put the id of a connection into the URL, such as s3://CONN_ID@BUCKET/PATH, or give the worker credentials."
+        )
     return _REMEDIES_BY_NUMBER.get(getattr(error, "errno", None), "")
 
 

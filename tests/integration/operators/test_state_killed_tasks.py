@@ -120,7 +120,10 @@ def test_storage_error_names_the_argument_and_the_next_step(
 
     night.add(1)
     monkeypatch.setattr(type(memory), method, reject)
-    with pytest.raises(StorageError, match=rf"(?s)The storage cannot {problem}.*(bucket or folder exists|permissions)"):
+    with pytest.raises(
+        StorageError,
+        match=rf"(?s)The storage cannot {problem}.*(bucket or folder exists|permissions|give the worker credentials)",
+    ):
         night.sync(NEW, state_path=f"memory://{uuid.uuid4().hex}")
     assert not [request for request in night.sandbox.requests if request.body]
 
