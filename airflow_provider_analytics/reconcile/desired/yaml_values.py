@@ -49,18 +49,24 @@ class Place(NamedTuple):
     """The place of a definition, for messages.
 
     :param source: a file such as ``websites.yaml``, or ``config websites.www.example.com``.
-    :param line: line of the file, from 1; 0 if there is no file.
+    :param line: line of the file, or row of the table, from 1; 0 if there is neither.
     :param column: column of the line, from 1.
+    :param in_row: place in the row of a table, such as ``websites.www.example.com``; empty in a file.
     """
 
     source: str
     line: int = 0
     column: int = 0
+    in_row: str = ""
 
     @property
     def text(self) -> str:
-        """The place in messages, such as ``websites.yaml:12``."""
-        return f"{self.source}:{self.line}" if self.line else self.source
+        """The place in messages, such as ``websites.yaml:12``, or ``config row 3, websites.www.example.com``."""
+        if self.in_row:
+            return f"{self.source} row {self.line}, {self.in_row}"
+        if self.line:
+            return f"{self.source}:{self.line}"
+        return self.source
 
 
 #: Place and text of a problem, such as ``(Place("websites.yaml", 12, 3), "privacy is empty")``.
@@ -198,7 +204,7 @@ class Values:
         """Return the place of a path, or of the nearest parent with a known place."""
         row = self.rows.get(path[:2])
         if row is not None:
-            return Place(f"{self.source} row {row}, {'.'.join(map(str, path))}")
+            return Place(self.source, row, in_row=".".join(map(str, path)))
         if not self._places:
             return Place(" ".join((self.source, ".".join(map(str, path)))).strip())
         while path and path not in self._places:

@@ -169,7 +169,7 @@ def test_table_has_no_entries_for_a_website_that_an_argument_leaves_out(argument
     assert entries_in_the_table(**SELECTIONS[argument]) == [{"1.1.1.1"}, set()]
 
 
-@pytest.mark.parametrize("argument", SELECTIONS.keys() - {"websites"})
+@pytest.mark.parametrize("argument", sorted(SELECTIONS.keys() - {"websites"}))
 def test_table_has_no_additional_entries_for_a_website_that_an_argument_leaves_out(argument: str) -> None:
     additional = {"*.example": EntryList.of(("2.2.2.2",))}
     found = entries_in_the_table(**SELECTIONS[argument], per_website=additional)

@@ -525,5 +525,11 @@ def test_text_that_is_almost_json_is_read_as_yaml(text: str) -> None:
     assert [website.domain for website in parse_websites(f'{{"websites": {text}}}').websites] == ["a.example"]
 
 
+def test_problems_of_rows_are_in_the_order_of_the_rows() -> None:
+    rows = [{"domain": f"{number}.example", "privacy": "privat"} for number in range(1, 13)]
+    found = problems(parse_websites, rows)
+    assert [int(problem.split()[2].removesuffix(",")) for problem in found] == list(range(1, 13))
+
+
 def test_half_of_a_character_in_json_is_rejected() -> None:
     assert "invalid YAML" in problems(parse_websites, '{"websites": {"a.example": {"exclude_ips": ["\\ud83d"]}}}')[0]
