@@ -56,6 +56,7 @@ REJECTED = {"chosen_options": ["Reject"], "params_input": {}, "responded_at": da
 
 @needs_approvals
 def test_rejection_skips_the_rest_or_fails_as_its_options_say() -> None:
+    from airflow.providers.common.compat.sdk import DownstreamTasksSkipped
     from airflow.providers.standard.exceptions import HITLRejectException
 
     event = {**REJECTED, "responded_by_user": {"id": "1", "name": "ann"}, "timedout": False}
@@ -67,6 +68,12 @@ def test_rejection_skips_the_rest_or_fails_as_its_options_say() -> None:
     approve = tasks_of("websites", approval={"fail_on_reject": True})["approve"]
     with pytest.raises(HITLRejectException):
         approve.execute_complete({}, event)
+    approve = tasks_of("websites", approval={"ignore_downstream_trigger_rules": True})["approve"]
+    skipped: list[Any] = []
+    ti = SimpleNamespace(map_index=-1, xcom_push=lambda **pushed: skipped.append(pushed["value"]))
+    with pytest.raises(DownstreamTasksSkipped):
+        approve.execute_complete({"task": approve, "ti": ti}, event)
+    assert skipped == [{"skipped": ["websites.apply"]}]
 
 
 @needs_approvals
