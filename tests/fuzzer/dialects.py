@@ -19,7 +19,7 @@ def _each(option: str, *values: Any) -> list[dict[str, Any]]:
 ROWS: dict[str, list[dict[str, Any]]] = {
     "what selects a page": [
         _CURSOR, {"metadata": "flat"}, {"metadata": "none"},
-        {"first_page": 0}, {"links": "list"}, {"links": "header"}, {"links": "absent"}, {"page_parameter": "p"},
+        {"links": "list"}, {"links": "absent"}, {"page_parameter": "p"},
         {"ignored": ["page"]}, {"behind_last": "not found"}, {"behind_last": "last"}, {"list_key": None},
         {"list_key": "data.data"},
     ],

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl
 
 import idna
 from field_values import FLAGS
@@ -77,8 +76,6 @@ class FakeServiceOptions(Options):
     #: Scheme of the links: ``same`` as the base URL, or the ``other`` of http and https, as behind a proxy that ends
     #: TLS, whose headers the application does not trust.
     link_scheme: Literal["same", "other"] = "same"
-    #: Number of the first page.
-    first_page: int = Field(default=1, ge=0, le=1)
     #: Key of the websites in a list response; None: the list is a bare JSON array. A dot separates nested keys. With
     #: ``data.data``, the metadata are in the same object as the inner list.
     list_key: str | None = "data"
@@ -86,8 +83,8 @@ class FakeServiceOptions(Options):
     order: Literal["id", "domain"] = "id"
     #: Place of the page metadata: under ``meta``, at the top level as Laravel's paginators have them, or nowhere.
     metadata: Literal["meta", "flat", "none"] = "meta"
-    #: Place of links: by name as well, only as a list in the metadata, in the header ``Link``, or nowhere.
-    links: Literal["given", "list", "header", "absent"] = "given"
+    #: Place of links: by name as well, only as a list in the metadata, or nowhere.
+    links: Literal["given", "list", "absent"] = "given"
     #: Parameters that are validated but have no effect. ``sort`` includes ``sort_by``. Without ``per_page``, a page
     #: contains the whole list.
     ignored: frozenset[Literal["page", "per_page", "sort", "search", "favorite"]] = frozenset()
@@ -278,8 +275,6 @@ class FakeEndpoints(Service):
         found = super().values(pairs, [self._field(field) for field in allowed])
         if number in found:
             found["page"] = found.pop(number)
-            if self._counts_otherwise and dict(pairs)[number].isdecimal():
-                found["page"] = int(dict(pairs)[number]) + 1
         return found
 
     def _check_names(self, pairs: Sequence[tuple[str, str]], allowed: Collection[str]) -> None:
@@ -287,10 +282,6 @@ class FakeEndpoints(Service):
         wrong = {name for name in names if name not in allowed or names.count(name) > 1}
         if wrong and self.options.strict_parameters:
             raise laravel.invalid({name: [f"The {name} field is prohibited."] for name in sorted(wrong)})
-
-    @property
-    def _counts_otherwise(self) -> bool:
-        return self.options.first_page == 0
 
     def _obeyed(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a list that have an effect."""
@@ -388,9 +379,6 @@ class FakeEndpoints(Service):
         if response.status_code >= 400:
             return self._error(response.status_code, content, kept)
         if request.operation == "list":
-            links = content["links"]
-            if options.links == "header":
-                kept["Link"] = ", ".join(f'<{link}>; rel="{name}"' for name, link in links.items() if link)
             content = self._list(content)
         elif request.operation == "account":
             content = self._wrapped(content["data"])
@@ -437,12 +425,7 @@ class FakeEndpoints(Service):
                 body |= {f"{name}_page_url": link for name, link in links.items()}
         for name in reversed(outer):
             body = {name: body}
-        if not self._counts_otherwise:
-            return body
-        pattern = rf"([?&]{re.escape(quote(options.page_parameter))}=)(\d+)"
-        return json.loads(
-            re.sub(pattern, lambda item: f"{item[1]}{options.first_page + int(item[2]) - 1}", json.dumps(body))
-        )
+        return body
 
     def _meta(self, meta: dict[str, Any]) -> dict[str, Any]:
         options = self.options
@@ -451,10 +434,9 @@ class FakeEndpoints(Service):
         if "total" in meta:
             total = meta["total"] + options.total_offset
             meta["total"] = min(total, options.total_cap or total)
-            meta["last_page"] -= 1 - options.first_page
         if "current_page" in meta:
             number = {"asked": self._asked, "wrong": self._asked + 1}.get(options.current_page, meta["current_page"])
-            meta["current_page"] = number - 1 + options.first_page
+            meta["current_page"] = number
             if options.current_page == "absent":
                 del meta["current_page"]
         return meta

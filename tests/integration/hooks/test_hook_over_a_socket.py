@@ -73,7 +73,7 @@ def test_connection_test_reads_the_account_and_a_page_and_the_hook_reopens(
 
 #: Number of websites, options, and the report of the connection test about the first page.
 FIRST_PAGES: list[tuple[int, dict[str, Any], str]] = [
-    (142, {"links": "header", "page_parameter": "p"}, "142 websites"),
+    (142, {"links": "absent", "page_parameter": "p"}, "142 websites"),
     (1, {}, "1 website"),
     (142, {"metadata": "none"}, "100 websites on the first page, no total"),
 ]
