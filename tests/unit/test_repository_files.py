@@ -116,7 +116,7 @@ def test_ci_runs_the_make_targets_and_uses_each_action_in_a_single_version() -> 
     used = {step["uses"] for step in all_steps if step.get("uses")}
     assert len(used) == len({action.partition("@")[0] for action in used})
     commands = [step.get("run", "") for step in all_steps]
-    assert {".ci/run", "make release-check", "make dist TAGGED=1"} <= {*commands}
+    assert {".ci/run", "make dist TAGGED=1"} <= {*commands}
     called = {target for command in commands for target in re.findall(r"^make ([\w-]+)", command)}
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert called <= targets
