@@ -20,9 +20,8 @@ ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 DOCUMENT = "# Runs\n\n<!-- begin checks, written by each check -->\n<!-- end checks -->\n\n## Versions\n"
-#: Programs of the Makefile with an input so small that they take seconds.
+#: Programs that no other test runs, with an input so small that they take seconds.
 SMALL_RUNS = {
-    "tests/fuzzer/soak.py": ["1"],
     "tests/fuzzer/two_tasks.py": ["1"],
     "scripts/snapshot_formats.py": ["120"],
 }
