@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,7 +242,7 @@ def render() -> str:
     lines = [
         "# Service API",
         "",
-        "Check whether your service fits, and how this package fills the gaps of its documentation. Every statement is",
+        "Check whether your service fits, and what this package assumes where the API is silent. Every statement is",
         f"[tested]({REPOSITORY}/tests/contract/contract_table.py) with the package and its [sandbox](sandbox.md).",
         "",
     ]
@@ -250,7 +251,7 @@ def render() -> str:
         if section == "Fields":
             lines += list(_field_table())
         else:
-            lines += [f"- {statement.text}" for statement in STATEMENTS if statement.section == section]
+            lines += _table_and_text([statement.text for statement in STATEMENTS if statement.section == section])
         lines.append("")
     lines += ["## Not documented", "", "| Gap | This package |", "|---|---|"]
     lines += [f"| {point.text} | {point.answer} |" for point in OPEN_POINTS]
@@ -269,6 +270,20 @@ def render() -> str:
 
 def _sections() -> Iterable[str]:
     return dict.fromkeys(statement.section for statement in STATEMENTS)
+
+
+def _table_and_text(texts: Iterable[str]) -> Iterable[str]:
+    """Yield statements that begin with a name as a table, and the others as a paragraph."""
+    sentences, rows = [], []
+    for text in texts:
+        name, is_named, meaning = text.partition(": ")
+        if is_named and name.startswith("`"):
+            rows.append(f"| {name} | {meaning[0].upper()}{meaning[1:]} |")
+        else:
+            sentences.append(text)
+    if rows:
+        yield from ("| Name | Meaning |", "|---|---|", *rows, "")
+    yield from textwrap.wrap(" ".join(sentences), 120)
 
 
 def _field_table() -> Iterable[str]:

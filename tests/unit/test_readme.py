@@ -39,6 +39,8 @@ RUN_BY: dict[str, dict[str, str]] = {
     },
     "docs/snapshots.md": {"integration/docs/test_snapshots_page": "- python"},
     "docs/comparison.md": {},
+    "docs/limitations.md": {},
+    "docs/single_websites.md": {"integration/docs/test_guides": "python"},
     "docs/deployment.md": {
         "system/test_deployment": "console dockerfile ini sh yaml",
         "integration/docs/test_guides": "python",

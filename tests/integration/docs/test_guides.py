@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import runpy
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -257,3 +258,24 @@ def test_retry_policy_waits_as_long_as_the_service_asks(
     lost = AmbiguousWriteError("the response was lost", "shop.example.com")
     assert policy.evaluate(lost, 1, 5).retry_delay == timedelta(minutes=1)
     assert policy.evaluate(ValueError("another error"), 1, 5).retry_delay is None
+
+
+@needs_whole_lines
+def test_single_website_of_the_guide_is_created_changed_and_deleted(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, connect: Callable[..., None], blocks: Blocks, tmp_path: Path
+) -> None:
+    connect()
+    code, delete = blocks("single_websites", "python")
+    path = tmp_path / "one_website.py"
+    path.write_text(code)
+    assert run_dag(runpy.run_path(str(path))["dag"]).state == "success"
+    [website] = analytics_sandbox.websites()
+    settings = {name: website[name] for name in ("domain", "privacy", "email", "favorite")}
+    assert settings == {"domain": "shop.example.com", "privacy": 1, "email": 1, "favorite": True}
+    analytics_sandbox.seed(20)
+    path.write_text(f"{code}\n{delete}")
+    for domain, state in (("new.example.com", "failed"), ("old.example.com", "success")):
+        analytics_sandbox.change_website(17, domain=domain)
+        tasks = run_dag(runpy.run_path(str(path))["dag"]).tasks
+        assert (tasks["delete"].state, domain) == (state, domain)
+    assert 17 not in {website["id"] for website in analytics_sandbox.websites()}
