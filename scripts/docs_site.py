@@ -21,6 +21,11 @@ REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-ana
 #: Page of the site to the file of the repository that it is.
 PAGES = {"index.md": "README.md", "changelog.md": "CHANGELOG.md"}
 
+#: Pages that the search does not contain, because they repeat the words of all others.
+NOT_SEARCHED = {"changelog.md", "comparison.md"}
+#: The start page of the site does not link to itself.
+_SITE_SENTENCE = re.compile(r"Documentation:\s+<https://\S+>\n")
+
 #: A link to a file of the repository, whatever the branch or tag: relative, to GitHub's page of it, or to the file.
 _LINK = re.compile(
     r"(\]\(|^\[[^\]]+\]: )"
@@ -37,7 +42,7 @@ _navigation: list[Any] = []
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are files at the top of the repository."""
     for page, source in PAGES.items():
-        text = (CHECKOUT / source).read_text(encoding="utf-8")
+        text = _SITE_SENTENCE.sub("", (CHECKOUT / source).read_text(encoding="utf-8"))
         files.append(File.generated(config, page, content=as_page(text)))
     return files
 
@@ -52,6 +57,23 @@ def as_page(text: str) -> str:
         return f"{begin}{on_site}" if on_site != path else f"{begin}{REPOSITORY}/blob/main/{path}"
 
     return _LINK.sub(link, text)
+
+
+def on_config(config: Any) -> Any:
+    """Add the version of the package to the footer."""
+    source = (CHECKOUT / "airflow_provider_analytics" / "__init__.py").read_text(encoding="utf-8")
+    [version] = re.findall(r'^__version__ = "(.*)"$', source, re.MULTILINE)
+    config["copyright"] = config["copyright"].replace("VERSION", version)
+    return config
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Exclude the pages from the search that repeat all others, and let troubleshooting come first."""
+    if page.file.src_uri in NOT_SEARCHED:
+        page.meta["search"] = {"exclude": True}
+    elif page.file.src_uri == "troubleshooting.md":
+        page.meta["search"] = {"boost": 3}
+    return markdown
 
 
 def on_nav(nav: Any, config: Any, files: Files) -> None:
