@@ -265,6 +265,15 @@ def account(answer: Answer) -> Record:
     return found
 
 
+def account_name(found: Record) -> str:
+    """Return a text by which a person recognizes an account, at most 60 characters; empty if its record has none."""
+    for name in ("email", "username", "name", "id", "uuid"):
+        value = found.get(name)
+        if isinstance(value, (str, int)) and value not in ("", True, False):
+            return readable(str(value), 60)
+    return ""
+
+
 def account_id(found: Record) -> str | None:
     """Return the id of an account, or else the first of :data:`ACCOUNT_NAMES` that the record has."""
     for name in ACCOUNT_NAMES:

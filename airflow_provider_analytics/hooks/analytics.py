@@ -13,9 +13,10 @@ from typing import Any, Self, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Stats, mask_secret
 
+from airflow_provider_analytics.api import laravel
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
-from airflow_provider_analytics.api.laravel import Page
+from airflow_provider_analytics.api.laravel import Page, Record
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
@@ -263,22 +264,26 @@ class AnalyticsHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Fetch the account and the first page, without retries, because the user and the API server wait.
 
-        :return: whether it succeeded, and a message with the host, and the reason or the number of websites.
+        :return: whether it succeeded, and a message with the host, and the reason, or the account and its number of
+            websites.
         """
         try:
             # Airflow tests a copy under a temporary id, which means nothing to the user.
             settings = replace(self.client.settings, source="this connection", max_retries=0)
-            page = _first_page(settings)
+            account, page = _first_page(settings)
         except AnalyticsConfigError as error:
             return False, str(AnalyticsConfigError(error.problems, "this connection"))
         except StoppedError:
             return False, f"The service did not respond within {MAX_SECONDS_OF_A_TEST:.0f} s: {settings.base_url}"
         except AnalyticsError as error:
             return False, str(error)
-        websites = f"{counted(len(page.rows), 'website')} on the first page, no total"
+        websites = f"{counted(len(page.rows), 'website')} on the first page, and no total"
         if page.total is not None:
             websites = counted(page.total, "website")
-        return True, f"{settings.base_url} accepts the API key: {websites}."
+        whose = ""
+        if laravel.account_name(account):
+            whose = f" as {self.client.redact(laravel.account_name(account))}"
+        return True, f"Connected to {settings.base_url}{whose}. The account has {websites}."
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -311,8 +316,8 @@ class AnalyticsHook(BaseHook):
         return widgets
 
 
-def _first_page(settings: Settings) -> Page:
-    """Fetch the account and the first page of the list within :data:`MAX_SECONDS_OF_A_TEST`.
+def _first_page(settings: Settings) -> tuple[Record, Page]:
+    """Fetch and return the account and the first page of the list within :data:`MAX_SECONDS_OF_A_TEST`.
 
     :raises AnalyticsError: if the service rejects the key, or returns no account or no list.
     """
@@ -321,7 +326,6 @@ def _first_page(settings: Settings) -> Page:
         timer.daemon = True
         timer.start()
         try:
-            client.get_account()
-            return client.page(DEFAULT_QUERY)
+            return client.get_account(), client.page(DEFAULT_QUERY)
         finally:
             timer.cancel()

@@ -86,7 +86,7 @@ LOG_TEXTS = {
 }
 #: Connection to the color of its test, and its message.
 TESTED = {
-    "analytics_default": ("green", "accepts the API key: "),
+    "analytics_default": ("green", "Connected to http://"),
     "wrong_key": ("red", "API key rejected (401 Unauthorized). Correct the API key of the connection."),
     "host_down": ("red", "cannot be reached: Connection refused."),
     "http_on_https": ("red", "write https://"),

@@ -65,7 +65,10 @@ def test_connection_test_reads_the_account_and_a_page_and_the_hook_reopens(
     hook: AnalyticsHook, analytics_sandbox: SandboxServer
 ) -> None:
     analytics_sandbox.seed(142)
-    assert hook.test_connection() == (True, f"{analytics_sandbox.url} accepts the API key: 142 websites.")
+    assert hook.test_connection() == (
+        True,
+        f"Connected to {analytics_sandbox.url} as account@example.com. The account has 142 websites.",
+    )
     assert [request.operation for request in analytics_sandbox.requests] == ["account", "list"]
     hook.close()
     assert hook.get_account()["id"] == 1
@@ -75,7 +78,7 @@ def test_connection_test_reads_the_account_and_a_page_and_the_hook_reopens(
 FIRST_PAGES: list[tuple[int, dict[str, Any], str]] = [
     (142, {"links": "absent", "page_parameter": "p"}, "142 websites"),
     (1, {}, "1 website"),
-    (142, {"metadata": "none"}, "100 websites on the first page, no total"),
+    (142, {"metadata": "none"}, "100 websites on the first page, and no total"),
 ]
 
 
@@ -85,7 +88,10 @@ def test_connection_test_reports_the_first_page(
 ) -> None:
     analytics_sandbox.seed(count)
     analytics_sandbox.configure(**options)
-    assert hook.test_connection() == (True, f"{analytics_sandbox.url} accepts the API key: {said}.")
+    assert hook.test_connection() == (
+        True,
+        f"Connected to {analytics_sandbox.url} as account@example.com. The account has {said}.",
+    )
 
 
 def test_connection_test_reports_a_slow_service(
