@@ -19,10 +19,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import Privacy
 from airflow_provider_analytics.readable import code_span, counted, first_of
-from airflow_provider_analytics.reconcile.plan.changes import Action, Change, Effect, Plan, short
+from airflow_provider_analytics.reconcile.plan.changes import Action, Effect, Plan, short
 
 #: Maximum length of a plan that is not whole. Comments of GitHub have at most 65,536 characters, and MySQL stores the
 #: body of an approval in 65,535 bytes.
@@ -69,9 +68,6 @@ def _paragraphs(plan: Plan, *, is_whole: bool) -> Iterator[str]:
     if plan.scope:
         yield ", ".join(f"{name} {code_span(short(value))}" for name, value in plan.scope.items())
     yield f"Digest `{plan.digest}`"
-    renames = list(_renames(plan))
-    if renames:
-        yield _bullets(_first(renames, "lines of this kind", is_whole=is_whole))
     if not plan.changes:
         yield "Nothing to change."
 
@@ -169,35 +165,6 @@ def _first(lines: Sequence[str], noun: str, *, is_whole: bool) -> list[str]:
 
 def _bullets(lines: Iterable[str]) -> str:
     return "- " + "\n- ".join(lines)
-
-
-def _renames(plan: Plan) -> Iterator[str]:
-    """Yield a line for each pair of a delete and a create that looks like a renamed website."""
-    by_likeness: dict[tuple[str, str], dict[Action, list[Change]]] = {}
-    for change in plan.changes:
-        for likeness in _likenesses(change.domain):
-            by_likeness.setdefault(likeness, {}).setdefault(change.action, []).append(change)
-    pairs = {}
-    for alike in by_likeness.values():
-        deletes, creates = alike.get("delete", []), alike.get("create", [])
-        if len(deletes) == 1 and len(creates) == 1:
-            pairs[deletes[0].website] = creates[0].domain
-    for website, domain in pairs.items():
-        yield (
-            f"{code_span(website)} → {code_span(domain)} looks like a rename. A domain cannot be changed: the website "
-            "is deleted and another one is created. The statistics stay with the old domain and are lost."
-        )
-
-
-def _likenesses(domain: str) -> list[tuple[str, str]]:
-    """Return the parts that the old and the new domain of a website can share: all but the first or the last label.
-
-    For example, ``www.shop.example.com`` has ``("end", "example.com")`` and ``("start", "shop.example")``.
-    """
-    labels = domain_key(domain).removeprefix("www.").split(".")
-    if len(labels) == 1:
-        return []
-    return [("end", ".".join(labels[-2:])), ("start", ".".join(labels[:-1]))]
 
 
 def _all_names(names: Sequence[str], room: int | None) -> str:

@@ -219,18 +219,6 @@ def test_markdown_of_a_long_plan_is_limited_and_counts_the_rest(websites: int, e
     assert len(to_markdown(plan, is_whole=True)) > 60_000
 
 
-def test_delete_and_create_that_look_like_a_rename_are_reported() -> None:
-    def plan(gone: list[str], new: list[str]) -> str:
-        deletes = [Change("delete", domain, str(number), ()) for number, domain in enumerate(gone)]
-        return to_markdown(Plan((*deletes, *(Change("create", domain, None, ()) for domain in new))))
-
-    said = "`shop.example (id 0)` → `shop.test` looks like a rename. A domain cannot be changed"
-    assert said in plan(["shop.example"], ["shop.test", "other.org"])
-    assert "statistics stay with the old domain and are lost" in plan(["old.shop.example"], ["new.shop.example"])
-    assert "rename" not in plan(["one.shop.example", "two.shop.example"], ["new.shop.example"])
-    assert "rename" not in plan(["shop.example"], ["blog.test"])
-
-
 def test_markdown_lists_the_websites_of_a_guard_below_its_finding() -> None:
     plan = replace(Plan((opening(1),)), findings={"made_public": "4 of 10 pages.\n- 1.example", "no_match": "None."})
     blocked, cases, other, counts = to_markdown(plan).split("\n\n")[1:5]
