@@ -203,8 +203,11 @@ class Scenario:
         dialect: Mapping[str, Any],
         websites: Sequence[Record],
         tally: Counter[str],
+        damage: Counter[int] | None = None,
     ) -> None:
         self.sandbox, self.folder, self.dialect, self.tally = sandbox, folder, dialect, tally
+        #: Number of damaged websites to the number of tasks that damaged so many.
+        self.damage = Counter() if damage is None else damage
         sandbox.reset()
         for number, website in enumerate(websites, 1):
             sandbox.add_website(**website)
@@ -735,6 +738,8 @@ class Scenario:
             if wrong:
                 damaged.append(f"{name} ({website_id}): {'; '.join(wrong)}")
                 self._check_damage_is_reported(step, record, now, damaged[-1], outcome)
+        if damaged:
+            self.damage[len(damaged)] += 1
         if damaged and self._is_correct_service:
             raise ViolationError(
                 OTHER_CHANGES_KEPT,

@@ -220,6 +220,11 @@ class ScenarioGenerator:
             unwanted = [domain for domain in self.domains if (domain in asked) == (do == "delete")] or self.domains
             rename = {"do": "rename", "domain": self.choice(unwanted), "value": _RENAMED}
             meanwhile.append([self.chance.randint(3, 9), "hand", rename])
+        if do in ("update", "sync", "apply") and self.maybe(0.3):  # an id belongs to another domain before a write
+            rename = {"do": "rename", "domain": self.choice(self.domains), "value": _RENAMED}
+            other = {"do": "set", "domain": _RENAMED, "field": "privacy", "value": self.choice((0, 1))}
+            at = self.chance.randint(3, 40)
+            meanwhile += [[at, "hand", rename], [at, "hand", other]]
         return {**step, "meanwhile": meanwhile, "heal": self.maybe(0.4)}
 
 
@@ -241,12 +246,12 @@ def without_waits() -> Iterator[None]:
         yield
 
 
-def play(sandbox: FakeService, script: Script, tally: Counter[str]) -> str:
+def play(sandbox: FakeService, script: Script, tally: Counter[str], damage: Counter[int] | None = None) -> str:
     """Run a scenario, and return the explanation of the first violation; empty if all guarantees were kept."""
     dialect, websites, steps = script
     RANDOM.seed(json.dumps(script, default=str))  # so that the same scenario has the same outcome
     with tempfile.TemporaryDirectory(prefix="scenario-") as folder:
-        scenario = Scenario(sandbox, Path(folder), dialect, websites, tally)
+        scenario = Scenario(sandbox, Path(folder), dialect, websites, tally, damage)
         for number, step in enumerate(steps, 1):
             tally["steps"] += 1
             try:
@@ -325,17 +330,20 @@ class _Dumper(yaml.SafeDumper):
 def soak(sandbox: FakeService, seconds: float, seed: int, shrink_seconds: float = 20) -> Counter[str]:
     """Run scenarios until the time is over, print violations, and return the counters."""
     tally = Counter(scenarios=0, steps=0, succeeded=0, failed=0, violations=0)
+    damage: Counter[int] = Counter()
     until = time.monotonic() + seconds
     while time.monotonic() < until and tally["violations"] < MOST_VIOLATIONS:
         script = ScenarioGenerator(seed).script()
         tally["scenarios"] += 1
-        if problem := play(sandbox, script, tally):
+        if problem := play(sandbox, script, tally, damage):
             tally["violations"] += 1
             small = shrink(sandbox, script, time.monotonic() + shrink_seconds)
             problem = play(sandbox, small, Counter()) or problem
             commented = problem.strip().replace("\n", "\n# ")
             print(f"# Scenario {seed}: {commented}\n\n{as_yaml(small, seed)}", flush=True)
         seed += 1
+    for number, tasks in sorted(damage.items()):
+        print(f"{tasks:,} tasks damaged {number} websites")
     return tally
 
 

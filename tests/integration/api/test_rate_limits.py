@@ -166,7 +166,7 @@ def test_log_says_every_half_minute_that_a_request_is_still_rejected(caplog: pyt
 
 
 @pytest.mark.parametrize(
-    ("seconds", "requests", "remedy"), [("61", 1, "to wait 61 s, but a task waits at most 60 s"), ("60", 2, "")]
+    ("seconds", "requests", "remedy"), [("61", 1, "a pause of 61 s, but a task waits at most 60 s"), ("60", 2, "")]
 )
 def test_request_is_not_repeated_if_the_service_asks_for_a_longer_wait_than_a_minute(
     seconds: str, requests: int, remedy: str
