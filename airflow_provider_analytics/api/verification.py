@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from airflow_provider_analytics import SITE
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.entries import line_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, RECORD_FIELDS, normalize, raw_lines, same_setting
@@ -160,15 +161,14 @@ class ExpectedRecord:
     def _compare_sent(self, name: str, record: Record, found: Comparison, allowed: Collection[str]) -> None:
         if not is_present(name, record):
             found.unverified += (name,)
+        elif not has_value(name, record):
+            found.not_applied[name] = f"is returned in an unknown form: {_text(name, record)}"
         elif name in LINE_FIELDS:
             self._compare_sent_lines(name, record, found, allowed)
         elif not same_setting(name, record[name], self.sent[name]):
             found.not_applied[name] = f"is {_text(name, record)}, expected {_text(name, self.sent)}"
 
     def _compare_sent_lines(self, name: str, record: Record, found: Comparison, allowed: Collection[str]) -> None:
-        if not has_value(name, record):
-            found.not_applied[name] = f"is returned in an unknown form: {_text(name, record)}"
-            return
         now, sent = _by_key(name, record), _by_key(name, self.sent)
         before: dict[LineKey, str] = {}
         if has_value(name, self.before):
@@ -199,7 +199,10 @@ class ExpectedRecord:
 
 
 def cause_of(expected: ExpectedRecord, record: Record) -> str:
-    """Return why the service did not store a sent list, as a sentence; empty if the record does not reveal it."""
+    """Return why a sent value is not in the record, as a sentence; empty if the record does not reveal it."""
+    for name in expected.sent:
+        if is_present(name, record) and not has_value(name, record):
+            return f"This form of {name} is not supported. Supported forms: {SITE}reference/interface/#supported-forms"
     for name in LINE_FIELDS.keys() & expected.sent.keys():
         stored, before = raw_lines(name, record.get(name)), raw_lines(name, expected.before.get(name))
         if not stored:
@@ -232,7 +235,9 @@ def is_present(name: str, record: Record) -> bool:
 
 def has_value(name: str, record: Record) -> bool:
     """Return whether a record contains a field in a known form."""
-    return is_present(name, record) and (name not in LINE_FIELDS or isinstance(normalize(name, record[name]), tuple))
+    if name in LINE_FIELDS:
+        return is_present(name, record) and isinstance(normalize(name, record[name]), tuple)
+    return is_present(name, record) and not isinstance(record[name], (dict, list))
 
 
 def with_omitted(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:

@@ -76,6 +76,20 @@ VARIATIONS: dict[str, dict[str, str]] = {
     "plan limit 422": {"APP_PLAN_LIMIT": "422"},
     "debug": {"APP_DEBUG": "true"},
     "60 requests per minute": {"APP_THROTTLE": "60"},
+    "429 in another form": {"APP_THROTTLE": "60", "APP_LIMITED": "1"},
+    "list and records in data": {"APP_LIST": "beside", "APP_WRITTEN": "wrapped", "APP_WRAP": "website"},
+    "privacy as label": {"APP_RECORD": "labels"},
+    "privacy as object": {"APP_RECORD": "objects"},
+    "dates for people": {"APP_RECORD": "people"},
+    "rows without settings": {"APP_RECORD": "short"},
+    "lists as objects": {"APP_LINES": "objects"},
+    "403 for a missing website": {"APP_MISSING": "403"},
+    "messages in German": {"APP_LOCALE": "de"},
+    "two websites per page": {"APP_SIZE": "2"},
+    "two websites per page by cursor": {"APP_SIZE": "2", "APP_LIST": "cursor"},
+    "domains in lower case": {"APP_DOMAIN": "lower"},
+    "ETag": {"APP_ETAG": "1"},
+    "202 for writes": {"APP_WRITTEN": "accepted"},
 }
 
 

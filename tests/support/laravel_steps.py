@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_analytics.api.fields import normalize
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
@@ -63,6 +64,9 @@ def _steps(hook: AnalyticsHook, execute: Callable[..., Any], folder: Path) -> di
     def update(**settings: Any) -> dict[str, Any]:
         return hook.update_website(id_of("a.example"), **settings)
 
+    def privacy(**settings: Any) -> Any:
+        return normalize("privacy", update(**settings)["privacy"])
+
     def is_set(name: str, value: Any, other: Any) -> bool:
         before, after = update(**{name: value}), update(**{name: other})
         return str(before.get(name)) != str(after.get(name))
@@ -105,8 +109,8 @@ def _steps(hook: AnalyticsHook, execute: Callable[..., Any], folder: Path) -> di
         "update favorite to false and true": lambda: is_set("favorite", False, True),
         "favorites": lambda: favorites(True) == {"a.example"},
         "others": lambda: favorites(False) == {"b.example", "c.example"},
-        "set a password": lambda: str(update(privacy="password", password="secret-of-a-page")["privacy"]) == "2",
-        "privacy back to public": lambda: str(update(privacy="public")["privacy"]) == "0",
+        "set a password": lambda: privacy(privacy="password", password="secret-of-a-page") == "password",
+        "privacy back to public": lambda: privacy(privacy="public") == "public",
         "set a list": lambda: update(exclude_ips=["192.0.2.1", "2001:db8::1"])["exclude_ips"],
         "empty a list": lambda: not update(exclude_ips=[]).get("exclude_ips"),
         "set a long list": lambda: update(exclude_ips=LONG_LIST)["exclude_ips"],

@@ -23,7 +23,7 @@ from airflow_provider_analytics.api.fields import (
     website_name,
     website_of,
 )
-from airflow_provider_analytics.api.verification import Record, has_value
+from airflow_provider_analytics.api.verification import Record, has_value, is_present
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.desired.list_lines import EntryList, EntrySource
 from airflow_provider_analytics.reconcile.desired.tables import ListTables, Rows
@@ -152,13 +152,16 @@ class DesiredState:
         return self.tables.kept(name, record)
 
     def unreadable(self, record: Record) -> str:
-        """Return why a list of a website cannot be changed without losing its entries; empty if all can be changed."""
+        """Return why a website cannot be changed, or only by losing entries of a list; empty if it can be changed."""
         website = self.of(record)
         if website is None:
             return ""
         for name in website.compared:
             if name in self.shared and not has_value(name, record):
                 return _why_unreadable(name, record, self.modes[name])
+            if name not in LINE_FIELDS and is_present(name, record) and not has_value(name, record):
+                value = readable(str(record[name]), _MAX_LINE)
+                return f"The service returns {name} as '{value}'. This form is not supported"
         return ""
 
 

@@ -236,6 +236,19 @@ def test_unreadable_website_does_not_count_as_new(night: Night, distortion: Dist
     assert night.operations == {"account": 1, "list": 2, "show": 1}
 
 
+def test_value_in_an_unknown_form_is_not_planned(night: Night, distortion: Distortion) -> None:
+    night.add(2)
+    night.write(PRIVATE)
+
+    def as_object(_: str, __: str, record: dict[str, Any]) -> None:
+        if "privacy" in record:
+            record["privacy"] = {"value": record["privacy"], "label": "Public"}
+
+    distortion.change = as_object
+    with pytest.raises(BulkError, match=r"The service returns privacy as .* This form is not supported"):
+        night.plan()
+
+
 def test_export_of_two_websites_with_a_domain_fails_and_names_what_to_do(night: Night) -> None:
     night.sandbox.configure(allow_duplicates=True)
     night.add("a.example a.example b.example")

@@ -11,7 +11,7 @@ $log = ['driver' => 'single', 'path' => storage_path('laravel.log')];
 
 return [
     'app' => [
-        'env' => 'production', 'debug' => env('APP_DEBUG', false), 'locale' => 'en',
+        'env' => 'production', 'debug' => env('APP_DEBUG', false), 'locale' => env('APP_LOCALE', 'en'),
         'key' => str_repeat('k', 32), 'cipher' => 'AES-256-CBC',
         'providers' => [
             ...array_map(fn ($name) => "Illuminate\\$name\\{$name}ServiceProvider", $names),

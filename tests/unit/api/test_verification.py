@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, with_omitted
+from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, cause_of, with_omitted
 
 LINES = {"exclude_ips": ("10.0.0.1", "10.0.0.2 # Ann", "10.1.0.0/16"), "exclude_params": ("utm_source", "gclid # ads")}
 #: Field to the forms in which a service might return its values; the values of a row mean the same.
@@ -91,6 +91,21 @@ def test_list_in_an_unknown_form_is_not_applied(shown: object) -> None:
         {"exclude_ips": shown, "privacy": 1}
     )
     assert set(unsent.unsent) == {"exclude_ips"}
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "shown"),
+    [
+        ("privacy", "private", {"value": 1, "label": "Private"}),
+        ("favorite", True, [True]),
+        ("exclude_ips", ("10.0.0.1",), '["10.0.0.1"]'),
+        ("exclude_ips", ("10.0.0.1",), [{"value": "10.0.0.1"}]),
+    ],
+)
+def test_cause_of_an_unknown_form_is_the_form(name: str, sent: object, shown: object) -> None:
+    expected = ExpectedRecord({}, {name: sent})
+    assert "is returned in an unknown form" in expected.compare({name: shown}).not_applied[name]
+    assert f"This form of {name} is not supported. Supported forms: http" in cause_of(expected, {name: shown})
 
 
 def test_secret_is_never_verified() -> None:

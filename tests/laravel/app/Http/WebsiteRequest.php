@@ -30,6 +30,11 @@ class WebsiteRequest extends FormRequest
         return $rules + ['domain' => ['required', 'string', 'max:255', "regex:/^(?:$label\.)*$label\.?$/uD", $unique]];
     }
 
+    protected function prepareForValidation()
+    {
+        env('APP_DOMAIN') === 'lower' && $this->merge(['domain' => strtolower($this->input('domain'))]);
+    }
+
     public function values()
     {
         $values = env('APP_EMPTY') === 'ignored' ? array_filter($this->validated(), 'filled') : $this->validated();

@@ -29,7 +29,7 @@ class WebsiteController
             'text' => $favorite !== null && $query->where('favorite', $favorite === 'true'),
         };
         $query->orderBy($request->input('sort_by', 'id'), $request->input('sort', 'desc'));
-        $size = (int) $request->input('per_page', 100);
+        $size = (int) (env('APP_SIZE') ?: $request->input('per_page', 100));
 
         return match (env('APP_LIST', 'paginate')) {
             'paginate' => WebsiteResource::list($query->paginate($size)->withQueryString()),
@@ -39,15 +39,16 @@ class WebsiteController
             'short_links' => WebsiteResource::list($query->paginate($size)),
             'paginator' => $query->paginate($size)->withQueryString(),
             'nested' => ['data' => $query->paginate($size)->withQueryString()],
+            'beside' => ['success' => true, 'data' => ['websites' => $query->paginate($size)->items()]],
             'named' => ['websites' => $query->get()],
             'array' => $query->get(),
             'numbered' => ['data' => $query->get()->keyBy('id')],
         };
     }
 
-    public function show(Request $request, $id)
+    public function show($id)
     {
-        return new WebsiteResource($request->user()->websites()->findOrFail($id));
+        return new WebsiteResource($this->find($id));
     }
 
     public function store(WebsiteRequest $request)
@@ -63,7 +64,7 @@ class WebsiteController
 
     public function update(WebsiteRequest $request, $id)
     {
-        $website = $request->user()->websites()->findOrFail($id);
+        $website = $this->find($id);
         $values = $request->values();
         $update = fn () => $website->update($values);
         env('QUEUE_CONNECTION') === 'database' ? dispatch($update) : $update();
@@ -71,19 +72,28 @@ class WebsiteController
         return $this->written($website, 200);
     }
 
-    public function destroy(Request $request, $id)
+    public function destroy($id)
     {
-        $website = $request->user()->websites()->findOrFail($id);
+        $website = $this->find($id);
         env('APP_DELETES') === 'soft' ? $website->delete() : $website->forceDelete();
 
         return env('APP_WRITTEN') === 'nothing' ? response()->noContent()
             : ['id' => $website->id, 'object' => 'website', 'deleted' => true];
     }
 
+    private function find($id)
+    {
+        $website = request()->user()->websites()->find($id);
+
+        return $website ?? abort(env('APP_MISSING', 404), 'This action is unauthorized.');
+    }
+
     private function written($website, $status)
     {
         return match (env('APP_WRITTEN', 'record')) {
             'record' => (new WebsiteResource($website))->response()->setStatusCode($status),
+            'accepted' => (new WebsiteResource($website))->response()->setStatusCode(202),
+            'wrapped' => response()->json(['success' => true, 'data' => ['website' => $website]], $status),
             'message' => response()->json(['message' => 'Saved.'], $status),
             'nothing' => response()->noContent(),
         };
