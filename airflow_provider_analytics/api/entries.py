@@ -343,7 +343,7 @@ def _check_network(entry: str) -> Network:
     try:
         network = _network(entry, strict=False)
     except ValueError:
-        raise ValueError("is not an IP address") from None
+        raise ValueError(f"is not an IP address{_one_per_line(entry)}") from None
     if "/" in entry and _network(entry.partition("/")[0]).network_address != network.network_address:
         raise ValueError(f"has host bits set; the network is {network}")
     _check_size(network)
@@ -367,9 +367,15 @@ def _check_several_addresses(text: str) -> None:
     except ValueError:
         network = None
     if network is None or "%" in text:
-        hint = "; write one entry per line" if _SEPARATOR.search(text) else ""
-        raise ValueError(f"is neither an address nor a network, a range, or a pattern{hint}")
+        raise ValueError(f"is neither an address nor a network, a range, or a pattern{_one_per_line(text)}")
     _check_size(network)
+
+
+def _one_per_line(text: str) -> str:
+    """Return a hint for a text with separators, as the end of a message."""
+    if _SEPARATOR.search(text):
+        return "; write one entry per line"
+    return ""
 
 
 def _is_address(text: str) -> bool:

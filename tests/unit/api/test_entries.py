@@ -226,3 +226,10 @@ def test_internal_addresses_are_found() -> None:
     ]
     public = ["203.0.113.7", "192.0.2.1", "172.32.0.1", "8.8.8.8", "2001:db8::1", "192.0.0.0/8", "office"]
     assert internal_addresses([*public, *internal]) == internal
+
+
+@pytest.mark.parametrize("entry", ["192.0.2.1,192.0.2.2", "192.0.2.1; 192.0.2.2", "192.0.2.1 office"])
+@pytest.mark.parametrize("networks", ["reject", "as_is"])
+def test_several_entries_in_a_line_get_a_hint(entry: str, networks: str) -> None:
+    with pytest.raises(ValueError, match="; write one entry per line"):
+        parse(Addresses(), "exclude_ips", entry, networks)
