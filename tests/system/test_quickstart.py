@@ -103,7 +103,7 @@ def shell(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
 def test_readme_first_dag_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None:
     """All commands after the installation, which the quickstart has, too."""
     [dag] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert "Save this DAG as `airflow/dags/office.py`." in README
+    assert "Save the DAG from the top of this page as `airflow/dags/office.py`" in " ".join(README.split())
     assert "Stop the local server with\n`kill %1`" in README
     text = README[README.index("Start the local server") :] + "```console\nkill %1\n```"
     until_it_listens = "until (echo > /dev/tcp/127.0.0.1/8500) 2>/dev/null; do :; done"
