@@ -104,7 +104,7 @@ def test_readme_first_dag_runs_as_printed(shell: dict[str, str], tmp_path: Path)
     """All commands after the installation, which the quickstart has, too."""
     [dag] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert "Save the DAG from the top of this page as `airflow/dags/office.py`" in " ".join(README.split())
-    assert "Stop the local server with\n`kill %1`" in README
+    assert "Stop the local server with `kill %1`" in " ".join(README.split())
     text = README[README.index("Start the local server") :] + "```console\nkill %1\n```"
     until_it_listens = "until (echo > /dev/tcp/127.0.0.1/8500) 2>/dev/null; do :; done"
     text = text.replace("airflow db migrate\n", f"airflow db migrate\n{until_it_listens}\n")
