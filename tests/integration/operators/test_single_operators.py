@@ -13,9 +13,11 @@ import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowFailException, BaseOperator
 from airflow_versions import asset_events, register_assets
 from dag_runs import RunDag
+from field_values import VALUES
+from sync_operators import SYNC_OPERATORS
 
 from airflow_provider_analytics.operators.account import GetAccountOperator
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import (
     CompareSnapshotsOperator,
     PruneSnapshotsOperator,
@@ -65,9 +67,12 @@ def in_a_run(folder: Path) -> list[BaseOperator]:
     """Return tasks that need a run, because they have a state folder."""
     state = f"{folder}/state"
     public = [{"domain": "blog.example.com", "privacy": "public"}]
+    lists = [
+        operator(task_id=name, state_path=state, **{name: VALUES[name].given})
+        for name, operator in SYNC_OPERATORS.items()
+    ]
     return [
-        SyncExcludedIpsOperator(task_id="ips", exclude_ips=["192.0.2.7"], state_path=state),
-        SyncExcludedParamsOperator(task_id="params", exclude_params=["gclid"], state_path=state),
+        *lists,
         ApplyWebsitesOperator(task_id="applied", config=public, state_path=state),
     ]
 
@@ -106,8 +111,8 @@ def test_all_operators_run_in_the_same_dag(run_dag: RunDag, analytics_sandbox: S
     register_assets(dag)
     outcome = run_dag(dag)
     assert {name: task.state for name, task in outcome.tasks.items() if task.state != "success"} == {}
-    assert len(list((tmp_path / "state").rglob("lists/*.json"))) == 2
-    assert len(list((tmp_path / "state").rglob("audit/**/*.jsonl"))) == 3
+    assert len(list((tmp_path / "state").rglob("lists/*.json"))) == len(SYNC_OPERATORS)
+    assert len(list((tmp_path / "state").rglob("audit/**/*.jsonl"))) == len(SYNC_OPERATORS) + 1
     assert asset_events("analytics://analytics_default/websites")[-1]["count"] == 12
 
 
