@@ -9,12 +9,12 @@ class WebsiteResource extends JsonResource
     public function toArray($request)
     {
         $record = parent::toArray($request);
-        foreach (['exclude_params', 'exclude_ips'] as $name) {
+        foreach (array_intersect(['exclude_params', 'exclude_ips'], array_keys($record)) as $name) {
             $lines = preg_split('/\R/', $record[$name] ?? '', -1, PREG_SPLIT_NO_EMPTY);
             $record[$name] = match (env('APP_LINES')) {
                 'array' => $lines,
                 'objects' => array_map(fn ($line) => ['value' => $line], $lines),
-                default => $record[$name] ?? null,
+                default => $record[$name],
             };
         }
         $privacy = ['public', 'private', 'password'][$record['privacy'] ?? 0];
