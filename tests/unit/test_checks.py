@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import checks
@@ -103,6 +103,10 @@ def test_list_fails_until_each_check_passed(
     monkeypatch.setattr(sys, "argv", ["checks.py"])
     for name in checks.CHECKS[1:]:
         checks.run_check(name, ["true"])
+    monkeypatch.setattr(checks, "STARTED", datetime.now(UTC) - timedelta(days=6))
+    assert checks.main() == 0
+    capsys.readouterr()
+    monkeypatch.setattr(checks, "STARTED", datetime.now(UTC) - timedelta(days=8))
     assert checks.main() == 1
     assert re.findall("<- (.*)", capsys.readouterr().out) == ["never ran"]
     checks.run_check(checks.CHECKS[0], ["true"])
