@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Param, dag
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
 
 #: Pool of the tasks that change websites. If it has one slot, they run one after the other, and each unexpected change
-#: in a result was made by somebody else: airflow pools set analytics_writers 1 "tasks that change websites"
+#: in a result was made by someone else: airflow pools set analytics_writers 1 "tasks that change websites"
 POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 
 

@@ -4,7 +4,7 @@ The list is the Airflow Variable ``exclude_ips``: one address per line. A commen
 date: ``203.0.113.7  # office Berlin, owner=it@example.com, until=2027-01-31``. To leave websites out, add the argument
 ``except_websites``.
 
-When you remove an address from the list, the next run removes it from all websites, even if somebody added it there by
+When you remove an address from the list, the next run removes it from all websites, even if someone added it there by
 hand. Lines with a comment on a website, and addresses of other lists in the same folder, are kept. If you remove many
 addresses at once, the task fails and lists them. If you intend to, trigger the DAG once with ``entries_lost`` in
 ``override_guards``.
@@ -37,7 +37,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 #: Pool of the tasks that change websites. If it has one slot, they run one after the other, and each unexpected change
-#: in a result was made by somebody else: airflow pools set analytics_writers 1 "tasks that change websites"
+#: in a result was made by someone else: airflow pools set analytics_writers 1 "tasks that change websites"
 POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 
 #: When a DAG is unpaused, Airflow starts the scheduled run of the day at once, also if "Trigger" unpaused it. A

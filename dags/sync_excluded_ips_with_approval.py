@@ -1,4 +1,4 @@
-"""Sync the excluded IP addresses of all websites with one list, after somebody has approved the plan.
+"""Sync the excluded IP addresses of all websites with one list, after someone has approved the plan.
 
 As in ``websites_as_code.py``, the plan waits under Required Actions in Airflow's UI, and only this plan is applied.
 
@@ -30,12 +30,12 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 #: Pool of the tasks that change websites. If it has one slot, they run one after the other, and each unexpected change
-#: in a result was made by somebody else: airflow pools set analytics_writers 1 "tasks that change websites"
+#: in a result was made by someone else: airflow pools set analytics_writers 1 "tasks that change websites"
 POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 
 
 @dag(
-    description="Sync the excluded IP addresses of all websites after somebody has approved the plan",
+    description="Sync the excluded IP addresses of all websites after someone has approved the plan",
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,

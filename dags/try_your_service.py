@@ -30,7 +30,7 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 #: Pool of the tasks that change websites. If it has one slot, they run one after the other, and each unexpected change
-#: in a result was made by somebody else: airflow pools set analytics_writers 1 "tasks that change websites"
+#: in a result was made by someone else: airflow pools set analytics_writers 1 "tasks that change websites"
 POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 DOMAIN = "{{ params.domain }}"
 IPS, PARAMS = ["192.0.2.1", "2001:db8::1"], ["trial_a", "trial_b"]
@@ -69,7 +69,7 @@ EXPECTED = {
 def try_your_service():
     @task(retries=0)
     def check_new(created):
-        # The result is missing if somebody marked the task as success.
+        # The result is missing if someone marked the task as success.
         if not created or not created["created"]:
             raise AirflowFailException("This run did not create a website, so it changes none.")
         website_id, website = created["website_id"], created["website"]

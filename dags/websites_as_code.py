@@ -1,4 +1,4 @@
-"""Make the websites match ``websites.yaml`` after somebody has approved the plan.
+"""Make the websites match ``websites.yaml`` after someone has approved the plan.
 
 ``plan`` compares the websites with the file and sends no changes. If something differs, ``approve`` waits under
 Required Actions in Airflow's UI, with the plan. ``apply`` then applies only that plan: if the file or the
@@ -36,12 +36,12 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
     Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "analytics"
 )
 #: Pool of the tasks that change websites. If it has one slot, they run one after the other, and each unexpected change
-#: in a result was made by somebody else: airflow pools set analytics_writers 1 "tasks that change websites"
+#: in a result was made by someone else: airflow pools set analytics_writers 1 "tasks that change websites"
 POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 
 
 @dag(
-    description="Make the websites match a file after somebody has approved the plan",
+    description="Make the websites match a file after someone has approved the plan",
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,

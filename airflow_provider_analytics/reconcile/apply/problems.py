@@ -37,7 +37,7 @@ _NOT_STORED = "sent and not stored"
 def problems_of(target: Target, changed_by_others: Collection[str]) -> dict[Problem, set[str]]:
     """Return the problems of a website, with their fields.
 
-    :param changed_by_others: fields that somebody else changes at the moment.
+    :param changed_by_others: fields that someone else changes at the moment.
     """
     if target.is_rejected_method:
         return {REJECTED_METHOD: {"update_method"}}

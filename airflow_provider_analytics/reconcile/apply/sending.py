@@ -51,7 +51,7 @@ class Sender:
     trail: AuditTrail
     passwords: Mapping[str, str] = field(default_factory=dict)
     ignore_gone: bool = False
-    #: Fields that somebody else has changed since the plan, on any website.
+    #: Fields that someone else has changed since the plan, on any website.
     changed_by_others: set[str] = field(default_factory=set, init=False)
 
     @property

@@ -273,7 +273,7 @@ def list_warnings(lists: ListTables, desired: DesiredState, compared: Sequence[R
     """
     owned_now = (
         f"The list {lists.table.identity.list!r} has no table. Either it runs for the first time: then it manages the "
-        "following entries from now on, even if somebody added them by hand. Or its state folder was lost: then "
+        "following entries from now on, even if someone added them by hand. Or its state folder was lost: then "
         f"entries that were removed from the list before remain on the websites, see {SITE}troubleshooting/"
         "#the-list-table-is-lost. Entries"
     )
@@ -429,7 +429,7 @@ def _not_approved(change: Change, plan: Plan) -> str:
     known = set(approved.effects)
     more = []
     for effect in change.effects:
-        # Any other value before than the displayed one is another change: somebody else might have created the website.
+        # Any other value before than the displayed one is another change: someone else might have created the website.
         is_new = approved.action == "create" and effect.before in (None, NEW_WEBSITE.get(effect.field))
         comparable = effect._replace(before=None) if is_new else effect
         if comparable not in known:

@@ -66,7 +66,8 @@ def _paragraphs(plan: Plan, *, is_whole: bool) -> Iterator[str]:
     )
     yield from _notices(plan, is_whole=is_whole)
     if plan.scope:
-        yield ", ".join(f"{name} {code_span(short(value))}" for name, value in plan.scope.items())
+        settings = ", ".join(f"{name} {code_span(short(value))}" for name, value in plan.scope.items())
+        yield f"Settings: {settings}"
     yield f"Digest `{plan.digest}`"
     if not plan.changes:
         yield "Nothing to change."

@@ -42,7 +42,7 @@ def test_first_run_names_the_entries_that_the_list_owns() -> None:
     (warning,) = warnings_of(EMPTY, "1.1.1.1\n9.9.9.9", "1.1.1.1", "3.3.3.3")
     assert warning == (
         "The list 'office' has no table. Either it runs for the first time: then it manages the following entries from "
-        "now on, even if somebody added them by hand. Or its state folder was lost: then entries that were removed "
+        "now on, even if someone added them by hand. Or its state folder was lost: then entries that were removed "
         f"from the list before remain on the websites, see {SITE}troubleshooting/#the-list-table-is-lost. Entries: "
         "1.1.1.1 on 1 website."
     )
