@@ -34,8 +34,8 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
 POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 DOMAIN = "{{ params.domain }}"
 IPS, PARAMS = ["192.0.2.1", "2001:db8::1"], ["trial_a", "trial_b"]
-#: Values that a new website does not have.
-UPDATES = {"privacy": "private", "email_reports": True, "exclude_bots": False, "favorite": True}
+#: Values that a new website does not have. Each update must keep those of the updates before it.
+UPDATES = {"favorite": True, "privacy": "private", "email_reports": True, "exclude_bots": False}
 #: Task to a key of its result, and the expected value: each step works, and nothing is done twice.
 EXPECTED = {
     "create": ("created", True),

@@ -251,16 +251,14 @@ class AnalyticsClient(ReadingClient):
         key = domain_key(domain)
 
         def find() -> Record | None:
-            same = {}
-            for row in self.newest_websites(known):
-                row_id = str(row["id"])
-                if row_id == website_id or has_domain(row, key):
-                    same[row_id] = row
+            rows = self.newest_websites(known)
+            same = [row for row in rows if has_domain(row, key)]
             if len(same) > 1:
-                raise duplicates(domain, same)
+                raise duplicates(domain, [str(row["id"]) for row in same])
             if website_id is not None:
-                return same.get(website_id)
-            return next(iter(same.values()), None)
+                # The service might have written the domain in another way.
+                same = [row for row in rows if str(row["id"]) == website_id]
+            return next(iter(same), None)
 
         return self._until(find, bool)
 
@@ -315,7 +313,9 @@ class AnalyticsClient(ReadingClient):
 
         send([website_id])
         self.until_in_effect([website_id], read, send, resends=1)
-        if is_sent and comparison.unsent and comparison.other_domain is None:
+        if is_sent and comparison.other_domain is not None:
+            raise other_domain(attempts[-1].domain, comparison.record, "It might have got this update, so check it.")
+        if is_sent and comparison.unsent:
             self._raise_unsent(comparison, attempts[-1].before)
         self._check(attempts[-1], comparison)
         return WriteResult(dict(comparison.record), comparison.unverified, comparison.unsent, sent=is_sent)

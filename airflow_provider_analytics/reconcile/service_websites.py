@@ -57,6 +57,8 @@ class Breaker:
         self._give_up_after = at_first
         self._in_a_row = 0
         self._asks_to_wait = False
+        #: The last failure of the service.
+        self._last = ""
         self.rejection: AuthenticationError | None = None
 
     @property
@@ -69,7 +71,7 @@ class Breaker:
         """Why the service counts as down, as the end of a sentence."""
         if self._asks_to_wait:
             return f"the service asks to wait longer than {MAX_WAIT:g} s"
-        return f"{self._give_up_after} changes failed in a row"
+        return f"{self._give_up_after} changes failed in a row, the last one with: {self._last.rstrip('.')}"
 
     def note(self, error: BaseException | None) -> None:
         """Count the outcome of one item; raise an error that is not about this item only."""
@@ -79,16 +81,17 @@ class Breaker:
         is_long = isinstance(error, AnalyticsError) and (error.retry_after or 0.0) > MAX_WAIT
         if error is None:
             self._give_up_after = GIVE_UP_AFTER
-        if not _is_down(error):
+        if error is None or not _is_down(error):
             self._in_a_row = 0
         else:
             self._in_a_row += 1
+            self._last = reason_of(error)
             self._asks_to_wait = self._asks_to_wait or is_long
         if isinstance(error, AuthenticationError):
             self.rejection = self.rejection or error
 
 
-def _is_down(error: BaseException | None) -> bool:
+def _is_down(error: BaseException) -> bool:
     if isinstance(error, AmbiguousWriteError) and error.earlier:
         error = error.earlier[-1]
     if isinstance(error, AnalyticsApiError):

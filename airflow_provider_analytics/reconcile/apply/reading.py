@@ -159,6 +159,7 @@ class Reader:
                 f"The response to its create was lost, and the website {website_id} has other values than a new one: "
                 f"{describe(differing)}. Another user might have created it, so it was not changed. Check it.",
             )
+            target.unconfirmed = None
             return False
         target.unconfirmed = create
         self._sender.confirm(target)

@@ -19,6 +19,7 @@ from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
     AnalyticsError,
+    DomainError,
     NotFoundError,
     StoppedError,
     StorageError,
@@ -90,6 +91,7 @@ class Sender:
         except (AnalyticsError, ValueError) as error:
             if target.planned.action == "update" and isinstance(error, AnalyticsApiError):
                 target.is_rejected_method = error.is_rejected_method
+            target.is_another_website = isinstance(error, DomainError)
             state = State.FAILED
             if target.unconfirmed:
                 state = State.UNCLEAR

@@ -178,7 +178,7 @@ def _explain(
         what = f"Values that were not sent changed on {number}: {named}."
         if not _is_sent(targets, fields):
             return what, f"The service might reset values that are not sent. {other_method}"
-        return what, _remedy_for_values(targets)
+        return what, _cause(targets) or "The service might not store each line of a list. Ask its operator."
     what = f"The service accepted the changes of {number} but did not store {named}."
     if problem.action != "update":
         return what, ""
@@ -186,7 +186,7 @@ def _explain(
         waited = sum(client.confirm_waits)
         if_late = f"If the service returns changes only after more than {waited:g} s, clear the task."
         return what, f"{if_late} Otherwise: {other_method}"
-    return what, _remedy_for_values(targets)
+    return what, _cause(targets) or "Write the values as the service returns them, unless it only returned them late."
 
 
 def _is_sent(targets: Sequence[Target], fields: Collection[str]) -> bool:
@@ -200,10 +200,10 @@ def _is_unchanged(target: Target) -> bool:
     return ExpectedRecord({}, before).compare(target.comparison.record).is_applied
 
 
-def _remedy_for_values(targets: Sequence[Target]) -> str:
-    """Return the remedy for values that the service does not store as they were sent."""
+def _cause(targets: Sequence[Target]) -> str:
+    """Return why the service does not store values as they were sent; empty if that is unknown."""
     for target in targets:
         cause = cause_of(target.expected, target.comparison.record)
         if cause:
             return cause
-    return "Write the values as the service returns them, unless it only returned them late."
+    return ""

@@ -47,6 +47,7 @@ class Target:
     :param is_read: whether it was read back after the last change.
     :param comparison: the record that was read last, compared with the expected one.
     :param is_rejected_method: whether the service rejected the method of the update, or does not permit it.
+    :param is_another_website: whether its id belongs to another domain, so nothing was sent to it.
     """
 
     planned: Change
@@ -58,6 +59,7 @@ class Target:
     is_read: bool = False
     comparison: Comparison = field(default_factory=Comparison)
     is_rejected_method: bool = False
+    is_another_website: bool = False
 
     def set(self, state: State, reason: str = "") -> None:
         """Set state and reason together."""

@@ -315,7 +315,7 @@ def test_reassigned_id_is_not_changed(night: Night) -> None:
     night.add(1)
     other = {"id": 1, "domain": "innocent.example", "exclude_ips": None}
     night.sandbox.fault("show", body={"data": other}, times=None)
-    with pytest.raises(BulkError, match=r"Website id 1 has the domain 'innocent\.example', not '"):
+    with pytest.raises(AirflowFailException, match=r"Website id 1 has the domain 'innocent\.example', not '"):
         night.sync("192.0.2.1")
     assert night.lists() == [None]
 

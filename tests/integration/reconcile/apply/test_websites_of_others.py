@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from reconciling import Night
 
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError
+from airflow_provider_analytics.operators.websites import CreateWebsiteOperator
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 NEW = "203.0.113.7"
@@ -57,7 +58,7 @@ def test_website_is_not_restored_after_its_id_was_given_to_another_domain(night:
 def test_planned_change_is_not_sent_after_the_id_was_given_to_another_domain(night: Night, step: int) -> None:
     night.add(12, **SETTINGS)
     given = give_to_bob(night, step, ids={"1", "2", "3"} - night.updated)
-    with suppress(BulkError):  # it is given away after its change was sent
+    with suppress(BulkError, AirflowFailException):  # it can be given away after its change was sent
         night.sync(NEW, parallel_requests=1)
     for website in night.sandbox.websites():
         if website["id"] in given:
@@ -151,3 +152,24 @@ def test_approved_create_is_not_completed_if_someone_else_creates_the_website_fi
     with pytest.raises(BulkError, match="was not changed"):
         night.apply(**night.state, approved_digest=digest)
     assert night.lists("privacy") == [1]
+
+
+def test_retry_of_a_sync_by_id_does_not_change_the_new_owner_of_the_id(night: Night) -> None:
+    night.add(3, **SETTINGS)
+
+    def give(request: RecordedRequest) -> None:
+        if request.operation == "show" and len(night.sandbox.requests) > 1:
+            night.sandbox.change_website(2, domain="bob-2.example")
+
+    night.sandbox.meanwhile(give)
+    with pytest.raises(AirflowFailException, match=r"Website id 2 has the domain 'bob-2\.example', not '2"):
+        night.sync(NEW, websites=[2])
+    assert night.operations["update"] == 0
+
+
+def test_create_that_names_the_id_of_another_website_is_no_duplicate(night: Night) -> None:
+    night.add("other.example")
+    night.sandbox.fault("create", body={"data": {"id": 1, "domain": "new.example"}})
+    with pytest.raises((AnalyticsError, AirflowFailException)) as caught:
+        night.execute(CreateWebsiteOperator, domain="new.example")
+    assert "Website id 1 has the domain 'other.example', not 'new.example'" in str(caught.value)
