@@ -67,7 +67,7 @@ EXPECTED = {
     doc_md=__doc__,
 )
 def try_your_service():
-    @task(retries=0)
+    @task(retries=0, multiple_outputs=True)
     def check_new(created):
         # The result is missing if someone marked the task as success.
         if not created or not created["created"]:
@@ -80,20 +80,21 @@ def try_your_service():
                 f"Website {website_id} does not look new: {', '.join(problems)}. It might have existed before, so this "
                 "run neither changes nor deletes it."
             )
-        return website_id
+        return {"website_id": website_id, "domain": website["domain"]}
 
     def sync(suffix=""):
-        chosen = {"websites": [website_id], "mode": "merge"}
+        # By the domain that the create returned: the service could give the id to another website.
+        chosen = {"websites": [new["domain"]], "mode": "merge"}
         return [
             SyncExcludedIpsOperator(task_id=f"sync_ips{suffix}", exclude_ips=IPS, **chosen),
             SyncExcludedParamsOperator(task_id=f"sync_params{suffix}", exclude_params=PARAMS, **chosen),
         ]
 
     create = CreateWebsiteOperator(task_id="create", domain=DOMAIN, if_exists="fail").as_setup()
-    website_id = check_new(create.output)
+    new = check_new(create.output)
     create_again = CreateWebsiteOperator(task_id="create_again", domain=DOMAIN)
     updates = [
-        UpdateWebsiteOperator(task_id=f"update_{name}", website_id=website_id, domain=DOMAIN, **{name: value})
+        UpdateWebsiteOperator(task_id=f"update_{name}", website_id=new["website_id"], domain=DOMAIN, **{name: value})
         for name, value in UPDATES.items()
     ]
     snapshot = SnapshotWebsitesOperator(
@@ -117,10 +118,10 @@ def try_your_service():
 
     steps = [create_again, *sync(), *updates, *sync("_again")]
     results = dict(zip(EXPECTED, [create.output, *(step.output for step in steps)], strict=True))
-    delete = DeleteWebsiteOperator(task_id="delete", website_id=website_id, domain=DOMAIN)
+    delete = DeleteWebsiteOperator(task_id="delete", website_id=new["website_id"], domain=DOMAIN)
     # Side by side, so that each of the two can fail the run.
     deleted = delete.as_teardown(setups=create, on_failure_fail_dagrun=True)
-    chain(create, website_id, *steps, snapshot, [report(results), deleted])
+    chain(create, new, *steps, snapshot, [report(results), deleted])
 
 
 try_your_service()
