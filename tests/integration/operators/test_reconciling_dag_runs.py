@@ -109,12 +109,17 @@ def test_sample_onboard_website(run_dag: RunDag, night: Night) -> None:
     assert (website["domain"], website["privacy"], website["favorite"]) == ("new.example", 1, True)
 
 
-def trial_of(night: Night, run_dag: RunDag, before_snapshot: Callable[[], None] = lambda: None) -> tuple[str, Any]:
-    """Run the sample; return its state, and the states of its tasks."""
+def trial_of(
+    night: Night, run_dag: RunDag, before_snapshot: Callable[[], None] = lambda: None, before: str = "snapshot"
+) -> tuple[str, Any]:
+    """Run the sample; return its state, and the states of its tasks.
+
+    :param before: the task before which the function is called.
+    """
     dag = sample_dag("try_your_service", night.folder)
     for each in dag.tasks:
         each.retry_delay = timedelta(0)
-    dag.get_task("snapshot")._pre_execute_hook = lambda _: before_snapshot()
+    dag.get_task(before)._pre_execute_hook = lambda _: before_snapshot()
     run = run_dag(dag, conf={"domain": "trial.example"})
     return run.state, {name: ended.state for name, ended in run.tasks.items()}
 
@@ -163,6 +168,24 @@ def test_sample_try_your_service_keeps_a_website_that_it_did_not_create(
     assert (night.operations["delete"], night.operations["update"]) == (0, 6 if case == "replaced" else 0)
     [website] = night.sandbox.websites()
     assert (website["id"], website["privacy"]) == ((2 if case == "replaced" else 1), 0)
+
+
+@pytest.mark.sample("try_your_service")
+@pytest.mark.parametrize("step", ["sync_ips", "sync_params", "update_privacy", "sync_ips_again", "delete"])
+def test_sample_try_your_service_keeps_a_website_that_got_the_id_of_the_trial(
+    step: str, run_dag: RunDag, night: Night
+) -> None:
+    def give() -> None:
+        night.sandbox.change_website(1, domain="other.example", exclude_ips="10.9.9.9", exclude_params=None)
+
+    state, _ = trial_of(night, run_dag, give, before=step)
+    other = next(website for website in night.sandbox.websites() if website["id"] == 1)
+    assert (state, other["domain"], other["exclude_ips"], other["exclude_params"]) == (
+        "failed",
+        "other.example",
+        "10.9.9.9",
+        None,
+    )
 
 
 @pytest.mark.slow  # imports the whole of Airflow's public API
