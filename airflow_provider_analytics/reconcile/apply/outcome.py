@@ -181,7 +181,7 @@ class Outcome:
         is_rejected = not self.unread and all(target.state is State.REJECTED for target in failed)
         # A retry would find nothing to do, and hide the values that were lost or not set.
         has_lost_values = any(target.state is State.FAILED and target.comparison.unsent for target in failed)
-        # A retry would select the same id, and change its new owner.
+        # A retry would select the same id and change its new owner, or create the website again.
         has_another_website = any(target.is_another_website for target in failed)
         is_permanent = is_rejected or has_lost_values or has_another_website or self.leaves_incomplete
         error = BulkError(self.failures, self.applied, self.not_tried, is_permanent)
