@@ -306,7 +306,8 @@ class AnalyticsClient(ReadingClient):
                 with suppress(IncompleteListError, AnalyticsApiError, UnexpectedResponseError):
                     self.list_websites_within(0)
                 comparison = self.read_until(str(website_id), attempts[-1])
-            if comparison.not_applied and not comparison.unsent:
+            is_this_website = comparison.other_domain is None
+            if is_this_website and comparison.not_applied and not comparison.unsent:
                 self.note_not_applied(comparison.not_applied)
                 return ids
             return ()

@@ -39,6 +39,7 @@ from scenario import FIELDS, LISTS, SINGLE, STEPS, Scenario, ViolationError
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.randomness import RANDOM
+from airflow_provider_analytics.readable import counted
 
 #: Number of violations after which the fuzzer stops.
 MOST_VIOLATIONS = 5
@@ -343,7 +344,7 @@ def soak(sandbox: FakeService, seconds: float, seed: int, shrink_seconds: float 
             print(f"# Scenario {seed}: {commented}\n\n{as_yaml(small, seed)}", flush=True)
         seed += 1
     for number, tasks in sorted(damage.items()):
-        print(f"{tasks:,} tasks damaged {number} websites")
+        print(f"Damaged websites: {number} by {counted(tasks, 'task')}.")
     return tally
 
 

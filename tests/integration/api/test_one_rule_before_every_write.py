@@ -76,3 +76,12 @@ def test_write_fails_before_it_is_sent_if_the_domain_was_renamed(write: str) -> 
     ):
         WRITES[write](client)
     assert service.writes == 0
+
+
+def test_update_says_that_a_website_which_got_the_id_right_before_it_might_have_got_it() -> None:
+    """No check can notice this: the id changes its owner between the fetch and the update."""
+    service = Reused(http(200, {"data": OTHERS}))
+    with served(service, Time()) as (client, _), pytest.raises(DomainError) as caught:
+        client.update_website(7, email=True)
+    assert "'new.example', not 'mine.example'" in str(caught.value)
+    assert "It might have got this update, so check it." in str(caught.value)

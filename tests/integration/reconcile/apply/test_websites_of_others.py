@@ -119,6 +119,22 @@ def test_website_that_someone_else_created_during_a_lost_create_is_unclear(
     assert {name: website[name] for name in rival} == rival
 
 
+def test_rival_of_a_lost_create_is_not_called_an_incomplete_website(night: Night) -> None:
+    """The create cannot send favorite, so a website of this task would still need an update."""
+    night.sandbox.fault("create", drop=True, commit=False)
+
+    def create_first(request: RecordedRequest) -> None:
+        if night.operations["create"] and not night.sandbox.websites():
+            night.add("new.example", privacy=1)
+
+    night.sandbox.meanwhile(create_first)
+    config = {"websites": {"new.example": {"privacy": "public", "favorite": True}}}
+    with pytest.raises(BulkError, match="Another user might have created it") as caught:
+        night.apply(config=config, create_only=True)
+    assert "without create_only" not in str(caught.value)
+    assert not caught.value.permanent
+
+
 def test_own_website_is_completed_after_a_lost_create(night: Night) -> None:
     night.sandbox.fault("create", drop=True, commit=True)
     config = {"websites": {"new.example": {"privacy": "private", "email": True, "favorite": True}}}
