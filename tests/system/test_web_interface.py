@@ -174,7 +174,8 @@ def test_log_of_a_blocked_snapshot_contains_the_reason_and_the_remedy_without_sc
     ways.fold_traceback()
     screen.sees(
         "The list has 100 websites, 6",  # the other samples have created websites since the start
-        "UTC. This is more than max_loss_fraction=0.3 allows.",
+        "UTC. Missing: ",
+        "This is more than max_loss_fraction=0.3 allows.",
         "Nothing was published.",
         "If this is intended, select fewer_websites under Override guards in the trigger form, or run:",
         """airflow dags trigger nightly_website_snapshot --conf '{"override_guards": ["fewer_websites"]}'""",
