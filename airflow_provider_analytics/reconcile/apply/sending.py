@@ -178,9 +178,18 @@ class Sender:
             target.set(State.UNCHANGED)
 
     def _work_out(self, target: Target, record: Record) -> Change | None:
-        """Return the change that a website needs, and expect its result."""
+        """Return the change that a website needs, and expect its result.
+
+        :raises ValueError: if a list is empty that had lines when the plan was made. A colleague might have cleared it,
+            or the response lacks it. The next try finds out, because it reads the list of websites again.
+        """
         if not target.expected.sent:
             self.note_changes_by_others(target.planned, record)
+            written = self.planned.desired.shared & target.planned.settings.keys()
+            emptied = ", ".join(sorted(written & target.emptied_lists(record)))
+            if emptied:
+                why = f"{emptied} had lines when the websites were listed, and has none now"
+                raise ValueError(f"{why}, so it was not changed. The next try reads the list again.")
         change = self.change_of(record, target.expected.before)
         if change is not None:
             shared = self.planned.desired.shared

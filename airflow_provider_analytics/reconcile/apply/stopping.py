@@ -103,7 +103,8 @@ def _restore(sender: Sender, target: Target) -> str:
         return _undo(target, record)
 
     before = target.expected.before
-    unknown = [name for name in COMPARED if name in before and not has_value(name, before)]
+    unknown = {name for name in COMPARED if name in before and not has_value(name, before)}
+    unknown |= target.emptied_lists(before)
     expected = ExpectedRecord({}, _undo(target, read).settings, target.planned.domain)
     try:
         if not expected.compare(read).is_applied:
@@ -115,9 +116,10 @@ def _restore(sender: Sender, target: Target) -> str:
         return f"It was given to {comparison.other_domain!r} after its values were restored"
     if comparison.not_applied:
         return f"It could not be restored ({describe(comparison.not_applied)})"
-    unknown += comparison.unverified
-    if unknown or not comparison.is_applied:
-        return f"It could not be restored (the service returns {' and '.join(unknown)} in an unknown form)"
+    unknown.update(comparison.unverified)
+    if unknown:
+        named = " and ".join(sorted(unknown))
+        return f"It could not be restored (the service does not return {named}, or in an unknown form)"
     return ""
 
 

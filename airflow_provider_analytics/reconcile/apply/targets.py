@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_provider_analytics.api.client import Meant
-from airflow_provider_analytics.api.fields import SETTABLE_FIELDS, normalize
-from airflow_provider_analytics.api.verification import Comparison, Differences, ExpectedRecord
+from airflow_provider_analytics.api.fields import LINE_FIELDS, SETTABLE_FIELDS, normalize, raw_lines
+from airflow_provider_analytics.api.verification import Comparison, Differences, ExpectedRecord, Record
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.plan.changes import Change
 
@@ -91,6 +91,12 @@ class Target:
     def meant(self) -> Meant:
         """The website that each write of this change means."""
         return Meant(str(self.website_id), self.planned.domain)
+
+    def emptied_lists(self, record: Record) -> set[str]:
+        """Return the lists that had lines when the plan was made, and have none in this record."""
+        planned = self.planned.record
+        had_lines = {name for name in LINE_FIELDS if raw_lines(name, planned.get(name))}
+        return {name for name in had_lines if not raw_lines(name, record.get(name))}
 
     @property
     def is_good(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from distortion import Distortion
 from reconciling import Night
 
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError
@@ -189,3 +190,53 @@ def test_create_that_names_the_id_of_another_website_is_no_duplicate(night: Nigh
     with pytest.raises((AnalyticsError, AirflowFailException)) as caught:
         night.execute(CreateWebsiteOperator, domain="new.example")
     assert "Website id 1 has the domain 'other.example', not 'new.example'" in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["merge", "managed"])
+@pytest.mark.parametrize("lines", [None, "", [], "left out"])
+def test_list_is_not_written_if_only_the_fetched_website_lacks_its_lines(
+    night: Night, distortion: Distortion, lines: Any, mode: str
+) -> None:
+    """The list of websites contains the lines, so an empty list might be an error of the service."""
+    night.add(12, **SETTINGS)
+
+    def change(method: str, path: str, record: Any) -> None:
+        if path.startswith("/websites/"):
+            record["exclude_ips"] = lines
+            if lines == "left out":
+                del record["exclude_ips"]
+
+    distortion.change = change
+    with pytest.raises(BulkError, match="exclude_ips had lines when the websites were listed, and has none now"):
+        night.sync(NEW, **night.state, mode=mode)
+    assert night.lists() == [SETTINGS["exclude_ips"]] * 12
+
+
+def test_list_that_a_colleague_clears_before_its_update_is_written_by_the_retry(night: Night) -> None:
+    night.add(12, **SETTINGS)
+
+    def clear(request: RecordedRequest) -> None:
+        if night.operations["show"] == 1:
+            night.sandbox.change_website(3, exclude_ips=None)
+
+    night.sandbox.meanwhile(clear)
+    with pytest.raises(BulkError, match=r"1 website failed, 11 succeeded"):
+        night.sync(NEW)
+    assert night.sync(NEW)["applied"] == 1
+    assert night.lists()[2] == NEW
+
+
+def test_website_is_not_called_restored_if_the_service_does_not_return_a_list_of_it(
+    night: Night, distortion: Distortion
+) -> None:
+    night.add(12, **SETTINGS)
+    night.sandbox.configure(updates="reset others")
+
+    def hide(method: str, path: str, record: Any) -> None:
+        if path.startswith("/websites/"):
+            del record["exclude_ips"]
+
+    distortion.change = hide
+    with pytest.raises(AirflowFailException, match=r"does not return exclude_ips, or in an unknown form") as caught:
+        night.apply(config={"websites": {f"{number}.example": {"exclude_bots": 1} for number in range(1, 13)}})
+    assert "restored and verified" not in str(caught.value)
