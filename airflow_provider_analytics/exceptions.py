@@ -571,9 +571,14 @@ class BulkError(AnalyticsError):
             self.before_retry = "correct the reasons first"
 
     def _summary(self) -> str:
-        parts = [f"{counted(len(self.failures) - len(self.not_tried), 'website')} failed"]
-        if self.not_tried:
-            parts.append(f"{len(self.not_tried):,} were not tried")
+        failed, not_tried = len(self.failures) - len(self.not_tried), len(self.not_tried)
+        parts = []
+        if failed:
+            parts.append(f"{counted(failed, 'website')} failed")
+        if not_tried and failed:
+            parts.append(f"{not_tried:,} were not tried")
+        elif not_tried:
+            parts.append(f"{counted(not_tried, 'website')} not tried")
         parts.append(f"{self.done:,} succeeded")
         return f"{', '.join(parts)}."
 
@@ -609,6 +614,7 @@ def reasons_of(failures: Mapping[str, str], not_tried: Collection[str] = ()) -> 
     for website, why in failures.items():
         # For the same reason, messages differ in the path of the request and in the website.
         reason = re.sub(r" Request: \S+ \S+\.", "", why)
+        reason = re.sub(rf"the domain '{re.escape(website)}'", "the same domain", reason)
         reason = re.sub(rf"^Website '?{re.escape(website)}'?", "The website", reason)
         reason = re.sub(rf"(Website )?'?{re.escape(website)}'?", "the website", reason)
         websites_by_reason.setdefault(reason, []).append(website)

@@ -33,7 +33,9 @@ FOLDER = os.environ.get("ANALYTICS_FOLDER") or str(
 #: in a result was made by someone else: airflow pools set analytics_writers 1 "tasks that change websites"
 POOL = os.environ.get("ANALYTICS_POOL", "default_pool")
 DOMAIN = "{{ params.domain }}"
-IPS, PARAMS = ["192.0.2.1", "2001:db8::1"], ["trial_a", "trial_b"]
+#: A list with a comment, and a list of more than 255 characters: some services store neither in full.
+IPS = [{"entry": "192.0.2.1", "comment": "trial"}, "2001:db8::1"]
+PARAMS = [f"trial_parameter_{number}" for number in range(1, 21)]
 #: Values that a new website does not have. Each update must keep those of the updates before it.
 UPDATES = {"favorite": True, "privacy": "private", "email_reports": True, "exclude_bots": False}
 #: Task to a key of its result, and the expected value: each step works, and nothing is done twice.

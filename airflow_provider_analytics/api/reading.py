@@ -367,7 +367,7 @@ def duplicates(domain: str, website_ids: Iterable[str]) -> DomainError:
     """Return the error for several websites with the same domain."""
     ids = sorted(website_ids, key=lambda website_id: (len(website_id), website_id))
     problem = f"{len(ids)} websites have the domain {domain!r}: ids {', '.join(ids)}."
-    remedy = "Give website_id, or delete all but one of them."
+    remedy = "Delete all but one of them, or name one by its id."
     return DomainError(problem, ids, remedy, permanent=True, before_retry="resolve the duplicates first")
 
 

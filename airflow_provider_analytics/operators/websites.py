@@ -303,8 +303,8 @@ class CreateWebsiteOperator(_SettingsOperator):
         website_id = written.record["id"]
         if self.if_exists == "fail":
             raise permanent_failure(
-                f"Website {self.domain} already exists, with id {website_id}. Set if_exists to 'skip' or 'update' "
-                "to allow it.",
+                f"Website {self.domain} already exists, with id {website_id}. If an earlier try lost the response to "
+                "its create, it might have created it. Set if_exists to 'skip' or 'update' to allow it.",
                 "change if_exists or the domain",
             )
         differing = differing_fields(written.record, settings)

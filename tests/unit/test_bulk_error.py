@@ -38,3 +38,13 @@ def test_reason_of_websites_that_were_not_tried_is_last() -> None:
     failures = {"a.example": "Rejected.", "b.example": "Stopped.", "c.example": "Stopped."}
     error = BulkError(failures, not_tried=["b.example", "c.example"])
     assert str(error).index("Websites: a.example") < str(error).index("Websites: b.example, c.example")
+
+
+def test_websites_that_were_not_tried_did_not_fail() -> None:
+    error = BulkError({"1.example": "The key was rejected."}, not_tried=["1.example"])
+    assert str(error).startswith("1 website not tried, 0 succeeded. The key was rejected.")
+
+
+def test_reason_does_not_name_one_of_several_websites() -> None:
+    reasons = {name: f"2 websites have the domain '{name}': ids 1, 2." for name in ("a.example", "b.example")}
+    assert "2 websites have the same domain: ids 1, 2.\nWebsites: a.example, b.example." in str(BulkError(reasons))

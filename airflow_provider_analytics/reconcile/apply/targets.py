@@ -92,11 +92,11 @@ class Target:
         """The website that each write of this change means."""
         return Meant(str(self.website_id), self.planned.domain)
 
-    def emptied_lists(self, record: Record) -> set[str]:
+    def emptied_lists(self, record: Record) -> frozenset[str]:
         """Return the lists that had lines when the plan was made, and have none in this record."""
         planned = self.planned.record
         had_lines = {name for name in LINE_FIELDS if raw_lines(name, planned.get(name))}
-        return {name for name in had_lines if not raw_lines(name, record.get(name))}
+        return frozenset(name for name in had_lines if not raw_lines(name, record.get(name)))
 
     @property
     def is_good(self) -> bool:

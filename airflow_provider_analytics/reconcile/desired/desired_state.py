@@ -256,13 +256,19 @@ class WebsitesAsCode:
                 not_in_the_files.append(record)
         created = {key: website for key, website in self.by_domain.items() if key not in ids}
         deleted_ids, protected = self._prune(not_in_the_files)
+        warnings, problems = self._unused_protections(records), list(self._problems(ids))
+        duplicates = list(self._duplicates(ids))
+        if self.create_only:  # existing websites are not changed
+            warnings += [text for _place, text in duplicates]
+        else:
+            problems += duplicates
         return DesiredState(
             by_domain=created if self.create_only else self.by_domain,
             created=list(created.values()),
             deleted_ids=deleted_ids,
             protected=protected,
-            warnings=self._unused_protections(records),
-            problems=list(self._problems(ids)),
+            warnings=warnings,
+            problems=problems,
             modes=self.modes,
             create_only=self.create_only,
         )
@@ -296,6 +302,16 @@ class WebsitesAsCode:
                 warnings.append(f"{name} is protected, but no website matches it")
         return warnings
 
+    def _duplicates(self, ids: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+        """Yield the domains that have several websites.
+
+        :param ids: as for :meth:`_problems`.
+        """
+        for key, website in self.by_domain.items():
+            if len(ids.get(key, ())) > 1:
+                several = f"several websites have the domain {website.domain}: ids {', '.join(ids[key])}"
+                yield website.place, f"{several}. Delete all but one"
+
     def _problems(self, ids: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
         """Yield why websites cannot be planned.
 
@@ -303,12 +319,6 @@ class WebsitesAsCode:
         """
         for key, website in self.by_domain.items():
             if key in ids:
-                if len(ids[key]) > 1 and not self.create_only:
-                    problem = (
-                        f"several websites have the domain {website.domain}: ids {', '.join(ids[key])}. Delete all "
-                        "but one"
-                    )
-                    yield website.place, problem
                 continue
             # A service that drops "www." would create the same website in each run.
             for other in sorted(might_become(website.domain) & ids.keys() - self.by_domain.keys()):

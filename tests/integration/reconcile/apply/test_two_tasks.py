@@ -16,7 +16,7 @@ from raw_server import Request
 from reconciling import Night
 
 from airflow_provider_analytics.api.transport import Transport
-from airflow_provider_analytics.exceptions import BulkError, NotAppliedError
+from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
@@ -277,6 +277,24 @@ def test_create_that_another_task_made_first_is_left_to_the_next_try(night: Nigh
         night.apply(config=private("new.example"))
     assert night.apply(config=private("new.example"))["applied"] == 1
     assert night.lists("privacy") == [1]
+
+
+def test_create_only_names_the_websites_of_a_domain_that_another_task_created_too(
+    night: Night, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a unique rule both creates succeed; the retry changes no website, but must not hide the second one."""
+    night.sandbox.configure(allow_duplicates=True)
+    config = private("new.example")
+
+    def create_too(request: RecordedRequest) -> None:
+        if request.operation == "create":
+            night.add("new.example")
+
+    night.sandbox.meanwhile(create_too)
+    with pytest.raises((AnalyticsError, AirflowFailException), match="2 websites have the domain"):
+        night.apply(config=config, create_only=True)
+    night.apply(config=config, create_only=True)
+    assert "several websites have the domain new.example: ids 2, 1. Delete all but one" in caplog.text
 
 
 BY_HAND = "203.0.113.99"
