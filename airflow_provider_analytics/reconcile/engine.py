@@ -16,7 +16,6 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import website_name, website_of
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.guards import website_keys
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.apply.application import Application
 from airflow_provider_analytics.reconcile.apply.outcome import Outcome
@@ -26,7 +25,6 @@ from airflow_provider_analytics.reconcile.desired.desired_state import DesiredSt
 from airflow_provider_analytics.reconcile.job import Job, Planned
 from airflow_provider_analytics.reconcile.plan.changes import plan_changes
 from airflow_provider_analytics.reconcile.plan.plan_guards import (
-    GuardInput,
     check_guards,
     internal_warnings,
     list_warnings,
@@ -97,8 +95,7 @@ def announce_list(job: Job) -> None:
     """
     if job.list_file is None:
         return
-    given = GuardInput(job.max_loss_fraction, job.override_guards, job.source.managed, job.lists)
-    lost = managed_lists_lose_entries(given)
+    lost = managed_lists_lose_entries(job)
     if lost and "entries_lost" not in job.override_guards:
         raise GuardError("\n".join(lost), "No changes were sent.", "entries_lost")
     job.list_file.announce()
@@ -120,24 +117,17 @@ def make_plan(job: Job, *, is_again: bool = False) -> Planned:
     desired = replace(job.source.resolve(websites.records), tables=job.lists)
     compared, unread = _compared_records(job.client, desired, websites.records)
     plan = plan_changes(desired, compared, {**job.scope, "max_loss_fraction": job.max_loss_fraction})
-    given = GuardInput(
-        job.max_loss_fraction,
-        job.override_guards,
-        job.source.managed,
-        job.lists,
-        compared=compared,
-        listed=website_keys(websites.records),
-        last=last if websites.complete else None,
-        last_problem=last_problem if websites.complete else "",
-    )
-    plan = check_guards(plan, given)
+    planned = Planned(plan, job.source, websites, compared, desired, unread)
+    if websites.complete:
+        planned = replace(planned, last=last, last_problem=last_problem)
+    plan = check_guards(job, planned)
     warnings = [*plan.warnings, *internal_warnings(job.source)]
     if job.lists is not None:
         warnings += list_warnings(job.lists, desired, compared)
     if not is_again:
         for warning in warnings:
             log.warning("%s", warning)
-    return Planned(replace(plan, warnings=tuple(warnings)), job.source, websites, compared, desired, unread)
+    return replace(planned, plan=replace(plan, warnings=tuple(warnings)))
 
 
 def _compared_records(

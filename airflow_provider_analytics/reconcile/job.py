@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from airflow_provider_analytics.exceptions import BulkError
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.tables import ListTables
-from airflow_provider_analytics.reconcile.plan.changes import Plan
+from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan
 from airflow_provider_analytics.reconcile.service_websites import Websites
 from airflow_provider_analytics.reconcile.state import ListFile
 from airflow_provider_analytics.storage import StoragePath
@@ -59,6 +60,9 @@ class Planned:
     :param compared: current records of the websites that the plan compares.
     :param desired: the desired state of each website.
     :param unread: website to why it could not be read.
+    :param last: id and domain of each website of the last successful run (:func:`guards.website_keys`); None if they
+        are unknown, or the list is not complete.
+    :param last_problem: why they are unknown although a file has them; empty otherwise.
     :param approved: the approved plan, if there is one.
     """
 
@@ -68,7 +72,28 @@ class Planned:
     compared: Sequence[Record]
     desired: DesiredState
     unread: Mapping[str, str] = field(default_factory=dict)
+    last: Collection[tuple[str, str]] | None = None
+    last_problem: str = ""
     approved: Plan | None = None
+
+    @functools.cached_property
+    def deleted(self) -> dict[str | None, str]:
+        """Websites to delete: id to name."""
+        return {change.website_id: change.website for change in self.plan.changes if change.action == "delete"}
+
+    @property
+    def remaining(self) -> list[Record]:
+        """Records of the websites that are not deleted: the entries of deleted ones would hide losses on the others."""
+        return [record for record in self.compared if str(record["id"]) not in self.deleted]
+
+    def changes_of(self, name: str) -> Iterator[tuple[Change, FieldChange]]:
+        """Yield the changes of a list field on remaining websites."""
+        for change in self.plan.changes:
+            if change.action == "delete":
+                continue
+            for field_change in change.fields:
+                if field_change.field == name:
+                    yield change, field_change
 
     def raise_unread(self) -> None:
         """Raise :class:`BulkError` if websites could not be read: a plan without them is incomplete."""

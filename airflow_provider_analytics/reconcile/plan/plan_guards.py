@@ -2,8 +2,8 @@
 """Whether a plan can be applied: its guards and warnings, and the comparison with the approved plan.
 
 Each guard has a name (:data:`guards.GUARDS`). A person who has checked its finding overrides the guard by this name:
-``override_guards=["entries_lost"]``. To add a guard, write a function that takes a :class:`GuardInput` and returns the
-lines of its finding, and add it to :data:`CHECKS`.
+``override_guards=["entries_lost"]``. To add a guard, write a function that takes the input of the run and its plan and
+returns the lines of its finding, and add it to :data:`CHECKS`.
 
 Exactly the approved plan is applied: all of it or nothing. After a crash, or if someone else made a part of the change,
 the current plan is the remainder of the approved one. For example, the approved plan updates ``a.example`` and
@@ -12,11 +12,10 @@ the current plan is the remainder of the approved one. For example, the approved
 
 from __future__ import annotations
 
-import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from airflow_provider_analytics import SITE
 from airflow_provider_analytics.api.checks import invalid
@@ -33,12 +32,13 @@ from airflow_provider_analytics.api.fields import (
 )
 from airflow_provider_analytics.api.verification import COMPARED, NEW_WEBSITE, ExpectedRecord, Record
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.guards import are_websites_lost, loses_too_much, with_another_id
+from airflow_provider_analytics.guards import are_websites_lost, loses_too_much, website_keys, with_another_id
 from airflow_provider_analytics.readable import counted, first_of
 from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, WebsitesAsCode
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList
 from airflow_provider_analytics.reconcile.desired.tables import ListTables, entries_of
-from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan, WebsiteKey, short
+from airflow_provider_analytics.reconcile.job import Job, Planned
+from airflow_provider_analytics.reconcile.plan.changes import Change, Plan, WebsiteKey, short
 
 #: Maximum number of websites, and of entries per website, in the message of a guard.
 _MAX_WORST = 5
@@ -50,132 +50,85 @@ _ON_ANOTHER_LIST = "Not removed, because another list contains them"
 _WITH_A_COMMENT = "Not removed, because their lines have a comment"
 
 
-@dataclass(frozen=True)
-class GuardInput:
-    """The values that guards check.
-
-    :param limit: largest fraction that can be lost, 0 to 1.
-    :param override_guards: names of the guards that are overridden.
-    :param managed: list fields that are managed.
-    :param lists: their tables.
-    :param plan: the plan; empty while the websites are not read yet.
-    :param compared: the records that the plan compares.
-    :param listed: id and domain of each website in the complete list (:func:`guards.website_keys`).
-    :param last: the same of the last successful run; None if it is unknown, or the list is not complete.
-    :param last_problem: why it is unknown although a file has it; empty otherwise.
-    """
-
-    limit: float
-    override_guards: Collection[str] = ()
-    managed: Collection[str] = ()
-    lists: ListTables | None = None
-    plan: Plan = field(default_factory=lambda: Plan(()))
-    compared: Sequence[Record] = ()
-    listed: Collection[tuple[str, str]] = ()
-    last: Collection[tuple[str, str]] | None = None
-    last_problem: str = ""
-
-    @functools.cached_property
-    def deleted(self) -> dict[str | None, str]:
-        """Websites to delete: id to name."""
-        return {change.website_id: change.website for change in self.plan.changes if change.action == "delete"}
-
-    @functools.cached_property
-    def remaining(self) -> list[Record]:
-        """Records of the websites that are not deleted: the entries of deleted ones would hide losses on the others."""
-        return [record for record in self.compared if str(record["id"]) not in self.deleted]
-
-    def changes_of(self, name: str) -> Iterator[tuple[Change, FieldChange]]:
-        """Yield the changes of a list field on remaining websites."""
-        for change in self.plan.changes:
-            if change.action == "delete":
-                continue
-            for field_change in change.fields:
-                if field_change.field == name:
-                    yield change, field_change
-
-
-def check_guards(plan: Plan, given: GuardInput) -> Plan:
+def check_guards(job: Job, planned: Planned) -> Plan:
     """Return the plan with the findings of the guards; findings of overridden guards become warnings.
 
     Totals below :data:`guards.MIN_COUNTED` are not checked, except by ``empty_list``.
-
-    :param given: the values to check, without the plan.
     """
-    given = replace(given, plan=plan)
     lines: dict[str, list[str]] = {}
     for guard, check in CHECKS:
-        lines.setdefault(guard, []).extend(check(given))
+        lines.setdefault(guard, []).extend(check(job, planned))
     findings = {}
-    warnings = list(plan.warnings)
+    warnings = list(planned.plan.warnings)
     for guard, found in lines.items():
         if not found:
             continue
         # The problems first, because a task log cuts off.
         text = "\n".join(sorted(found, key=lambda line: line.startswith(_CASE)))
-        if guard in given.override_guards:
+        if guard in job.override_guards:
             warnings.append(f"Overridden guard {guard}: {text}")
         else:
             findings[guard] = text
-    overridden = tuple(sorted(given.override_guards))
-    return replace(plan, findings=findings, override_guards=overridden, warnings=tuple(warnings))
+    overridden = tuple(sorted(job.override_guards))
+    return replace(planned.plan, findings=findings, override_guards=overridden, warnings=tuple(warnings))
 
 
-def websites_of_the_last_run_are_missing(given: GuardInput) -> list[str]:
+def websites_of_the_last_run_are_missing(job: Job, planned: Planned) -> list[str]:
     """Guard ``fewer_websites``: websites of the last run that the list does not have, by id and domain."""
-    if given.last_problem:
-        return [given.last_problem]
-    if given.last is None:
+    if planned.last_problem:
+        return [planned.last_problem]
+    if planned.last is None:
         return []
-    missing = sorted(set(given.last) - set(given.listed))
-    if not are_websites_lost(len(missing), len(given.last), len(given.listed), given.limit):
+    listed = website_keys(planned.websites.records)
+    missing = sorted(set(planned.last) - listed)
+    if not are_websites_lost(len(missing), len(planned.last), len(listed), job.max_loss_fraction):
         return []
     problem = "websites of the last run are missing from the list, by id and domain"
-    lines = _lines(given, len(missing), len(given.last), problem, [website_name(*key[::-1]) for key in missing])
-    new = set(given.listed) - set(given.last)
+    lines = _lines(job, len(missing), len(planned.last), problem, [website_name(*key[::-1]) for key in missing])
+    new = listed - set(planned.last)
     renumbered = {domain for _, domain in missing} & {domain for _, domain in new}
     if renumbered:
         lines.insert(1, with_another_id(len(renumbered)))
     return lines
 
 
-def websites_of_the_last_run_are_created(given: GuardInput) -> list[str]:
+def websites_of_the_last_run_are_created(job: Job, planned: Planned) -> list[str]:
     """Guard ``many_created``: websites that the last run saw, and that would be created again, by domain."""
-    domains = {domain for _, domain in given.last or ()}
+    domains = {domain for _, domain in planned.last or ()}
     created = []
-    for change in given.plan.changes:
+    for change in planned.plan.changes:
         if change.action == "create" and domain_key(change.domain) in domains:
             created.append(change.website)
-    return _finding(given, len(created), len(domains), "websites of the last run would be created again", created)
+    return _finding(job, len(created), len(domains), "websites of the last run would be created again", created)
 
 
-def all_websites_are_deleted(given: GuardInput) -> list[str]:
+def all_websites_are_deleted(job: Job, planned: Planned) -> list[str]:
     """Guard ``empty_list``: a file that deletes every compared website."""
-    number = len(given.deleted)
-    if number == 0 or number < len(given.compared) or given.limit == 1:
+    number = len(planned.deleted)
+    if number == 0 or number < len(planned.compared) or job.max_loss_fraction == 1:
         return []
     websites = "The only website" if number == 1 else f"All {number:,} websites"
-    return [f"{websites} would be deleted.", *_cases(list(given.deleted.values()))]
+    return [f"{websites} would be deleted.", *_cases(list(planned.deleted.values()))]
 
 
-def many_websites_are_deleted(given: GuardInput) -> list[str]:
+def many_websites_are_deleted(job: Job, planned: Planned) -> list[str]:
     """Guard ``many_deleted``: deleted websites, of all compared websites."""
-    number, total = len(given.deleted), len(given.compared)
+    number, total = len(planned.deleted), len(planned.compared)
     if number == total:
         return []  # see all_websites_are_deleted
-    return _finding(given, number, total, "websites would be deleted", list(given.deleted.values()))
+    return _finding(job, number, total, "websites would be deleted", list(planned.deleted.values()))
 
 
-def many_pages_become_public(given: GuardInput) -> list[str]:
+def many_pages_become_public(job: Job, planned: Planned) -> list[str]:
     """Guard ``made_public``: statistics pages that become public, of the remaining pages that are not public."""
-    privacies = [normalize("privacy", record.get("privacy")) for record in given.remaining]
+    privacies = [normalize("privacy", record.get("privacy")) for record in planned.remaining]
     not_public = len(privacies) - privacies.count(Privacy.PUBLIC.label)
-    opened = [change.website for change in given.plan.made_public if change.action == "update"]
+    opened = [change.website for change in planned.plan.made_public if change.action == "update"]
     problem = "statistics pages that are not public would become public"
-    return _finding(given, len(opened), not_public, problem, opened)
+    return _finding(job, len(opened), not_public, problem, opened)
 
 
-def lists_get_shorter(given: GuardInput) -> list[str]:
+def lists_get_shorter(job: Job, planned: Planned) -> list[str]:
     """Guard ``entries_lost`` of lists that are not managed.
 
     It checks the entries by which lists get shorter, of all entries on remaining websites. A replaced entry is not a
@@ -183,46 +136,46 @@ def lists_get_shorter(given: GuardInput) -> list[str]:
     """
     lines: list[str] = []
     for name in LINE_FIELDS:
-        if name in given.managed:
+        if name in job.source.managed:
             continue
-        losses = [(change, lost) for change, lost in given.changes_of(name) if lost.fewer > 0]
+        losses = [(change, lost) for change, lost in planned.changes_of(name) if lost.fewer > 0]
         losses.sort(key=lambda loss: -loss[1].fewer)
         worst = []
         for change, lost in losses:
             worst.append(f"{change.website} loses {first_of(lost.removed, _MAX_WORST, show=short)}")
         number = sum(lost.fewer for _, lost in losses)
-        total = sum(count_entries(name, raw_lines(name, record.get(name))) for record in given.remaining)
-        lines += _finding(given, number, total, f"{name} entries would be lost", worst)
+        total = sum(count_entries(name, raw_lines(name, record.get(name))) for record in planned.remaining)
+        lines += _finding(job, number, total, f"{name} entries would be lost", worst)
     return lines
 
 
-def managed_lists_lose_entries(given: GuardInput) -> list[str]:
+def managed_lists_lose_entries(job: Job, _planned: Planned | None = None) -> list[str]:
     """Guard ``entries_lost`` of managed lists. It needs the tables only, and no website.
 
     It checks the entries that were removed from the list before their expiration date, of the distinct entries that
     the list had in its last run. A host name is one entry.
     """
-    if given.lists is None:
+    if job.lists is None:
         return []
     lines: list[str] = []
-    for name in given.managed:
-        before, now = given.lists.before.items(name), given.lists.table.items(name)
-        if "empty_list" in given.override_guards and not now:
+    for name in job.source.managed:
+        before, now = job.lists.before.items(name), job.lists.table.items(name)
+        if "empty_list" in job.override_guards and not now:
             continue
         removed = []
         for entry, source in before.items():
-            is_expired = source.until is not None and source.until < given.lists.today
+            is_expired = source.until is not None and source.until < job.lists.today
             if entry not in now and not is_expired:
                 removed.append(entry)
         removed.sort()
-        problem = f"entries were removed from the list {given.lists.table.identity.list!r}"
-        lines += _finding(given, len(removed), len(before), problem, [first_of(removed, _MAX_WORST, show=short)])
+        problem = f"entries were removed from the list {job.lists.table.identity.list!r}"
+        lines += _finding(job, len(removed), len(before), problem, [first_of(removed, _MAX_WORST, show=short)])
     return lines
 
 
 #: Name of a guard to a function that returns the lines of its finding: the problem, then the worst cases, which start
 #: with ``- ``. No lines if the plan passes.
-CHECKS: Sequence[tuple[str, Callable[[GuardInput], list[str]]]] = (
+CHECKS: Sequence[tuple[str, Callable[[Job, Planned], list[str]]]] = (
     ("fewer_websites", websites_of_the_last_run_are_missing),
     ("many_created", websites_of_the_last_run_are_created),
     ("many_deleted", many_websites_are_deleted),
@@ -233,15 +186,15 @@ CHECKS: Sequence[tuple[str, Callable[[GuardInput], list[str]]]] = (
 )
 
 
-def _finding(given: GuardInput, lost: int, total: int, problem: str, worst: Sequence[str]) -> list[str]:
+def _finding(job: Job, lost: int, total: int, problem: str, worst: Sequence[str]) -> list[str]:
     """Return the lines of a finding, with the worst cases; none if it is within the limit."""
-    if not loses_too_much(lost, total, given.limit):
+    if not loses_too_much(lost, total, job.max_loss_fraction):
         return []
-    return _lines(given, lost, total, problem, worst)
+    return _lines(job, lost, total, problem, worst)
 
 
-def _lines(given: GuardInput, lost: int, total: int, problem: str, worst: Sequence[str]) -> list[str]:
-    fraction = f"{lost / total:.0%}, more than max_loss_fraction={given.limit} allows"
+def _lines(job: Job, lost: int, total: int, problem: str, worst: Sequence[str]) -> list[str]:
+    fraction = f"{lost / total:.0%}, more than max_loss_fraction={job.max_loss_fraction} allows"
     return [f"{lost:,} of {total:,} {problem} ({fraction}).", *_cases(worst)]
 
 

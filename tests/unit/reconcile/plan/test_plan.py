@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from guard_inputs import guarded_job, planned_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan
-from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards
+from airflow_provider_analytics.reconcile.plan.plan_guards import check_guards
 from airflow_provider_analytics.reconcile.plan.plan_markdown import MAX_CHARACTERS, to_markdown
 
 VALUES = st.none() | st.booleans() | st.text(max_size=5) | st.lists(st.text(max_size=3), max_size=3).map(tuple)
@@ -45,9 +46,10 @@ def update(number: int, before: tuple[str, ...], after: tuple[str, ...]) -> Chan
     return Change("update", f"{number:04}.example", str(number), (FieldChange("exclude_ips", before, after),))
 
 
-def checked(changes: Iterable[Change], records: list[dict[str, Any]], limit: float, **how: Any) -> Plan:
+def checked(changes: Iterable[Change], records: list[dict[str, Any]], limit: float) -> Plan:
     """Return the plan of these changes, with the findings of the guards."""
-    return check_guards(Plan(tuple(changes), len(records)), GuardInput(limit, compared=records, **how))
+    planned = planned_for(Plan(tuple(changes), len(records)), records, None)
+    return check_guards(guarded_job(limit), planned)
 
 
 def gone(number: int) -> list[Change]:

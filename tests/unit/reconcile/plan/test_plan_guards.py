@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from guard_inputs import guarded_job, planned_for
 
 from airflow_provider_analytics.reconcile.desired.list_lines import EntrySource
 from airflow_provider_analytics.reconcile.desired.tables import EVERYWHERE, Identity, ListTables, Run, Table
 from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan
-from airflow_provider_analytics.reconcile.plan.plan_guards import GuardInput, check_guards, managed_lists_lose_entries
+from airflow_provider_analytics.reconcile.plan.plan_guards import check_guards, managed_lists_lose_entries
 
 NOW = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
 RUN = Run("dag/run", "sync", NOW)
@@ -39,13 +40,13 @@ def lists_after(sources: dict[str, EntrySource], remaining: list[str]) -> ListTa
 def test_entries_removed_before_the_end_of_their_expiration_date_count_as_lost(days: int | None, blocked: bool) -> None:
     until = None if days is None else NOW.date() + timedelta(days=days)
     lists = lists_after(dict.fromkeys(ENTRIES, EntrySource(until=until)), ENTRIES[4:])
-    assert bool(managed_lists_lose_entries(GuardInput(0.3, (), ["exclude_ips"], lists))) is blocked
+    assert bool(managed_lists_lose_entries(guarded_job(0.3, lists=lists))) is blocked
 
 
 @pytest.mark.parametrize(("lost", "blocked"), [(3, False), (4, True)])
 def test_list_can_lose_exactly_30_percent(lost: int, blocked: bool) -> None:
     lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES[lost:])
-    assert bool(managed_lists_lose_entries(GuardInput(0.3, (), ["exclude_ips"], lists))) is blocked
+    assert bool(managed_lists_lose_entries(guarded_job(0.3, lists=lists))) is blocked
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_list_can_lose_exactly_30_percent(lost: int, blocked: bool) -> None:
 )
 def test_overridden_empty_list_can_lose_all_entries_but_not_most(override: str, remaining: int, blocked: bool) -> None:
     lists = lists_after(dict.fromkeys(ENTRIES, EntrySource()), ENTRIES[:remaining])
-    assert bool(managed_lists_lose_entries(GuardInput(0.3, {override}, ["exclude_ips"], lists))) is blocked
+    assert bool(managed_lists_lose_entries(guarded_job(0.3, {override}, lists))) is blocked
 
 
 def update(website_id: int, *fields: FieldChange) -> Change:
@@ -61,7 +62,8 @@ def update(website_id: int, *fields: FieldChange) -> Change:
 
 
 def findings(changes: list[Change], records: list[dict[str, Any]], limit: float = 0.3) -> set[str]:
-    return set(check_guards(Plan(tuple(changes), len(records)), GuardInput(limit, compared=records)).findings)
+    planned = planned_for(Plan(tuple(changes), len(records)), records, None)
+    return set(check_guards(guarded_job(limit), planned).findings)
 
 
 def records_with(number: int, **fields: Any) -> list[dict[str, Any]]:
@@ -136,7 +138,8 @@ def test_missing_websites_are_compared_with_those_of_the_last_run(missing: int, 
     last = {(str(item), f"{item}.example") for item in range(10)}
     created = {(str(item), f"{item}.example") for item in range(100, 150)}
     listed = {key for key in last if int(key[0]) >= missing} | created
-    assert set(check_guards(Plan(()), GuardInput(0.3, listed=listed, last=last)).findings) == found
+    records = [{"id": website_id, "domain": domain} for website_id, domain in listed]
+    assert set(check_guards(guarded_job(0.3), planned_for(Plan(()), records, last)).findings) == found
 
 
 def test_deleted_websites_are_compared_with_all_websites() -> None:
@@ -146,8 +149,8 @@ def test_deleted_websites_are_compared_with_all_websites() -> None:
 
 def test_overridden_finding_is_a_warning() -> None:
     changes = tuple(Change("delete", f"{item}.example", str(item), ()) for item in range(4))
-    given = GuardInput(0.3, ["many_deleted"], compared=records_with(10))
-    plan = check_guards(Plan(changes, 10, warnings=("first",)), given)
+    planned = planned_for(Plan(changes, 10, warnings=("first",)), records_with(10), None)
+    plan = check_guards(guarded_job(0.3, ["many_deleted"]), planned)
     assert (dict(plan.findings), plan.override_guards) == ({}, ("many_deleted",))
     assert plan.warnings[0] == "first"
     assert plan.warnings[1].startswith("Overridden guard many_deleted: 4 of 10 websites would be deleted")
