@@ -306,6 +306,10 @@ class AnalyticsClient(ReadingClient):
                 with suppress(IncompleteListError, AnalyticsApiError, UnexpectedResponseError):
                     self.list_websites_within(0)
                 comparison = self.read_until(str(website_id), attempts[-1])
+            if is_sent and comparison.is_as_expected and not comparison.is_current:
+                # No sent value shows whether the read was too early: the website had all of them before.
+                self.wait(SETTLE_SECONDS)
+                comparison = self.read_until(str(website_id), attempts[-1])
             is_this_website = comparison.other_domain is None
             if is_this_website and comparison.not_applied and not comparison.unsent:
                 self.note_not_applied(comparison.not_applied)
