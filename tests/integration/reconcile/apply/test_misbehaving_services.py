@@ -20,6 +20,7 @@ from raw_server import Request
 from reconciling import Night
 from scenario import MAX_DAMAGED
 
+from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError, StoppedError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
@@ -512,9 +513,8 @@ def test_service_that_cuts_long_lists_damages_few_websites(night: Night) -> None
     assert len(damaged) <= MAX_DAMAGED
 
 
-def test_batches_grow_and_each_is_read_back_before_the_next_one(night: Night) -> None:
-    night.add(40)
-    assert night.sync(NEW, parallel_requests=1)["applied"] == 40
+def batches_of(night: Night) -> list[int]:
+    """Return the number of websites that were updated before each read."""
     batches: list[int] = []
     batch: set[str] = set()
     for request in night.sandbox.requests:
@@ -523,7 +523,50 @@ def test_batches_grow_and_each_is_read_back_before_the_next_one(night: Night) ->
         elif batch and (request.operation == "list" or request.path in batch):
             batches.append(len(batch))
             batch = set()
-    assert batches == [1, 1, 2, 4, 16, 16]
+    return batches
+
+
+def test_batches_grow_and_each_is_read_back_before_the_next_one(night: Night) -> None:
+    night.add(40)
+    assert night.sync(NEW, parallel_requests=1)["applied"] == 40
+    assert batches_of(night) == [1, 1, 2, 4, 16, 16]
+
+
+def test_batches_begin_again_with_one_website_after_a_problem(night: Night) -> None:
+    night.add(40, email=1)
+
+    def edit(request: RecordedRequest) -> None:
+        """Edit the fifth updated website before it is read back."""
+        if request.operation != "update" and len(night.updated) == 8 and not edited:
+            edited.append(sorted(night.updated)[-1])
+            night.sandbox.change_website(int(edited[0]), email=0)
+
+    edited: list[str] = []
+    night.sandbox.meanwhile(edit)
+    result = night.sync(NEW, parallel_requests=1)
+    assert (result["applied"], len(result["unexpected_changes"])) == (40, 1)
+    assert batches_of(night) == [1, 1, 2, 4, 1, 1, 2, 4, 16, 8]
+
+
+def test_problem_that_another_task_corrects_during_the_wait_does_not_stop_the_run(
+    night: Night, distortion: Distortion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0.5, 1.0, 2.0, 4.0))
+    night.add(20, email=1)
+    corrected: set[str] = set()
+
+    def wait(_: Transport, seconds: float, unwanted: object = None) -> None:
+        if seconds == 7.5:
+            corrected.update(night.updated)
+
+    def change(method: str, path: str, record: Website) -> None:
+        if method == "GET" and str(record["id"]) in night.updated - corrected:
+            record["email"] = 0
+
+    monkeypatch.setattr(Transport, "wait", wait)
+    distortion.change = change
+    result = night.sync(NEW, parallel_requests=1, websites=[f"{number}.example" for number in range(1, 5)])
+    assert (result["applied"], result["verified"]) == (4, True)
 
 
 @pytest.mark.parametrize("listed", [0, 30])
