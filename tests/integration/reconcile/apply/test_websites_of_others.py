@@ -96,6 +96,36 @@ def test_each_restore_is_in_the_audit_trail(night: Night) -> None:
         assert changes.count((website_id, "privacy")) == 1
 
 
+def test_restore_keeps_lines_that_a_colleague_added_to_a_changed_list(night: Night) -> None:
+    night.add(12, **SETTINGS)
+    night.sandbox.configure(updates="reset others")
+
+    def add_a_line(request: RecordedRequest) -> None:
+        """Add a line to the first updated website before it is read back."""
+        [first, *others] = sorted(night.updated) or [""]
+        if first and not others and request.operation == "show" and not colleague:
+            colleague.append(int(first))
+            night.sandbox.change_website(int(first), exclude_ips=f"10.0.0.1 # Ann\n{NEW}\n10.9.9.9 # Bob")
+
+    colleague: list[int] = []
+    night.sandbox.meanwhile(add_a_line)
+    with pytest.raises(NotAppliedError, match="restored and verified"):
+        night.sync(NEW, parallel_requests=1)
+    lists = {website["id"]: website["exclude_ips"] for website in night.sandbox.websites()}
+    assert lists.pop(colleague[0]) == "10.0.0.1 # Ann\n10.9.9.9 # Bob"
+    assert set(lists.values()) == {"10.0.0.1 # Ann"}
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("fault", [{"drop": True, "commit": True}, {"status": 502, "commit": True}])
+def test_update_whose_response_is_lost_is_in_the_audit_trail(night: Night, fault: dict[str, Any]) -> None:
+    night.add(3, **SETTINGS)
+    night.sandbox.fault("update", **fault)
+    result = night.sync(NEW, state_path=str(night.folder))
+    assert (result["applied"], result["entries_added"]) == (3, 3)
+    assert sorted(line["website_id"] for line in night.trail() if line["action"] == "update") == ["1", "2", "3"]
+
+
 @pytest.mark.parametrize("create_only", [False, True])
 @pytest.mark.parametrize(
     "rival", [{"privacy": 1}, {"exclude_ips": "10.9.9.9 # Bob"}, {"exclude_bots": 0}, {"favorite": True}]
