@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reconciling import Night
 
 from airflow_provider_analytics.api.fields import same_setting
 from airflow_provider_analytics.guards import GUARDS
@@ -107,3 +108,9 @@ def test_states_of_a_result_are_disjoint_complete_and_correct(
     if outcome.is_verified:
         assert {target.state for target in outcome.targets} <= {State.APPLIED, State.UNCHANGED}
     assert all(same_setting("privacy", website["privacy"], "private") for website in stored.values())
+
+
+def test_run_on_selected_websites_is_not_compared_with_the_websites_of_a_whole_run(night: Night) -> None:
+    night.add(12)
+    assert night.managed(NEW)["applied"] == 12
+    assert night.managed(NEW, "192.0.2.9", websites=["1.example"])["applied"] == 1
