@@ -201,7 +201,7 @@ BREAKS = [
     Break(
         "A suspicious plan is blocked",
         "reconcile.plan.plan_guards",
-        "    if number == 0 or number < len(given.compared) or given.limit == 1:",
+        "    if number == 0 or number < len(planned.compared) or job.max_loss_fraction == 1:",
         "    if True:",
         ("unit/reconcile/plan/test_plan.py", ""),
     ),

@@ -42,7 +42,7 @@ MAY_IMPORT = {
 #: Folder of ``reconcile`` to the folders and modules of ``reconcile`` that it may import: the direction of the data.
 MAY_IMPORT_IN_RECONCILE = {
     "desired": {"service_websites"},
-    "plan": {"desired"},
+    "plan": {"desired", "job"},
     "apply": {"audit_trail", "desired", "job", "plan", "service_websites"},
 }
 WITH_AIRFLOW = {"assets", "commands", "hooks", "operators"}
