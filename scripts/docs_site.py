@@ -22,7 +22,7 @@ REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-ana
 PAGES = {"index.md": "README.md", "changelog.md": "CHANGELOG.md"}
 
 #: Pages that the search does not contain, because they repeat the words of all others.
-NOT_SEARCHED = {"changelog.md", "comparison.md"}
+NOT_SEARCHED = {"changelog.md"}
 #: The start page of the site does not link to itself.
 _SITE_SENTENCE = re.compile(r"Documentation:\s+<https://\S+>\n")
 

@@ -3,8 +3,7 @@
 
 It prints ratios, never absolute times: both sides take turns (A B A B) in the same run, and the median of the ratios of
 the pairs is printed, with the smallest and the largest. ``build/benchmarks`` gets all measurements as JSON; with
-``--document`` the tables of docs/reference/performance.md and tests/benchmarks/results.md are written, and the
-line in docs/comparison.md.
+``--document`` the blocks of docs/reference/performance.md and tests/benchmarks/results.md are written.
 """
 
 from __future__ import annotations
@@ -363,7 +362,7 @@ def document(bench: Bench) -> None:
         f"{memory} of the",
         f"memory for a list of 100,000 websites ([how it is measured]({REPOSITORY}/tests/benchmarks/results.md)).",
     ]
-    fill(docs / "comparison.md", "ratios", lines)
+    fill(docs / "reference" / "performance.md", "ratios", lines)
 
 
 def main() -> int:

@@ -38,7 +38,6 @@ RUN_BY: dict[str, dict[str, str]] = {
         "system/test_quickstart": "console",
     },
     "docs/snapshots.md": {"integration/docs/test_snapshots_page": "- python"},
-    "docs/comparison.md": {},
     "docs/limitations.md": {},
     "docs/single_websites.md": {"integration/docs/test_guides": "python"},
     "docs/deployment.md": {
