@@ -17,7 +17,7 @@ from airflow_provider_analytics.reconcile.plan import plan_markdown
 from airflow_provider_analytics.snapshots import run_day
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "security.md"
+PAGE = DOCS / "reference" / "performance.md"
 UNITS = {"MiB": 1024**2, "GiB": 1024**3}
 LIMITS: list[list[float]] = [
     [transport.MAX_BODY_BYTES, laravel.MAX_VALUES],
@@ -37,7 +37,7 @@ LIMITS: list[list[float]] = [
 ]
 
 
-def test_page_about_security_names_the_size_limits_of_the_code() -> None:
+def test_page_about_performance_names_the_size_limits_of_the_code() -> None:
     section = PAGE.read_text().partition("## Size limits")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (?!Input|---).* \| (.*) \|$", section, re.MULTILINE)
     documented = []

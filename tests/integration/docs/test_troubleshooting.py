@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Authority
 from fsspec.implementations.local import LocalFileSystem
-from raw_server import RawServer, Reply, http
 
-from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
@@ -22,7 +19,6 @@ from airflow_provider_analytics.operators.websites import (
     ListWebsitesOperator,
     UpdateWebsiteOperator,
 )
-from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 ROOT = Path(__file__).parents[3]
@@ -47,16 +43,6 @@ class Scenario:
         self.sandbox.seed(3)
         self.sandbox.fault(operation, times=None, **fault)
         self.execute(operator, **arguments)
-
-    def raw(self, reply: Reply | bytes, operator: type = GetAccountOperator, tls: Any = None, **extra: Any) -> None:
-        with RawServer([reply], tls=tls) as server:
-            self.connect(host=server.url, extra={"max_retries": 0, **extra})
-            self.execute(operator)
-
-    def certificate(self, host: str, *, expired: bool = False, is_known: bool = True) -> None:
-        authority = Authority(self.folder)
-        extra: dict[str, Any] = {"verify": str(authority.path)} if is_known else {}
-        self.raw(http(200, {}), tls=authority.server_context(host, expired=expired), **extra)
 
     def unchanged(self, number: int) -> None:
         """Sync websites that do not store the list."""
@@ -100,9 +86,6 @@ class Scenario:
         for given in arguments:
             self.snapshot(**given)
 
-    def apply(self, config: Any, **arguments: Any) -> None:
-        self.execute(ApplyWebsitesOperator, config=config, **arguments)
-
 
 def no_nullable(scenario: Scenario) -> None:
     element = scenario.sandbox.add_website("shop.example", exclude_ips="192.0.2.1")
@@ -117,30 +100,9 @@ def not_taken(scenario: Scenario) -> None:
     scenario.execute(UpdateWebsiteOperator, domain="shop.example", privacy="private")
 
 
-def unknown_key(scenario: Scenario) -> None:
-    scenario.sandbox.configure(list_key="result.items")
-    scenario.execute(ListWebsitesOperator)
-
-
-def no_connection(scenario: Scenario) -> None:
-    file = scenario.folder / "websites.yaml"
-    file.write_text("websites: {}")
-    main(["plan", str(file), "--conn-id", "nobody_made_this"])
-
-
 def no_folder(scenario: Scenario) -> None:
     (scenario.folder / "file").write_text("in the way")
     scenario.snapshots({"base_path": str(scenario.folder / "file")})
-
-
-def named_like_the_key(scenario: Scenario) -> None:
-    scenario.sandbox.add_website(f"{scenario.sandbox.api_key}.example")
-    scenario.execute(ListWebsitesOperator)
-
-
-def managed_list_cut(scenario: Scenario) -> None:
-    for number in (20, 4):
-        scenario.managed(*(f"192.0.2.{item}" for item in range(number)))
 
 
 def websites_gone(scenario: Scenario) -> None:
@@ -178,11 +140,9 @@ def file_in_the_way(scenario: Scenario) -> None:
     scenario.managed("192.0.2.1", state_path=str(scenario.folder / "file"))
 
 
-SHOP = {"shop.example": {"privacy": "private"}}
 #: Heading to the call that causes its error or warning.
 CASES: dict[str, Callable[[Scenario], Any]] = {
     "API key rejected": lambda scenario: scenario.account(password="0123456789"),
-    "isn't defined": lambda scenario: scenario.execute(GetAccountOperator, analytics_conn_id="nobody_made_this"),
     "The list might be incomplete": lambda scenario: scenario.fault(
         "any", ListWebsitesOperator, {}, options={"total_offset": 3}
     ),
@@ -194,19 +154,10 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
     "websites failed": lambda scenario: scenario.rejected(3),
     "websites but did not store": lambda scenario: scenario.unchanged(3),
     "more than max_loss_fraction": lambda scenario: scenario.nights(20, 5),
-    "The list has 0 websites": lambda scenario: scenario.nights(20, 0),
-    "is of another list": lambda scenario: scenario.snapshots({}, {"favorite": True}),
     "Cannot write the snapshot to": no_folder,
-    "returns a secret in an id or in a domain": named_like_the_key,
-    "exclude_ips is empty": lambda scenario: scenario.sync([]),
     "of the last run are missing from the list": websites_gone,
     "Removing entries that were removed from the list earlier": typed_again,
     "The storage cannot write": full_disk,
-    "entries were removed from the list": managed_list_cut,
-    "The list table belongs to another": lambda scenario: scenario.table(
-        lambda text: text.replace("http://", "https://")
-    ),
-    "This is not a list table": lambda scenario: scenario.table(lambda text: text[: len(text) // 2]),
     "A later run of the list": lambda scenario: scenario.table(
         lambda text: (
             re.sub('"began": "....', '"began": "9999', text)
@@ -214,14 +165,9 @@ CASES: dict[str, Callable[[Scenario], Any]] = {
             .replace("192.0.2.1", "192.0.2.9")
         )
     ),
-    "The plan is not the approved one": lambda scenario: scenario.apply({"websites": SHOP}, approved_digest="a" * 64),
 }
 #: Other words of an error or a warning to the heading of their entry, and to the call that causes them.
 WORDS: dict[str, tuple[str, Callable[[Scenario], Any]]] = {
-    "There is no connection": (
-        "isn't defined",
-        no_connection,
-    ),
     "1 website failed": ("websites failed", lambda scenario: scenario.rejected(1)),
     "check 'total'": ("The list might be incomplete", CASES["The list might be incomplete"]),
     "Not in the audit trail": ("The storage cannot write", full_disk),
@@ -233,7 +179,7 @@ WORDS: dict[str, tuple[str, Callable[[Scenario], Any]]] = {
 
 def test_troubleshooting_entries_and_cases_refer_to_each_other() -> None:
     assert sorted(ENTRIES) == sorted(CASES)
-    assert len(ENTRIES) == TEXT.partition("\n## Recovery\n")[0].count("\n### ")
+    assert len(ENTRIES) == TEXT.partition("\n## Recovery: undo a change\n")[0].count("\n### ")
 
 
 @pytest.mark.repository
