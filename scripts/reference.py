@@ -36,8 +36,8 @@ _TITLES = {
     "websites": "Website operators",
     "websites_as_code": "Websites as code operators",
 }
-#: Methods that a reader of the hook's page does not need, because only this package uses them.
-_NOT_LISTED = {"where", "describe"}
+#: Methods that a reader of the hook's page does not need, because only this package and Airflow use them.
+_NOT_LISTED = {"where", "describe", "client", "get_conn"}
 #: The meaning of an argument that another entry of the page explains.
 _SEE = re.compile(r"see `(\w+)`\.")
 #: Row of an argument, up to a default in its meaning that repeats the one in its column.
@@ -47,6 +47,11 @@ _REPEATED = (
 )
 #: Attributes of every exception, which the head of the page describes.
 _OF_EVERY_ERROR = {"problem", "remedy", "permanent", "before_retry"}
+#: Attributes of exceptions from which only this package builds its messages and decisions.
+_OF_MESSAGES = {
+    "check", "excerpt", "facts", "follows_success", "is_blocked", "is_garbled", "is_invalid", "is_limited", "method",
+    "path", "seen", "sent", "source", "transient", "waited",
+}  # fmt: skip
 #: Number of arguments in common from which an entry refers to an earlier entry of its page.
 _MANY = 2
 #: Item of a list of keys in a docstring, with its type, an example, and its meaning.
@@ -123,12 +128,13 @@ def sandbox() -> Iterator[str]:
 
 
 def raised() -> Iterator[str]:
-    """Yield the reference of the exceptions."""
+    """Yield the reference of the exceptions: all of them, and those with attributes that a caller can use."""
     yield from (*_markdown(inspect.getdoc(exceptions) or "").partition("\n\n")[2].splitlines(), "")
-    page = _Page("../", is_returned=True)
     for found in vars(exceptions).values():
         if inspect.isclass(found) and issubclass(found, exceptions.AnalyticsError):
-            yield from page.entry(found, 2)
+            entry = list(_Page("../", is_returned=True).entry(found, 2))
+            if any(line.startswith("* ") for line in entry):
+                yield from entry
 
 
 def command_line() -> Iterator[str]:
@@ -259,8 +265,9 @@ class _Page:
 
 
 def _attributes(arguments: Mapping[str, str]) -> Iterator[str]:
-    """Yield the list of the attributes of a class, without those of every exception."""
-    own = {name: meaning for name, meaning in arguments.items() if name not in _OF_EVERY_ERROR}
+    """Yield the list of the attributes of a class, without those of every exception and those of its message."""
+    left_out = _OF_EVERY_ERROR | _OF_MESSAGES
+    own = {name: meaning for name, meaning in arguments.items() if name not in left_out}
     for name, meaning in own.items():
         yield from _wrapped(f"`{name}`: {meaning}")
     if own:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import configparser
 import json
 import re
 import shlex
@@ -11,13 +10,11 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from raw_server import RawServer, Request, http
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -48,11 +45,6 @@ def blocks(language: str) -> list[str]:
 COMMANDS = [line for block in blocks("console")[:-2] for line in block.splitlines()]
 [DOCKERFILE] = blocks("dockerfile")
 VALUES, SECRET = (yaml.safe_load(block) for block in blocks("yaml"))
-BACKENDS = []
-for block in blocks("ini"):
-    parser = configparser.RawConfigParser()
-    parser.read_string(block)
-    BACKENDS.append((parser["secrets"]["backend"], parser["secrets"]["backend_kwargs"]))
 #: The connection of the document, as an environment variable.
 CONNECTION = SECRET["stringData"]["AIRFLOW_CONN_ANALYTICS_DEFAULT"]
 
@@ -192,61 +184,3 @@ def test_install_commands_of_documents_never_name_the_unregistered_package() -> 
     assert len(commands) > 5
     by_name = re.compile(r"""(?:^|[\s'"])airflow-provider-analytics\b(?!/)""")
     assert [command for command in commands if by_name.search(command)] == []
-
-
-@contextmanager
-def aws(secret: str, kwargs: dict[str, Any]) -> Iterator[dict[str, str]]:
-    import boto3  # type: ignore[import-untyped,unused-ignore]
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        url = "http://{}:{}".format(*server.get_host_and_port())
-        access = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
-        client = boto3.client("secretsmanager", region_name=kwargs["region_name"], endpoint_url=url, **access)
-        client.create_secret(Name="airflow/connections/analytics_default", SecretString=secret)
-        yield {"AWS_ENDPOINT_URL": url, **{name.upper(): value for name, value in access.items()}}
-    finally:
-        server.stop()
-
-
-@contextmanager
-def vault(secret: str, kwargs: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """Replace Vault: respond like its HTTP interface to a reader of that secret with the correct token."""
-    path = "/v1/airflow/data/connections/analytics_default"
-    answer = {"data": {"data": json.loads(secret), "metadata": {"version": 1}}}
-
-    def respond(request: Request) -> bytes:
-        if request.target.partition("?")[0] == path and request.headers["x-vault-token"] == "token":
-            return http(200, answer)
-        return http(200 if request.target == "/v1/auth/token/lookup-self" else 404, {"data": {"id": "token"}})
-
-    with RawServer(respond) as server:
-        kwargs["url"] = server.url
-        yield {}
-
-
-@pytest.mark.parametrize(("backend", "kwargs"), BACKENDS, ids=[name.rpartition(".")[2] for name, _ in BACKENDS])
-def test_connection_can_come_from_a_secrets_manager(
-    run: Run, service: SandboxServer, tmp_path: Path, backend: str, kwargs: str
-) -> None:
-    settings = json.loads(kwargs)
-    if "google" in backend:  # there is no server for it here
-        assert settings["connections_prefix"] + settings["sep"] == "airflow-connections-"
-        return
-    package = re.sub(r"airflow\.providers\.(\w+)\..*", r"apache-airflow-providers-\1", backend)
-    run(f"pip install {package} --constraint constraints/airflow-{AIRFLOW}.txt")
-    stand_in = aws if backend.endswith("SecretsManagerBackend") else vault
-    with stand_in(here(CONNECTION, service), settings) as variables:
-        if "token_path" in settings:
-            settings["token_path"] = str(tmp_path / "token")
-            (tmp_path / "token").write_text("token")
-        variables |= {
-            "AIRFLOW__SECRETS__BACKEND": backend,
-            "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps(settings),
-            "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
-        }
-        if "analytics_default" in run("airflow connections list"):  # by the commands of the document
-            run("airflow connections delete analytics_default")
-        assert "Connection success!" in run("airflow connections test analytics_default", **variables)

@@ -41,7 +41,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/limitations.md": {},
     "docs/single_websites.md": {"integration/docs/test_guides": "python"},
     "docs/deployment.md": {
-        "system/test_deployment": "console dockerfile ini sh yaml",
+        "system/test_deployment": "console dockerfile sh yaml",
         "integration/docs/test_guides": "python",
     },
     "docs/exclusions.md": {
@@ -57,7 +57,7 @@ RUN_BY: dict[str, dict[str, str]] = {
         "integration/operators/test_reconciling_dag_runs": "python yaml",
         "integration/docs/test_rehearsal": "sh text",
     },
-    "docs/websites_in_git.md": {"integration/docs/test_websites_in_git": "console python text"},
+    "docs/websites_in_git.md": {"integration/docs/test_websites_in_git": "python text"},
     "docs/guarantees.md": {},
     "docs/reference/interface.md": {},
     "docs/security.md": {},
