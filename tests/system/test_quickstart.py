@@ -68,7 +68,7 @@ def test_readme_starts_like_the_quickstart_and_each_output_belongs_to_a_command(
     targets = re.findall(r"^make ([\w-]+)", README, re.MULTILINE)
     assert targets == ["demo"]
     assert all(f"\n{target}: " in (ROOT / "Makefile").read_text() for target in targets)
-    assert sum(bool(lines) for _, lines in steps(QUICKSTART)) == QUICKSTART.count("```output\n") == 11
+    assert sum(bool(lines) for _, lines in steps(QUICKSTART)) == QUICKSTART.count("```output\n") == 10
 
 
 @pytest.mark.skipif(f"=={AIRFLOW_VERSION}" not in QUICKSTART, reason="the quickstart is run with the Airflow it names")

@@ -55,7 +55,6 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/websites_from_a_table.md": {"integration/docs/test_guides": "csv output python"},
     "docs/websites_as_code.md": {
         "integration/operators/test_reconciling_dag_runs": "python yaml",
-        "integration/docs/test_rehearsal": "sh text",
     },
     "docs/websites_in_git.md": {"integration/docs/test_websites_in_git": "python text"},
     "docs/guarantees.md": {},

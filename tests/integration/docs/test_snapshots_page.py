@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
-from airflow_provider_analytics.snapshots.catalog import newest_snapshot
 
 NAME_OF_A_RUN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}|\d{8}T\d{6}Z")
 
@@ -29,7 +28,7 @@ def test_documented_code_writes_the_documented_layout(
 ) -> None:
     connect()
     analytics_sandbox.seed(12)
-    take, read, copy, compare, prune = blocks("snapshots", "python")
+    take, read, compare, prune = blocks("snapshots", "python")
     result = run_block(take)["snapshot"]
     assert all(path.endswith(".jsonl.gz") for path in result["files"])
     layout = page("snapshots").partition("\n## Layout\n")[2].partition("```\n")[2].partition("```")[0]
@@ -39,13 +38,6 @@ def test_documented_code_writes_the_documented_layout(
 
     names = run_block(read)
     assert (len(names["rows"]), names["newest"], names["damaged"]) == (12, None, [])
-    copied = f"{tmp_path}/other"
-    for name in ("websites", "_websites"):
-        Path(copied, "analytics", name, f"dt={result['snapshot_date']}").mkdir(parents=True)
-    run_block(copy, **{"s3://other-bucket": copied})["copy_day"].function(result)
-    snapshot = newest_snapshot(f"{copied}/analytics")
-    assert snapshot is not None
-    assert list(snapshot.rows()) == names["rows"]
     assert run_block(compare)["compare"]["is_first"]
     assert run_block(prune)["prune"]["kept"] == 1
 
