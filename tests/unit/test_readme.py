@@ -44,10 +44,7 @@ RUN_BY: dict[str, dict[str, str]] = {
         "system/test_deployment": "console dockerfile sh yaml",
         "integration/docs/test_guides": "python",
     },
-    "docs/exclusions.md": {
-        "integration/docs/test_exclusions_page": "console",
-        "integration/operators/test_reconciling_dag_runs": "python",
-    },
+    "docs/exclusions.md": {"integration/operators/test_reconciling_dag_runs": "python"},
     "docs/loading.md": {"system/test_recipes": "sql"},
     "docs/monitoring.md": {"integration/docs/test_guides": "python"},
     "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python sh"},
