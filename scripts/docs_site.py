@@ -23,8 +23,8 @@ PAGES = {"index.md": "README.md", "changelog.md": "CHANGELOG.md"}
 
 #: Pages that the search does not contain, because they repeat the words of all others.
 NOT_SEARCHED = {"changelog.md"}
-#: The start page of the site does not link to itself.
-_SITE_SENTENCE = re.compile(r"Documentation:\s+<https://\S+>\n")
+#: The start page of the site does not link to itself, and its navigation has the tasks.
+_NOT_ON_SITE = re.compile(r"Documentation:\s+<https://\S+>\n|## What do you want to do\?\n.*?(?=## )", re.DOTALL)
 
 #: A link to a file of the repository, whatever the branch or tag: relative, to GitHub's page of it, or to the file.
 _LINK = re.compile(
@@ -42,7 +42,7 @@ _navigation: list[Any] = []
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are files at the top of the repository."""
     for page, source in PAGES.items():
-        text = _SITE_SENTENCE.sub("", (CHECKOUT / source).read_text(encoding="utf-8"))
+        text = _NOT_ON_SITE.sub("", (CHECKOUT / source).read_text(encoding="utf-8"))
         files.append(File.generated(config, page, content=as_page(text)))
     return files
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put the best of the screenshots that the browser tests took into docs/images.
+"""Put the best of the screenshots that the browser tests took into docs/images, each with a file of its words.
 
-``make screenshots`` takes them first.
+``make screenshots`` takes them first. tests/integration/docs/test_pictures.py compares the words with the code.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,8 @@ RECORDINGS = {
         "approve_3_applied": 5.0,
     }
 }
+#: Characters of a line of words.
+LINE = 120
 #: Enough for a web interface, and half of the size of a picture in all colours.
 COLOURS = 256
 
@@ -49,8 +53,10 @@ def main() -> None:
         frames = [reduced(TAKEN / version / f"{taken}.png") for taken in shown]
         times = [round(1000 * seconds) for seconds in shown.values()]
         put(f"{name}.gif", frames[0], save_all=True, append_images=frames[1:], duration=times, loop=0)
+        put_words(name, version, shown)
     for name, taken in PICTURES.items():
         put(f"{name}.png", reduced(TAKEN / version / f"{taken}.png", PARTS.get(name)))
+        put_words(name, version, [taken])
 
 
 def reduced(path: Path, part: tuple[int, int, int, int] | None = None) -> Image.Image:
@@ -61,6 +67,13 @@ def reduced(path: Path, part: tuple[int, int, int, int] | None = None) -> Image.
 def put(name: str, picture: Image.Image, **options: Any) -> None:
     picture.save(IMAGES / name, optimize=True, **options)
     sys.stdout.write(f"docs/images/{name}  {(IMAGES / name).stat().st_size / 1000:,.0f} kB\n")
+
+
+def put_words(name: str, version: str, taken: Iterable[str]) -> None:
+    """Write the visible words of a picture, or of each picture of a recording, in lines of a fixed length."""
+    texts = [(TAKEN / version / f"{picture}.txt").read_text(encoding="utf-8") for picture in taken]
+    paragraphs = [textwrap.fill(text, LINE, break_long_words=False, break_on_hyphens=False) for text in texts]
+    (IMAGES / f"{name}.txt").write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -586,8 +586,8 @@ class AnalyticsClient(ReadingClient):
 
 
 def _ambiguous(domain: str, reason: str, cause: AnalyticsError | None) -> AmbiguousWriteError:
-    advice = "A retry of an operator looks for the website before it creates it. In your own code, call ensure_website."
-    error = AmbiguousWriteError(f"{reason} {advice}", domain)
+    error = AmbiguousWriteError(reason, domain)
+    error.remedy = "A retry of an operator looks the website up first. In your own code, call ensure_website."
     if cause is not None:
         error.earlier = (*cause.earlier, cause)
     return error

@@ -156,8 +156,8 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         * ``plan_url`` (string or null, such as ``null``): address of the log of the task, which contains the whole
           plan; null after an apply, and outside a DAG run.
 
-    :raises AirflowFailException: without a retry, if the file has problems. All of them are listed; those that depend
-        on the websites, such as a missing password, once the file has no others.
+    :raises AirflowFailException: without a retry, if the file has problems. The error lists all of them. Problems that
+        need the website list, such as a missing password, are checked after the others.
     :raises BulkError: if websites could not be read.
     """
 
@@ -296,8 +296,8 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     :param create_only: see :class:`PlanWebsitesOperator`. (templated)
     :param state_path: see :class:`PlanWebsitesOperator`. (templated)
     :param list_name: see :class:`PlanWebsitesOperator`. (templated)
-    :param override_guards: see :class:`PlanWebsitesOperator`; ``fewer_websites`` fails the task, the findings of others
-        are only reported, in ``guard_message``. (templated)
+    :param override_guards: see :class:`PlanWebsitesOperator`. Only ``fewer_websites`` fails this task; findings of
+        other guards are in ``guard_message``. (templated)
     :param max_loss_fraction: see :class:`PlanWebsitesOperator`. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as the result of :class:`PlanWebsitesOperator`.

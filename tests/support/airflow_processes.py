@@ -248,6 +248,10 @@ class AirflowApi:
         """Save a connection like the form."""
         self.call("POST", "/connections", json=dict(connection))
 
+    def remove_connection(self, conn_id: str) -> None:
+        """Delete a saved connection."""
+        self.call("DELETE", f"/connections/{conn_id}")
+
     def set_variable(self, name: str, value: str) -> None:
         """Set a Variable of Airflow."""
         body = {"key": name, "value": value}

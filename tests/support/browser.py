@@ -136,9 +136,10 @@ class Screen:
         self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
     def picture(self, name: str) -> None:
-        """Save the visible page once nothing moves (except for cursors and spinners)."""
+        """Save the visible page and its words once nothing moves (except for cursors and spinners)."""
         self.wait(lambda driver: driver.execute_script(STILL))
         self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
+        (self.pictures / f"{name}.txt").write_text(f"{self.in_sight()}\n", encoding="utf-8")
 
 
 STILL = "return document.getAnimations().every(a => a.playState != 'running' || a.effect.getTiming().iterations > 1)"

@@ -37,7 +37,10 @@ RUN_BY: dict[str, dict[str, str]] = {
         "integration/sandbox/test_sandbox_page": "output python sh",
         "system/test_quickstart": "console",
     },
-    "docs/snapshots.md": {"integration/docs/test_snapshots_page": "- python"},
+    "docs/snapshots.md": {
+        "integration/docs/test_snapshots_page": "- python",
+        "system/test_oldest_pip": "console",
+    },
     "docs/limitations.md": {},
     "docs/single_websites.md": {"integration/docs/test_guides": "python"},
     "docs/deployment.md": {
