@@ -21,8 +21,6 @@ REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-ana
 #: Page of the site to the file of the repository that it is.
 PAGES = {"index.md": "README.md", "changelog.md": "CHANGELOG.md"}
 
-#: Pages that the search does not contain, because they repeat the words of all others.
-NOT_SEARCHED = {"changelog.md"}
 #: The start page of the site does not link to itself, and its navigation has the tasks.
 _NOT_ON_SITE = re.compile(r"Documentation:\s+<https://\S+>\n|## What do you want to do\?\n.*?(?=## )", re.DOTALL)
 
@@ -68,11 +66,9 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Exclude the pages from the search that repeat all others, and let troubleshooting come first."""
-    if page.file.src_uri in NOT_SEARCHED:
+    """Exclude the changelog from the search, because it repeats the words of all other pages."""
+    if page.file.src_uri == "changelog.md":
         page.meta["search"] = {"exclude": True}
-    elif page.file.src_uri == "troubleshooting.md":
-        page.meta["search"] = {"boost": 3}
     return markdown
 
 

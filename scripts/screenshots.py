@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Put the best of the screenshots that the browser tests took into docs/images, each with a file of its words.
 
-``make screenshots`` takes them first. tests/integration/docs/test_pictures.py compares the words with the code.
+``make screenshots`` takes them first. tests/integration/docs/test_words_of_pictures.py compares words and code.
 """
 
 from __future__ import annotations

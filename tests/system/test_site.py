@@ -7,10 +7,16 @@ import inspect
 import re
 import shutil
 import subprocess
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import yaml
+from browser import Screen
 
 from airflow_provider_analytics import exceptions
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
@@ -84,6 +90,48 @@ def test_llms_txt_names_and_describes_every_page(site: Path, pages: dict[str, st
     [begin] = re.findall(r"^site_url: (\S+)", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(address.removeprefix(begin) for address, _ in listed) == sorted(pages)
     assert all(20 < len(about) < 400 for _, about in listed)
+
+
+#: What a reader types into the search, and the page or the section that has to come first.
+SEARCHES = {
+    "exclude office addresses": "Which addresses to exclude",
+    "load into bigquery": "Load snapshots into a warehouse",
+    "website disappears": "A website disappears or changes",
+    "restore deleted websites": "Restore deleted websites from a snapshot",
+    "undo a change": "Recovery: undo a change",
+    "approve in a pull request": "Review websites in pull requests",
+    "many services": "Many services or instances",
+    "rotate api key": "Rotate the API key",
+    "proxy": "Proxy and certificates",
+    "429": "Rate limit and timeouts",
+    "create change delete one website": "Create, change, and delete single websites",
+}
+
+
+@pytest.fixture
+def site_url(site: Path) -> Iterator[str]:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.browser
+def test_search_finds_each_task_first(site_url: str, screen: Screen) -> None:
+    found = {}
+    for query in SEARCHES:
+        screen.open(f"{site_url}?q={quote(query)}")
+        first = ".md-search-result__item:first-child"
+        screen.shown(f"{first} h1")
+        titles = [element.get_attribute("textContent") for element in screen.all(f"{first} h1, {first} h2")]
+        found[query] = titles[:2]
+    assert {query: titles for query, titles in found.items() if SEARCHES[query] not in titles} == {}
 
 
 def test_broken_link_stops_the_build(site: Path, checkout: Path, environment: dict[str, str], tmp_path: Path) -> None:

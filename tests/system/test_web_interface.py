@@ -20,6 +20,7 @@ from airflow_processes import ENDED, AirflowApi, wait_for
 from airflow_versions import needs_the_screens_of_3_3
 from browser import PATIENCE, Screen
 from local_airflow import PASSWORD, USER, home_of
+from pictured import WEBSITES_FILE
 from screens_of_airflow_3 import Screens, button
 
 pytestmark = [pytest.mark.browser, needs_the_screens_of_3_3]
@@ -86,15 +87,7 @@ def ended_run(interface: Interface, dag_id: str, run_type: str) -> dict[str, Any
     return wait_for(f"the end of a run of {dag_id}", ended)
 
 
-#: Changes of existing websites, and new ones: as a file, and as records.
-WEBSITES = """\
-websites:
-  www.new-harbour.example: {privacy: private, exclude_ips: [203.0.113.7]}
-  shop.new-harbour.example: {privacy: public, email: true}
-  sunny-garden.example.org: {privacy: private}
-  mellow-drum.example.com: {exclude_ips: [198.51.100.175, 203.0.113.7]}
-  rapid-falcon.example.org: {email: false} # is so already
-"""
+#: Settings of the new websites, and the changed ones of the others.
 CREATED: dict[str, dict[str, Any]] = {
     "www.new-harbour.example": {"privacy": 1, "exclude_ips": "203.0.113.7"},
     "shop.new-harbour.example": {"privacy": 0, "email": 1},
@@ -106,7 +99,7 @@ UPDATED: dict[str, dict[str, Any]] = {
 
 
 def test_websites_change_when_a_person_approves_the_plan(interface: Interface, screen: Screen) -> None:
-    (interface.dags / "websites.yaml").write_text(WEBSITES, "utf-8")
+    (interface.dags / "websites.yaml").write_text(WEBSITES_FILE, "utf-8")
     before = interface.sandbox("websites")
     api = interface.api
     api.unpause("websites_as_code")

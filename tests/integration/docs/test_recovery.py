@@ -238,7 +238,7 @@ def test_commands_equal_the_commands_of_the_deployment_page(page: Callable[[str]
     """tests/system/test_deployment.py runs these; the others are variants of them."""
     [override] = re.findall(r"```console\n\s*(.*?)\n\s*```", page("guards"))
     assert override == 'airflow dags trigger sync_excluded_ips --conf \'{"override_guards": ["entries_lost"]}\''
-    steps = page("connection").partition("\n## Replace (rotate) the API key\n")[2]
+    steps = page("connection").partition("\n## Rotate the API key\n")[2]
     delete, add, test = re.findall(r"^    (\S* ?airflow .*)$", steps, re.MULTILINE)
     assert test in page("deployment")
     assert add in page("deployment")
