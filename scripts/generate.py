@@ -168,20 +168,20 @@ def extras() -> Iterator[str]:
 
 
 def keys_of_a_manifest() -> Iterator[str]:
-    """Yield a table for each object of a manifest: its keys, their types and meanings."""
+    """Yield a list for each object of a manifest: its keys, their types and meanings."""
     for name, definition in manifest_schema()["$defs"].items():
         _, *parameters = re.split(r"^:param (?=\w+: )", definition["description"], flags=re.MULTILINE)
         meanings = dict(parameter.split(": ", 1) for parameter in parameters)
-        yield from (f"### {name}", "", "| Key | Type | Meaning |", "|---|---|---|")
+        yield from (f"### {name}", "")
         for key, schema in definition["properties"].items():
             place = f"The docstring of {name} in airflow_provider_analytics/snapshots/manifest.py"
             meaning = known(meanings, key, place).replace("``", "`")
-            yield f"| `{key}` | {_type(schema)} | {' '.join(meaning.split()).rstrip('.')} |"
+            yield f"* `{key}` ({_type(schema)}): {' '.join(meaning.split()).rstrip('.')}."
         yield ""
 
 
 def keys_of_a_file() -> Iterator[str]:
-    """Yield a table of the keys at each place of a file of websites."""
+    """Yield a list of the keys at each place of a file of websites."""
     schema = websites_file.schema()
     places = {
         "At the top of the file": schema,
@@ -193,7 +193,6 @@ def keys_of_a_file() -> Iterator[str]:
         yield from (f"### {place}", "")
         if place == "In each of `websites`":
             yield from ("All settings of `defaults`, and in addition:", "")
-        yield from ("| Key | Allowed | Meaning |", "|---|---|---|")
         for key, schema_of_key in found["properties"].items():
             if place == "In each of `websites`" and key in shared:
                 continue
@@ -202,7 +201,7 @@ def keys_of_a_file() -> Iterator[str]:
             described = schema_of_key if "description" in schema_of_key else schema["definitions"].get(reference, {})
             source = f"{key!r} in airflow_provider_analytics/reconcile/desired/websites.schema.json"
             meaning = known(described, "description", source)
-            yield f"| `{key}` | {_allowed(element)} | {meaning.rstrip('.')} |"
+            yield f"* `{key}` ({_allowed(element)}): {meaning.rstrip('.')}."
         yield ""
 
 

@@ -40,10 +40,10 @@ _TITLES = {
 _NOT_LISTED = {"where", "describe", "client", "get_conn"}
 #: The meaning of an argument that another entry of the page explains.
 _SEE = re.compile(r"see `(\w+)`\.")
-#: Row of an argument, up to a default in its meaning that repeats the one in its column.
+#: A default in the meaning of an argument that repeats the one before it.
 _REPEATED = (
-    re.compile(r"(\| `'?([^`]+?)'?` \| .*)[;,] default `?\2`?(?=[.:] )"),
-    re.compile(r"(\| `'?([^`]+?)'?` \| .*?\2[`\"]*) \(default\)"),
+    re.compile(r"(\(default `'?([^`]+?)'?`\): .*)[;,] default `?\2`?(?=[.:])"),
+    re.compile(r"(\(default `'?([^`]+?)'?`\): .*?\2[`\"]*) \(default\)"),
 )
 #: Attributes of every exception, which the head of the page describes.
 _OF_EVERY_ERROR = {"problem", "remedy", "permanent", "before_retry"}
@@ -55,7 +55,9 @@ _OF_MESSAGES = {
 #: Number of arguments in common from which an entry refers to an earlier entry of its page.
 _MANY = 2
 #: Item of a list of keys in a docstring, with its type, an example, and its meaning.
-_KEY = re.compile(r"`(\w+)` \((.+?), such as `(.+?)`\): (.+)\.")
+_KEY = re.compile(r"`\w+` \(.+?, such as `.+?`\): .+\.")
+#: Example of a value that its type tells as well.
+_EMPTY_EXAMPLE = re.compile(r", such as `(?:null|true|false|0|\[\])`(?=\):)")
 _LINE = 120
 _OF_EVERY_OPERATOR = (
     "Each operator also accepts the arguments of every Airflow task and, if it calls the service, `analytics_conn_id` "
@@ -145,11 +147,9 @@ def command_line() -> Iterator[str]:
         arguments = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
         usage = " ".join([parser.prog, *(_usage(action) for action in arguments)])
         yield from (f"## {name}", "", parser.description or "", "", "```sh", *_wrapped(usage, "    "), "```", "")
-        yield from ("| Argument | Meaning |", "|---|---|")
         for action in arguments:
             label = " ".join(filter(None, [*action.option_strings, _value(action)]))
-            meaning = ((action.help or "") % {"default": action.default}).replace("|", r"\|")
-            yield f"| `{label}` | {meaning} |"
+            yield f"* `{label}`: {(action.help or '') % {'default': action.default}}."
         yield ""
 
 
@@ -210,7 +210,7 @@ class _Page:
             if kind == "param":
                 arguments[name] = meaning.removesuffix(_TEMPLATED)
             elif kind == "raises":
-                errors.append(f"Raises **`{name}`**: {meaning}")
+                errors += _wrapped(f"`{name}`: {meaning}")
             else:
                 results.append(f"Returns: {meaning}")
         if self._is_returned:
@@ -220,13 +220,12 @@ class _Page:
             arguments = {f"**{name}" if name in together else name: text for name, text in arguments.items()}
             optional = {f"**{name}": "" for name in together}
             yield from self._arguments(found.__name__, arguments, defaults_of(found) | optional)
+        for result in results:
+            yield from (*textwrap.wrap(result, _LINE), "")
         if keys:
-            yield from (*results, "", *_keys(keys), "")
-            results = []
-        for line in (*results, *errors):
-            yield from _wrapped(line)
-        if results or errors:
-            yield ""
+            yield from (*_keys(keys), "")
+        if errors:
+            yield from ("Raises:", "", *errors, "")
 
     def methods(self, found: type) -> Iterator[str]:
         """Yield the entries of the public methods and properties of a class."""
@@ -236,14 +235,10 @@ class _Page:
                 yield from self.entry(method, 3, is_attribute=isinstance(member, property))
 
     def _arguments(self, entry: str, arguments: Mapping[str, str], defaults: Mapping[str, str]) -> Iterator[str]:
-        """Yield the table of arguments, the required ones first, without many that an earlier entry has as well."""
+        """Yield the list of arguments, the required ones first, without many that an earlier entry has as well."""
         rows = {}
         for name in sorted(arguments, key=lambda name: name in defaults):
-            default = defaults.get(name, "**required**")
-            if name in defaults and default:
-                default = f"`{default}`"
-            meaning = arguments[name].replace("|", r"\|")
-            rows[name] = f"| `{name}` | {default} | {meaning} |"
+            rows[name] = f"* `{name}`{_default(name, defaults)}: {arguments[name]}"
         repeated: dict[str, list[str]] = {}
         for name, row in rows.items():
             reference = _SEE.fullmatch(arguments[name])
@@ -255,13 +250,12 @@ class _Page:
         own = [row for name, row in rows.items() if name not in left_out]
         for row in own:
             self._printed.setdefault(row, entry)
-        if own:
-            for repeated_default in _REPEATED:
-                own = [repeated_default.sub(r"\1", row) for row in own]
-            yield from ("| Argument | Default | Meaning |", "|---|---|---|", *own, "")
+        for repeated_default in _REPEATED:
+            own = [repeated_default.sub(r"\1", row) for row in own]
         for earlier, names in repeated.items():
             listed = ", ".join(f"`{name}`" for name in names)
-            yield from (*_wrapped(f"As for [`{earlier}`](#{earlier.lower()}): {listed}."), "")
+            own += _wrapped(f"As for [`{earlier}`](#{earlier.lower()}): {listed}.")
+        yield from ("Arguments:", "", *own, "")
 
 
 def _attributes(arguments: Mapping[str, str]) -> Iterator[str]:
@@ -274,15 +268,21 @@ def _attributes(arguments: Mapping[str, str]) -> Iterator[str]:
         yield ""
 
 
+def _default(name: str, defaults: Mapping[str, str]) -> str:
+    """Return the words about the default of an argument; none for None, because its meaning says what None does."""
+    if name not in defaults:
+        return " (required)"
+    if defaults[name] in ("", "None"):
+        return ""
+    return f" (default `{defaults[name]}`)"
+
+
 def _keys(items: Iterable[str]) -> Iterator[str]:
-    """Yield the table of the keys of a return value."""
-    yield from ("| Key | Type | Example | Meaning |", "|---|---|---|---|")
+    """Yield the list of the keys of a return value, without examples that say nothing."""
     for item in items:
-        found = _KEY.fullmatch(item)
-        if found is None:
+        if _KEY.fullmatch(item) is None:
             raise ValueError(f"Not a key with type, example, and meaning: {item}")
-        key, kind, example, meaning = found.groups()
-        yield f"| `{key}` | {kind} | `{example}` | {meaning} |"
+        yield f"* {_EMPTY_EXAMPLE.sub('', item)}"
 
 
 def defaults_of(found: Any) -> dict[str, str]:

@@ -39,18 +39,18 @@ def test_defaults_are_those_of_the_nearest_signature(found: Callable[..., Any]) 
 
 def test_default_that_is_a_class_is_printed_by_its_name() -> None:
     page = "\n".join(reference.operators("airflow_provider_analytics.operators.task_groups"))
-    assert "| `operator` | `SyncExcludedIpsOperator` |" in page
+    assert "* `operator` (default `SyncExcludedIpsOperator`): " in page
 
 
 def test_keyword_arguments_are_printed_with_stars_and_without_a_default() -> None:
     page = "\n".join(reference.operators("airflow_provider_analytics.operators.task_groups"))
-    assert page.count("| `**arguments` |  | ") == 2
-    assert "| `**settings` |  | as for `create_website`. |" in "\n".join(reference.hook())
+    assert page.count("* `**arguments`: ") == 2
+    assert "* `**settings`: as for `create_website`." in "\n".join(reference.hook())
 
 
 def test_arguments_in_common_are_printed_once() -> None:
     page = "\n".join(reference.operators("airflow_provider_analytics.operators.exclusions"))
-    assert page.count("| `state_path` |") == 1
+    assert page.count("* `state_path`") == 1
     assert "As for [`SyncExcludedIpsOperator`](#syncexcludedipsoperator): `websites`," in page
 
 
