@@ -251,12 +251,12 @@ def render() -> str:
         if section == "Fields":
             lines += list(_field_table())
         else:
-            lines += _table_and_text([statement.text for statement in STATEMENTS if statement.section == section])
+            lines += _list_and_text([statement.text for statement in STATEMENTS if statement.section == section])
         lines.append("")
     lines += ["## Not documented", "", "| Gap | This package |", "|---|---|"]
     lines += [f"| {point.text} | {point.answer} |" for point in OPEN_POINTS]
-    lines += ["", "## Supported forms", "", "| Part of a response | Forms |", "|---|---|"]
-    lines += [f"| {part} | {'<br>'.join(forms.values())} |" for part, forms in FORMS.items()]
+    lines += ["", "## Supported forms", ""]
+    lines += [f"* **{part}**: {'; '.join(forms.values())}" for part, forms in FORMS.items()]
     lines += [
         "",
         "Not supported: any other form, for example fields in camelCase, flags as on/off, and exclusion lists in",
@@ -272,17 +272,17 @@ def _sections() -> Iterable[str]:
     return dict.fromkeys(statement.section for statement in STATEMENTS)
 
 
-def _table_and_text(texts: Iterable[str]) -> Iterable[str]:
-    """Yield statements that begin with a name as a table, and the others as a paragraph."""
+def _list_and_text(texts: Iterable[str]) -> Iterable[str]:
+    """Yield statements that begin with a name as a list, and the others as a paragraph."""
     sentences, rows = [], []
     for text in texts:
         name, is_named, meaning = text.partition(": ")
         if is_named and name.startswith("`"):
-            rows.append(f"| {name} | {meaning[0].upper()}{meaning[1:]} |")
+            rows.append(f"* {name}: {meaning[0].lower()}{meaning[1:]}")
         else:
             sentences.append(text)
     if rows:
-        yield from ("| Name | Meaning |", "|---|---|", *rows, "")
+        yield from (*rows, "")
     yield from textwrap.wrap(" ".join(sentences), 120)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/how_it_works.md: its requests and files are those of a real sync and a real snapshot."""
+"""docs/how_it_works.md: its requests and files are those of a real sync."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
-from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 DOMAINS = ["a.example", "b.example", "c.example"]
@@ -46,7 +45,7 @@ def documented(blocks: list[str]) -> tuple[list[str], set[str]]:
     return requests, {general(line) for line in lines if line not in requests}
 
 
-def test_how_it_works_lists_the_requests_and_files_of_a_sync_and_a_snapshot(
+def test_how_it_works_lists_the_requests_and_files_of_a_sync(
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
     execute: Callable[..., Any],
@@ -57,16 +56,9 @@ def test_how_it_works_lists_the_requests_and_files_of_a_sync_and_a_snapshot(
     analytics_sandbox.seed(247)
     for domain in DOMAINS:
         analytics_sandbox.add_website(domain, exclude_ips="198.51.100.9")
-    text = page("how_it_works")
-    sync, snapshot = (re.findall(r"```text\n(.*?)```", part, re.DOTALL) for part in text.split("## One snapshot"))
+    blocks = re.findall(r"```text\n(.*?)```", page("how_it_works"), re.DOTALL)
 
     execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.7"], websites=DOMAINS, state_path=str(tmp_path / "state"))
-    requests, files = documented(sync)
+    requests, files = documented(blocks)
     assert without_ids(lines_of(analytics_sandbox)) == without_ids(requests)
     assert files_of(tmp_path / "state") == files
-
-    analytics_sandbox.clear_requests()
-    execute(SnapshotWebsitesOperator, base_path=str(tmp_path / "snapshots"))
-    requests, files = documented(snapshot)
-    assert lines_of(analytics_sandbox) == requests
-    assert files_of(tmp_path / "snapshots") == files
