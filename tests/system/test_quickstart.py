@@ -117,28 +117,18 @@ def test_readme_first_dag_runs_as_printed(shell: dict[str, str], tmp_path: Path)
 
 def test_documented_single_operator_runs(shell: dict[str, str], tmp_path: Path) -> None:
     page = OPERATORS.replace("/tmp/analytics/", f"{tmp_path}/")
-    first_dag, alone = (
-        page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-        for heading in ("A first DAG", "Run an operator without a DAG")
-    )
-    [by_test] = re.findall(r"```python\n(.*?)```", first_dag, re.DOTALL)
-    [by_execute] = re.findall(r"```python\n(.*?)```", alone, re.DOTALL)
-    [start] = re.findall(r"```console\n(.*?)```", alone, re.DOTALL)
+    [by_execute] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    [start] = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
     (tmp_path / "by_execute.py").write_text(by_execute)
-    (tmp_path / "airflow" / "dags").mkdir(parents=True)
-    (tmp_path / "airflow" / "dags" / "try_it.py").write_text(by_test)
     text = f"""```console
 {start}
 trap 'kill %1' EXIT
 until (echo > /dev/tcp/127.0.0.1/8500) 2>/dev/null; do :; done
 python by_execute.py
-airflow db migrate
-python airflow/dags/try_it.py
 ```
 
 ```output
 60
-Published 60 websites
 ```
 """
     run_all(text.replace("8500", str(free_port())), tmp_path, shell)

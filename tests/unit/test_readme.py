@@ -27,10 +27,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/guards.md": {},
     "docs/how_it_works.md": {"integration/docs/test_how_it_works": "text"},
     "docs/connection.md": {"unit/hooks/test_connection": "console"},
-    "docs/operators.md": {
-        "integration/operators/test_single_operators": "python",
-        "system/test_quickstart": "console",
-    },
+    "docs/operators.md": {"system/test_quickstart": "console python"},
     "docs/reference/exceptions.md": {"integration/hooks/test_hook_over_a_socket": "python text"},
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
     "docs/testing.md": {
