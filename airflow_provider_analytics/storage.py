@@ -39,7 +39,8 @@ TEMPORARY = ".tmp"
 #: can write, and others cannot, the group can read and write private files, too, as the umask allows.
 SHARED, PRIVATE = 0o666, 0o600
 
-# Limits of stored files (docs/reference/performance.md, Size limits). A file is read up to its limit, and not written beyond it.
+# Limits of stored files (docs/reference/performance.md, Size limits). A file is read up to its limit, and never written
+# beyond it.
 #: A file that people wrote, and all files of a folder together: 400 bytes for each of ten thousand websites.
 MAX_TEXT_BYTES = 4_000_000
 #: A table of a list, a plan, a manifest, or the changes of a snapshot; and its values, counted before it is parsed.
