@@ -90,16 +90,13 @@ def run(instances: Instances, run_dag: RunDag, caplog: pytest.LogCaptureFixture,
     return once
 
 
-def test_dry_run_of_all_instances_changes_nothing(instances: Instances, run: Run) -> None:
+@pytest.mark.sample("many_instances")
+def test_instances_have_separate_files_and_events(instances: Instances, run: Run) -> None:
     instances.servers["client_b"].fault("account", status=500)
     state, _, log = run(dry_run=True)
     assert state == "success"  # a failure that a retry has corrected does not count
     assert "client_a: 11 websites, 11 to sync\nclient_b: 12 websites, 12 to sync" in log
     assert instances.lists() == [{"9.9.9.9": 11}, {"9.9.9.9": 12}, {"9.9.9.9": 13}]
-
-
-@pytest.mark.sample("many_instances")
-def test_instances_have_separate_files(instances: Instances, run: Run) -> None:
     state, states, log = run()
     assert (state, set(states.values())) == ("success", {"success"})
     assert "3 of 3 instances are done" in log
@@ -113,11 +110,7 @@ def test_instances_have_separate_files(instances: Instances, run: Run) -> None:
         [audit] = (instances.folder / conn_id).glob("*/audit/**/*.jsonl")
         assert len(audit.read_text().splitlines()) == number
         assert f"{conn_id}: {number} websites, {number} synced" in log
-
-
-def test_consumers_of_instances_load_each_snapshot_as_a_separate_source(instances: Instances, run: Run) -> None:
-    """A DAG that waits for the snapshots gets an event for each, and a DAG that waits for the summary a single one."""
-    run()
+    # A DAG that waits for the snapshots gets an event for each, and a DAG that waits for the summary a single one.
     paths = sorted(extra["path"] for extra in asset_events(snapshot_asset("many_instances").uri)[-3:])
     assert [path.removeprefix(f"{instances.folder}/").split("/")[0] for path in paths] == list(INSTANCES)
     assert sorted(asset_events(snapshot_asset("many_instances", snapshot_name="summary").uri)[-1]["paths"]) == paths

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
@@ -92,23 +92,18 @@ def placed(name: str, folder: Any, instances: int) -> DAG:
     return dag
 
 
-def sample_names(instances: int) -> list[Any]:
-    """Return the samples that can be placed in this number of instances."""
-    names = sorted(path.stem for path in SAMPLES.glob("*.py"))
-    found = []
-    for name in names:
-        marks = []
-        if name in WITH_APPROVAL:
-            marks.append(needs_answers_in_dag_test)
-        if name in WITH_EVENTS and instances:
-            marks.append(needs_events_of_mapped_tasks_in_dag_test)
-        if not (instances and name in MAP_THEMSELVES):
-            found.append(pytest.param(name, instances, marks=marks))
-    return found
+def cases() -> Iterator[Any]:
+    """Yield each sample in a group, and the number of its instances. A mapped group shows more, so the other is slow."""
+    for name in sorted(path.stem for path in SAMPLES.glob("*.py")):
+        marks = [needs_answers_in_dag_test] if name in WITH_APPROVAL else []
+        if name in MAP_THEMSELVES:
+            yield pytest.param(name, 0, marks=marks)
+            continue
+        yield pytest.param(name, 0, marks=[*marks, pytest.mark.slow])
+        yield pytest.param(name, 2, marks=[*marks, *([needs_events_of_mapped_tasks_in_dag_test] * (name in WITH_EVENTS))])
 
 
-@pytest.mark.chosen(17)
-@pytest.mark.parametrize(("name", "instances"), [*sample_names(0), *sample_names(2)])
+@pytest.mark.parametrize(("name", "instances"), [*cases()])
 def test_sample_works_in_a_task_group_behind_a_branch(
     run_dag: RunDag,
     night: Night,
