@@ -93,14 +93,16 @@ def placed(name: str, folder: Any, instances: int) -> DAG:
 
 
 def cases() -> Iterator[Any]:
-    """Yield each sample in a group, and the number of its instances. A mapped group shows more, so the other is slow."""
+    """Yield each sample, and the number of instances of its group; 0 is slow if a mapped group is possible."""
     for name in sorted(path.stem for path in SAMPLES.glob("*.py")):
         marks = [needs_answers_in_dag_test] if name in WITH_APPROVAL else []
         if name in MAP_THEMSELVES:
             yield pytest.param(name, 0, marks=marks)
             continue
         yield pytest.param(name, 0, marks=[*marks, pytest.mark.slow])
-        yield pytest.param(name, 2, marks=[*marks, *([needs_events_of_mapped_tasks_in_dag_test] * (name in WITH_EVENTS))])
+        yield pytest.param(
+            name, 2, marks=[*marks, *([needs_events_of_mapped_tasks_in_dag_test] * (name in WITH_EVENTS))]
+        )
 
 
 @pytest.mark.parametrize(("name", "instances"), [*cases()])

@@ -25,7 +25,7 @@ from laravel_paginators import (
 )
 from pydantic import Field, field_validator
 from request_limits import NginxCounter, NginxLimit, Throttle, ThrottleCounter
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, Response
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS
 from airflow_provider_analytics.sandbox import laravel
@@ -38,7 +38,6 @@ from airflow_provider_analytics.sandbox.service import Options, Service
 from airflow_provider_analytics.sandbox.store import Store, Website
 
 _OTHER_SCHEME = {"http": "https", "https": "http"}
-_LOGIN = "<!DOCTYPE html><title>Login</title><p>Log in to see your websites."
 _LISTS = tuple(LINE_FIELDS)
 #: The flags, as numbers and as a boolean.
 _FALSE: dict[str, Any] = {**dict.fromkeys(FLAGS, 0), "favorite": False}
@@ -79,8 +78,6 @@ class FakeServiceOptions(Options):
     #: Key of the websites in a list response; None: the list is a bare JSON array. A dot separates nested keys. With
     #: ``data.data``, the metadata are in the same object as the inner list.
     list_key: str | None = "data"
-    #: Actual sort key of the list if ``id`` is requested.
-    order: Literal["id", "domain"] = "id"
     #: Place of the page metadata: under ``meta``, at the top level as Laravel's paginators have them, or nowhere.
     metadata: Literal["meta", "flat", "none"] = "meta"
     #: Place of links: by name as well, only as a list in the metadata, or nowhere.
@@ -106,13 +103,10 @@ class FakeServiceOptions(Options):
     row_cap: int | None = Field(default=None, ge=1)
     #: Response for a page after the last one: an empty page, status 404, or the last page again.
     behind_last: Literal["empty", "not found", "last"] = "empty"
-    #: Page number in the metadata.
-    current_page: Literal["served", "asked", "wrong", "absent"] = "served"
 
     # Records
 
-    #: Key of a record; None: bare. A dot separates nested keys. With ``data:attributes``, ``data`` has the id, and
-    #: ``attributes`` with the other fields.
+    #: Key of a record; None: bare.
     record_key: str | None = "data"
     #: Write all integers as text.
     numbers_as_text: bool = False
@@ -128,8 +122,6 @@ class FakeServiceOptions(Options):
     omits: Literal["nothing", "null", "empty"] = "nothing"
     #: Status for a website that does not exist; 200 has a message instead of the record.
     missing: Literal["404", "410", "403", "200"] = "404"
-    #: Response to a wrong key: a status, a redirect to a login page, or 200 with the login page.
-    wrong_key: Literal["401", "403", "redirect", "page"] = "401"
     #: Additional fields of records, as templates with ``{password}``, ``{api_key}`` and ``{domain}``.
     extra_fields: Mapping[str, str] = {}
 
@@ -289,8 +281,7 @@ class FakeEndpoints(Service):
         if "sort" in ignored:
             ignored |= {"sort_by"}
         defaults = {parameter.name: parameter.default for parameter in LIST_PARAMETERS if parameter.name in ignored}
-        order = {"sort_by": "domain"} if self.options.order == "domain" else {}
-        return {**values, **defaults, **order}
+        return {**values, **defaults}
 
     def find(self, store: Store, values: Mapping[str, Any]) -> list[Website]:
         values, matches = self._obeyed(values), self.options.search_matches
@@ -314,9 +305,8 @@ class FakeEndpoints(Service):
             order = self._obeyed(values)
             names, descending = SORT_FIELDS[order["sort_by"]], order["sort"] == "desc"
             return page_by_cursor(websites, cursor, size, names, descending=descending)
-        self._asked = selected
         last = Paginator([], number=1, size=size, total=len(websites)).last
-        number = 1 if "page" in options.ignored else max(1, self._asked)
+        number = 1 if "page" in options.ignored else max(1, selected)
         if number > last and options.behind_last == "not found":
             raise ApiError(404, "Invalid page.")
         if number > last and options.behind_last == "last":
@@ -398,14 +388,7 @@ class FakeEndpoints(Service):
         return JSONResponse(content, status, headers)
 
     def _error(self, status: int, content: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
-        message = content["message"]
-        if status == 401 and self.options.wrong_key == "redirect":
-            return RedirectResponse(f"{self._root}/login", 302)
-        if status == 401 and self.options.wrong_key == "page":
-            return HTMLResponse(_LOGIN)
-        if status == 401:
-            status = int(self.options.wrong_key)
-        if message.startswith("No query results"):
+        if content["message"].startswith("No query results"):
             status = int(self.options.missing)
         return JSONResponse(content, status, headers)
 
@@ -434,11 +417,6 @@ class FakeEndpoints(Service):
         if "total" in meta:
             total = meta["total"] + options.total_offset
             meta["total"] = min(total, options.total_cap or total)
-        if "current_page" in meta:
-            number = {"asked": self._asked, "wrong": self._asked + 1}.get(options.current_page, meta["current_page"])
-            meta["current_page"] = number
-            if options.current_page == "absent":
-                del meta["current_page"]
         return meta
 
     def _record(self, website: Website, operation: str) -> dict[str, Any]:
@@ -465,11 +443,7 @@ class FakeEndpoints(Service):
     def _wrapped(self, record: dict[str, Any]) -> Any:
         if self.options.record_key is None:
             return record
-        path, _, inner = self.options.record_key.partition(":")
-        wrapped: Any = {"id": record.pop("id", None), inner: record} if inner else record
-        for name in reversed(path.split(".")):
-            wrapped = {name: wrapped}
-        return wrapped
+        return {self.options.record_key: record}
 
 
 def _truth_of_text(text: str | None) -> bool:

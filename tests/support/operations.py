@@ -81,15 +81,3 @@ _REQUESTS = {"list": 2}
 OPERATIONS: Mapping[str, Operation] = {name: _operation(name) for name in fields.OPERATIONS}
 READS = tuple(name for name, operation in OPERATIONS.items() if operation.method == "GET")
 WRITES = tuple(name for name in OPERATIONS if name not in READS)
-
-
-def endpoints(*names: str, website_id: object = 1) -> list[tuple[str, str, str]]:
-    """Return name, method, and path (below the prefix) of these operations, with each of their methods; by default of
-    all operations.
-    """
-    return [
-        (name, method, operation.path.format(id=website_id))
-        for name, operation in OPERATIONS.items()
-        for method in operation.methods
-        if not names or name in names
-    ]

@@ -162,6 +162,8 @@ def parity_requests() -> Iterator[ParityRequest]:
         yield ParityRequest(method, path, headers={"Authorization": "Bearer wrong"})
     for content_type in (f"{_FORM}; charset=utf-8", _FORM.upper()):
         yield ParityRequest("PATCH", "/websites/1", b"email=1", {"Content-Type": content_type})
+    for body in (b"domain", b"a=b&&c=d", b"domain=+", b"domain=c.example&domain=+d.example&favorite=1&color=red&id=7"):
+        yield ParityRequest("POST", "/websites", body, {"Content-Type": _FORM})
     for body in (b"email=1&&privacy=1", b"email=1&", b"email", b"email=%31", b"exclude_ips=a+b", b"=1"):
         yield ParityRequest("PATCH", "/websites/1", body, {"Content-Type": _FORM})
     yield ParityRequest("DELETE", "/websites/2")

@@ -223,7 +223,9 @@ def test_file_that_another_process_replaces_while_this_one_waits_for_its_lock_is
     assert path.read_text() == "of another process"
 
 
-@pytest.mark.parametrize(("number", "fails"), [(errno.EIO, True), (errno.EINVAL, False)])
+@pytest.mark.parametrize(
+    ("number", "fails"), [(errno.EIO, True), (errno.EINVAL, False), (errno.EBADF, False), (errno.ENOTSUP, False)]
+)
 def test_file_is_written_if_its_disk_cannot_sync_folders(
     number: int, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,12 +151,3 @@ def test_delete_with_a_lost_response_succeeds_once_the_website_is_gone(
     sandbox.fault("delete", commit=True, drop=True)
     assert ends(run_tasks(delete=(DeleteWebsiteOperator, {"domain": "old.example.com"}))) == {"delete": ("success", 2)}
     assert sandbox.websites() == []
-
-
-def test_task_killed_after_its_last_request_does_not_succeed(sandbox: SandboxServer) -> None:
-    task = GetAccountOperator(task_id="account")
-    connected = task.connected({})
-    connected.__enter__().get_account()
-    task.on_kill()
-    with pytest.raises(exceptions.StoppedError):
-        connected.__exit__(None, None, None)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import stat
 import threading
 import uuid
 from collections import Counter
@@ -168,24 +167,6 @@ def test_new_file_is_never_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert shared_file(str(place)).write("text")
     assert existed == [False, True]  # of the file, and of its folder
     assert place.read_text() == "text"
-
-
-@pytest.mark.parametrize("code", [errno.EINVAL, errno.EBADF, errno.ENOTSUP])
-def test_file_is_written_on_a_disk_that_cannot_sync_folders(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    fsync = os.fsync
-
-    def only_files(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(code, os.strerror(code))
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", only_files)
-    file = shared_file(str(tmp_path / "file.json"))
-    assert file.write("first")
-    assert file.write("second")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["second"]
 
 
 def test_new_file_is_created_once_on_a_disk_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

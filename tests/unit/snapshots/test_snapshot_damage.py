@@ -56,13 +56,6 @@ def test_damage_does_not_stop_the_next_night_and_is_replaced_on_the_same_day(
     assert shelf.count() == 20
 
 
-def test_guards_use_the_last_readable_manifest(shelf: Shelf) -> None:
-    shelf.take(100)
-    damage(shelf.take(100, NIGHT), "{")
-    with pytest.raises(GuardError, match=r"The list has 10 websites, 90% fewer than 100 on 2026-11-20 12:00 UTC"):
-        shelf.take(10, 2 * NIGHT)
-
-
 @pytest.mark.parametrize(
     ("how", "compression"), [("missing", None), ("truncated", None), ("truncated", "gzip"), ("another digest", None)]
 )

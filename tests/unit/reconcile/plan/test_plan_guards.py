@@ -71,19 +71,23 @@ def records_with(number: int, **fields: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("websites", "deleted", "found"),
+    ("websites", "deleted", "limit", "found"),
     [
-        (10, 3, set()),
-        (10, 4, {"many_deleted"}),
-        (9, 8, set()),
-        (9, 9, {"empty_list"}),
-        (10, 10, {"empty_list"}),
-        (10, 0, set()),
+        (10, 3, 0.3, set()),
+        (10, 4, 0.3, {"many_deleted"}),
+        (9, 8, 0.3, set()),
+        (9, 9, 0.3, {"empty_list"}),
+        (10, 10, 0.3, {"empty_list"}),
+        (10, 0, 0.0, set()),
+        (10, 1, 0.0, {"many_deleted"}),
+        (10, 9, 1.0, set()),
     ],
 )
-def test_plan_can_delete_30_percent_but_never_all(websites: int, deleted: int, found: set[str]) -> None:
+def test_plan_can_delete_the_allowed_fraction_but_never_all(
+    websites: int, deleted: int, limit: float, found: set[str]
+) -> None:
     changes = [Change("delete", f"{item}.example", str(item), ()) for item in range(deleted)]
-    assert findings(changes, records_with(websites)) == found
+    assert findings(changes, records_with(websites), limit) == found
 
 
 @pytest.mark.parametrize(
