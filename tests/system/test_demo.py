@@ -13,7 +13,6 @@ from airflow_versions import needs_the_screens_of_3_3
 
 
 @needs_the_screens_of_3_3
-@pytest.mark.chosen
 def test_make_demo_leaves_a_snapshot(checkout: Path, environment: dict[str, str]) -> None:
     answer = subprocess.run(
         ["make", "demo"], cwd=checkout, env=environment, capture_output=True, text=True, check=False, timeout=300

@@ -28,7 +28,7 @@ _GROUPS = fault_matrix.groups(complete="FAULT_MATRIX" in os.environ)
         for name, cases in _GROUPS.items()
     ],
 )
-@pytest.mark.chosen(30)
+@pytest.mark.chosen(20)
 def test_fault_group_has_no_wrong_outcome(group: str) -> None:
     counts, failures = fault_matrix.run(_GROUPS[group])
     assert not failures

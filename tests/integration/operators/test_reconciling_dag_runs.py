@@ -141,7 +141,8 @@ def test_sample_try_your_service_deletes_the_website_that_it_created(run_dag: Ru
 
 
 @pytest.mark.sample("try_your_service")
-@pytest.mark.parametrize("case", ["exists", "lost response", "replaced", "returned", "returned with a list"])
+@pytest.mark.chosen(3)
+@pytest.mark.parametrize("case", ["replaced", "lost response", "exists", "returned", "returned with a list"])
 def test_sample_try_your_service_keeps_a_website_that_it_did_not_create(
     case: str, run_dag: RunDag, night: Night, distortion: Distortion
 ) -> None:
@@ -171,7 +172,8 @@ def test_sample_try_your_service_keeps_a_website_that_it_did_not_create(
 
 
 @pytest.mark.sample("try_your_service")
-@pytest.mark.parametrize("step", ["sync_ips", "sync_params", "update_privacy", "sync_ips_again", "delete"])
+@pytest.mark.chosen(2)
+@pytest.mark.parametrize("step", ["delete", "sync_params", "sync_ips", "update_privacy", "sync_ips_again"])
 def test_sample_try_your_service_keeps_a_website_that_got_the_id_of_the_trial(
     step: str, run_dag: RunDag, night: Night
 ) -> None:

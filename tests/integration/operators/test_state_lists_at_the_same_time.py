@@ -63,7 +63,7 @@ def before_request(
         pytest.param((V, B), ("vpn", V), ("office", A), {A, V}, id="out of both lists"),
     ],
 )
-@pytest.mark.chosen(30)
+@pytest.mark.chosen(18)
 def test_address_that_moves_to_another_list_remains(
     analytics_sandbox: FakeService, nights: Nights, before: Run, outer: Run, inner: Run, left: set[str], number: int
 ) -> None:
@@ -107,6 +107,7 @@ def test_list_keeps_a_recently_removed_entry_that_another_list_adds(
     assert nights.everywhere() == {A, B, C, V}
 
 
+@pytest.mark.chosen(7)
 @pytest.mark.parametrize("number", REQUESTS[1:])
 def test_run_fails_if_a_later_run_of_the_list_overtook_it(
     analytics_sandbox: FakeService, nights: Nights, number: int

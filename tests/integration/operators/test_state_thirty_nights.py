@@ -182,7 +182,7 @@ class Scenario:
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.long
-@pytest.mark.chosen(20)
+@pytest.mark.chosen(12)
 def test_thirty_nights_of_two_lists_keep_exactly_their_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
