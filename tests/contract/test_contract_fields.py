@@ -151,6 +151,8 @@ def test_create_sends_the_domain_unchanged_and_updates_send_none(
 ) -> None:
     with pytest.raises(ValueError, match="domain is not a field of this request"):
         client.update_website(1, domain=domain)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match=r"favorit is not a field of this request\. The closest is 'favorite'"):
+        client.update_website(1, favorit=True)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         client.create_website()  # type: ignore[call-arg]
     assert sandbox.requests == []

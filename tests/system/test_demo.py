@@ -8,7 +8,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
 from airflow_versions import needs_the_screens_of_3_3
 
 
