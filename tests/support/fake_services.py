@@ -7,7 +7,6 @@ faults.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +23,6 @@ from laravel_paginators import (
     simple_collection,
 )
 from pydantic import Field, field_validator
-from request_limits import NginxCounter, NginxLimit, Throttle, ThrottleCounter
 from starlette.responses import JSONResponse, Response
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS
@@ -59,11 +57,6 @@ class FakeServiceOptions(Options):
 
     #: Reject unknown and repeated query parameters and form fields, which Laravel ignores: the package sends none.
     strict_parameters: bool = True
-
-    #: Limit of the application, with headers that report it; None: no limit.
-    throttle: Throttle | None = None
-    #: Limit of an nginx in front of the application, without such headers; None: no limit.
-    nginx_limit: NginxLimit | None = None
 
     # Lists
 
@@ -234,7 +227,6 @@ class FakeEndpoints(Service):
     def clear(self) -> None:
         super().clear()
         self._index: FakeStore | None = None
-        self._throttle = ThrottleCounter()
 
     # Reading of requests
 
@@ -243,10 +235,6 @@ class FakeEndpoints(Service):
         if request.operation not in (None, "list"):
             self._check_names(request.query, ())
         return process
-
-    def count(self) -> Mapping[str, str]:
-        throttle = self.options.throttle
-        return super().count() if throttle is None else self._throttle.count(throttle)
 
     def _field(self, field: FormField) -> FormField:
         """Return a field or parameter as this service reads it."""
@@ -529,15 +517,8 @@ class _App(App):
     def reset(self) -> None:
         super().reset()
         self.meanwhile: Meanwhile = lambda _: None
-        self._nginx = NginxCounter()
 
     async def next_fault(self, request: RecordedRequest) -> Fault:
-        limit = self.options.nginx_limit
-        if limit is not None:
-            wait = self._nginx.count(limit)
-            if isinstance(wait, Fault):
-                return wait
-            await asyncio.sleep(wait)
         act = self.meanwhile(request)
         fault = await act if isinstance(act, Awaitable) else act
         return fault or await super().next_fault(request)

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,60 +70,3 @@ def test_sandbox_returns_a_list_with_a_cursor_paginator(call: Call, analytics_sa
     assert second == body_of([*range(25, 15, -1)], links, {"path": path, "per_page": 10, **cursors})
     for cursor in (cursors["prev_cursor"], "nonsense"):
         assert read(call, f"&cursor={cursor}")[0] == first[0]
-
-
-# Limits, with a clock of the test
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Replace the clock of the limits."""
-    clock = SimpleNamespace(now=1_000_000.0)
-    clock.time = clock.monotonic = lambda: clock.now
-    monkeypatch.setattr("request_limits.time", clock)
-    return clock
-
-
-def test_throttle_returns_its_limit_and_retry_after(
-    call: Call, analytics_sandbox: FakeService, clock: SimpleNamespace
-) -> None:
-    analytics_sandbox.configure(throttle={"attempts": 3, "minutes": 1})
-    wrong = [call("GET", "/account", headers={"Authorization": "Bearer x"}).status_code for _ in range(4)]
-    answers = [call("GET", path) for path in ("/account", "/websites/99", "/websites", "/account")]
-    assert wrong == [401] * 4  # not counted
-    assert [
-        [answer.status_code, *(answer.headers[f"X-RateLimit-{name}"] for name in ("Limit", "Remaining"))]
-        for answer in answers
-    ] == [[200, "3", "2"], [404, "3", "1"], [200, "3", "0"], [429, "3", "0"]]
-    assert "Retry-After" not in answers[2].headers
-    assert answers[3].json() == {"message": "Too Many Attempts."}
-    assert [answers[3].headers[name] for name in ("Retry-After", "X-RateLimit-Reset")] == ["60", "1000060"]
-    clock.now += 59.5
-    late = call("GET", "/account")
-    assert (late.status_code, late.headers["Retry-After"]) == (429, "1")
-    clock.now += 0.5
-    assert call("GET", "/account").status_code == OK
-
-
-@pytest.mark.parametrize(
-    ("status", "title"), [(503, "503 Service Temporarily Unavailable"), (429, "429 Too Many Requests")]
-)
-def test_nginx_limit_has_no_retry_after(
-    call: Call, analytics_sandbox: FakeService, clock: SimpleNamespace, status: int, title: str
-) -> None:
-    limit = {"rate": 8, "status": status}
-    analytics_sandbox.configure(nginx_limit=limit)
-    first, second = call("GET", "/account"), call("DELETE", "/websites/1")
-    recorded = [request.status for request in analytics_sandbox.requests]
-    assert [first.status_code, second.status_code] == recorded == [OK, status]
-    assert second.text.startswith(f"<html>\r\n<head><title>{title}</title></head>\r\n")
-    assert second.headers["Content-Type"] == "text/html"
-    assert not {"Retry-After", "X-RateLimit-Remaining"} & set(second.headers)
-    assert len(analytics_sandbox.websites()) == 35
-    clock.now += 0.125
-    assert call("GET", "/account").status_code == OK
-    analytics_sandbox.reset()
-    analytics_sandbox.configure(nginx_limit={**limit, "burst": 2})
-    began = time.monotonic()
-    assert [call("GET", "/account").status_code for _ in range(4)] == [OK, OK, OK, status]
-    assert time.monotonic() - began >= 0.37
