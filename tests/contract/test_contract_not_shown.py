@@ -46,9 +46,6 @@ def test_account_record_of_any_structure_is_returned(client: AnalyticsClient, sa
     "options",
     [
         {"list_key": None, "record_key": None},
-        {"list_key": "websites"},
-        {"metadata": "flat"},
-        {"metadata": "none"},
         {"numbers_as_text": True},
         {"favorite_as": "text", "flags_as": "boolean"},
         {"empty_answers": ["create", "update", "delete"]},
@@ -91,16 +88,6 @@ def test_page_parameter_of_the_connection_is_sent_with_each_later_page(
     assert len(client_with(page_parameter=name).list_websites()) == 250
     pages = [[value for key, value in request.query if key == name] for request in sandbox.requests]
     assert sorted(pages) == [[], [], [], ["2"], ["3"]]
-
-
-@proves("page-parameter")
-@pytest.mark.parametrize("metadata", ["meta", "flat"])
-def test_page_parameter_is_read_from_the_links_of_the_service(
-    client: AnalyticsClient, sandbox: SandboxServer, metadata: str
-) -> None:
-    sandbox.seed(250)
-    sandbox.configure(page_parameter="p", strict_parameters=False, metadata=metadata)
-    assert len(client.list_websites()) == 250
 
 
 @proves("error-codes")

@@ -28,18 +28,14 @@ PASSWORD = {"privacy": "password"}
 ANOTHER_SECRET = {"privacy": "password", "password_from": "connection:analytics_default"}
 
 LISTS: Rows = [
-    ({"per_page": 30}, ["per_page=30", "10, 25, 50, 100"]),
     ({"per_page": True}, ["per_page=True"]),
-    ({"sort": "up"}, ["sort='up'", "desc, asc"]),
     ({"sort_by": "name"}, ["sort_by='name'", "id, domain"]),
     ({"search_by": "id"}, ["search_by='id'", "Allowed: domain"]),
     ({"favorite": "perhaps"}, ["favorite='perhaps'", "True or False"]),
     ({"max_records": "None"}, ["max_records='None'"]),
-    ({"max_records": 0}, ["max_records=0"]),
 ]
 CREATES: Rows = [
     ({"domain": ""}, ["domain=''", "a domain name"]),
-    ({"domain": "https://a.example"}, ["domain='https://a.example'", "scheme"]),
     ({"domain": "a example"}, ["domain='a example'", "spaces"]),
     ({"domain": "a.example\n"}, ["domain='a.example"]),
     ({**NEW, "privacy": 3}, ["privacy=3", "public (0)"]),
@@ -61,7 +57,6 @@ UPDATES: Rows = [
     ({**ONE, "exclude_ips": "None"}, ["exclude_ips='None'", "use the filter tojson"]),
     ({**ONE, "password_from": "variable:page_password"}, ["privacy=None", "a password has no effect"]),
     ({**ONE, "password_from": "s3cret"}, ["password_from (value not shown)"]),
-    ({**ONE, "password_from": "variable:api_key"}, ["password_from='variable:api_key' is not allowed"]),
     ({**ONE, **PASSWORD, "password_from": "connection:page_password_x"}, ["No password was found in password_from="]),
     (
         {**ONE, **PASSWORD, "password_from": "connection:page_password_empty"},
@@ -75,7 +70,6 @@ UPDATES: Rows = [
 DELETES: Rows = [
     ({}, ["website_id and domain are missing"]),
     ({"website_id": "None"}, ["website_id='None'"]),
-    ({"website_id": "1/../2"}, ["website_id='1/../2'"]),
     ({"domain": "None"}, ["domain='None'"]),
     ({**ONE, "ignore_if_missing": "None"}, ["ignore_if_missing='None'"]),
 ]
@@ -94,7 +88,6 @@ ROWS: dict[Any, Rows] = {
         ({"exclude_ips": ["192.0.2.1"], "state_path": " "}, ["state_path=' ' is not allowed"]),
         ({"exclude_ips": ["192.0.2.1"], "state_path": "/data/x "}, ["without blanks around it"]),
         ({"exclude_ips": ["192.0.2.1"], "state_path": "s3://${BUCKET}/x"}, ["without placeholders"]),
-        ({"exclude_ips": "/etc/passwd"}, ["Allowed: entries. To read a file, use exclude_ips_path"]),
     ],
     SyncExcludedParamsOperator: [
         ({"exclude_params": path}, ["Allowed: entries. To read a file, use exclude_params_path"])
@@ -122,13 +115,6 @@ def test_operator_rejects_bad_arguments(
         operator(task_id="task", **arguments).execute({})
     assert [part for part in parts if part not in str(caught.value)] == []
     assert "s3cret" not in str(caught.value)
-    assert sandbox.requests == []
-
-
-@pytest.mark.parametrize(("password", "part"), [("a\nb", "one line"), ("", "not empty"), ("***", r"is '\*\*\*'")])
-def test_hook_rejects_a_bad_password(sandbox: SandboxServer, password: str, part: str) -> None:
-    with AnalyticsHook() as hook, pytest.raises(ValueError, match=f"password.*{part}"):
-        hook.update_website(1, privacy=2, password=password)
     assert sandbox.requests == []
 
 

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -282,23 +280,6 @@ def test_websites_file_has_owners_and_expiration_dates(night: Night, scenario: S
     assert [item["entry"] for item in result["expired"]] == ["1.1.1.1"]
     [line] = night.trail("*-again-*")
     assert line["sources"] == {"1.1.1.1": "expired, until 2026-11-23, owner it@example.com, Berlin"}
-
-
-def test_hanging_resolver_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    for_ever = threading.Event()
-
-    def look_up(name: str) -> list[str]:
-        if name == VPN:
-            for_ever.wait(30)
-        return ["1.1.1.1"]
-
-    monkeypatch.setattr(host_names, "look_up", look_up)
-    began = time.monotonic()
-    names = [VPN, *(f"{number}.example" for number in range(20))]
-    found = host_names.look_up_all(names, timeout=0.5)
-    for_ever.set()
-    assert time.monotonic() - began < 10
-    assert found == {name: ["1.1.1.1"] if name != VPN else "no response within 0.5 s" for name in names}
 
 
 def test_names_are_looked_up_by_the_resolver_of_the_system(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ GIVEN: dict[type[BaseOperator], dict[str, Any]] = {
 }
 #: Operator, argument, a wrong value, and a part of the message.
 WRONG: list[tuple[type[BaseOperator], str, Any, str]] = [
-    (SyncExcludedIpsOperator, "mode", "merged", "mode='merged' is not allowed. Allowed: merge, replace, managed"),
+    (SyncExcludedIpsOperator, "mode", "merged", "Allowed: merge, replace, managed. The closest is 'merge'"),
     (SyncExcludedIpsOperator, "override_guards", ["count"], "override_guards='count' is not allowed"),
     (SyncExcludedIpsOperator, "exclude_ips", ["192.0.2.300"], "192.0.2.300"),
     (SyncExcludedIpsOperator, "exclude_ips", "203.0.113.7\n198.51.100", "198.51.100"),
