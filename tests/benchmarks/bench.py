@@ -128,7 +128,7 @@ class Bench:
         with canned(self.sizes.pages * 100) as url:
             self._websites(url)
             self._lists(url)
-        self._parsing()
+        self._imports()
         self._growth()
         with canned(self.sizes.pages * 100, LATENCY) as url:
             self._latency(url)
@@ -169,13 +169,7 @@ class Bench:
         against = "`HttpOperator` with a pagination function"
         self.add(f"complete list, {pages:,} pages, peak memory", against, _ratios(ours, http, "memory"), 0.35)
 
-    def _parsing(self) -> None:
-        peers = Path(__file__).with_name("http_dags")
-        with tempfile.TemporaryDirectory() as samples:
-            for peer in peers.glob("*.py"):
-                shutil.copy(CHECKOUT / "dags" / peer.name, samples)
-            ours, http = self.alone("dag_bag", *(("dag_bag", {"folder": folder}) for folder in (samples, str(peers))))
-        self.add("parsing four sample DAGs, CPU", "the same DAGs with HttpOperator", _ratios(ours, http), 0.8)
+    def _imports(self) -> None:
         ours, http = self.alone("import", *(("modules", {"names": names}) for names in (OPERATORS, [HTTP_OPERATOR])))
         self.add(
             "import of all operator modules, wall", f"import of `{HTTP_OPERATOR}`", _ratios(ours, http, "wall"), 0.5

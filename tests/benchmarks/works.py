@@ -230,7 +230,7 @@ def operator_updates(url: str, number: int) -> Iterator[Work]:
     yield sync
 
 
-# Parsing
+# Imports
 
 
 def modules(names: list[str]) -> Iterator[Work]:
@@ -238,18 +238,6 @@ def modules(names: list[str]) -> Iterator[Work]:
     from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, BaseOperatorLink  # noqa: F401
 
     yield lambda: [importlib.import_module(name) for name in names] and None
-
-
-def dag_bag(folder: str) -> Iterator[Work]:
-    """Parse a folder in a new process, with all imports of its files; return the number of DAGs."""
-    from airflow.models import DagBag
-
-    def parse() -> int:
-        bag = DagBag(folder)
-        assert not bag.import_errors, bag.import_errors
-        return len(bag.dags)
-
-    yield parse
 
 
 # Helpers of every work
