@@ -13,12 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_analytics.api.waiting import (
-    MAX_INTERVAL,
-    MAX_INTERVAL_ACCEPTED,
     MAX_WAIT,
-    MIN_INTERVAL,
-    RECOVERY,
-    SLOWDOWN,
     WINDOW,
     RateLimiter,
     until,
@@ -51,21 +46,6 @@ def test_longest_pause_counts_in_any_order_up_to_the_maximum(pauses: tuple[float
         assert clock.slept == [min(max(pauses), MAX_WAIT)]
 
 
-def test_limit_per_minute_applies_to_any_window() -> None:
-    clock = Clock()
-    limiter = clock.limiter(3)
-    for _ in range(3):
-        limiter.wait()
-    assert clock.slept == []
-    clock.now += 10
-    limiter.wait()
-    assert clock.slept == [WINDOW - 10]
-    limiter.wait(2)
-    assert clock.slept == [WINDOW - 10]
-    limiter.wait()
-    assert clock.slept == [WINDOW - 10, WINDOW]
-
-
 class YieldingLock:
     """A lock that lets another thread run as soon as it is released."""
 
@@ -88,71 +68,6 @@ def test_threads_do_not_share_a_place_within_the_limit_per_minute(monkeypatch: p
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: limiter.wait(), range(100)))
     assert Counter(turns) == {WINDOW * minute: 5 for minute in range(1, 20)}
-
-
-def test_wait_is_the_longer_of_the_pause_and_the_limit() -> None:
-    for pause, expected in ((50, 50), (5, WINDOW - 30)):
-        clock = Clock()
-        limiter = clock.limiter(1)
-        limiter.wait()
-        clock.now += 30
-        limiter.pause(pause)
-        limiter.wait()
-        assert clock.slept == [expected]
-
-
-def test_rate_limit_slows_down_once_for_simultaneous_requests() -> None:
-    clock = Clock()
-    limiter = clock.limiter()
-    sent_at = clock.now
-    clock.now += 1
-    limiter.slow_down(sent_at, 0, "rejected")
-    limiter.slow_down(sent_at, 0, "rejected")
-    limiter.take_turn(is_write=False)
-    assert clock.slept == [pytest.approx(MIN_INTERVAL)]
-    clock.now += 1
-    limiter.slow_down(clock.now, 0, "rejected")
-    limiter.take_turn(is_write=True)
-    assert clock.slept[1:] == [pytest.approx(SLOWDOWN * MIN_INTERVAL)]
-
-
-def test_interval_has_a_maximum_and_ends_after_accepted_requests() -> None:
-    clock = Clock()
-    limiter = clock.limiter()
-    for _ in range(100):
-        clock.now += 1
-        limiter.slow_down(clock.now, 0, "rejected")
-    limiter.take_turn(is_write=False)
-    assert clock.slept == [MAX_INTERVAL]
-    number = 0
-    while limiter._interval:
-        limiter.speed_up()
-        number += 1
-    longest = MAX_INTERVAL_ACCEPTED
-    assert longest * RECOVERY**number < MIN_INTERVAL / 2 <= longest * RECOVERY ** (number - 1)
-    limiter.take_turn(is_write=False)
-    assert len(clock.slept) == 1
-
-
-def test_service_that_rejects_for_ten_minutes_gets_few_requests_and_is_logged_twice(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    clock = Clock()
-    limiter = clock.limiter()
-    end = clock.now + 600
-    requests = 0
-    with caplog.at_level("INFO"):
-        while clock.now < end:
-            limiter.take_turn(is_write=False)
-            limiter.slow_down(clock.now, 0, "the service responded with 503")
-            requests += 1
-        limiter.speed_up()
-        limiter.speed_up()
-    assert requests < 45
-    assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
-        "Slowing down all requests. the service responded with 503",
-        "The service accepts requests again",
-    ]
 
 
 def test_recovery_of_rejected_writes_is_logged_only_after_an_accepted_write(caplog: pytest.LogCaptureFixture) -> None:
