@@ -65,7 +65,7 @@ def groups(number: int, times: int, item: str = "192.0.2.1") -> str:
         aliases(40),
         layers(300, 300),
         f"defaults: {{exclude_ips: [{'a,' * 5_000_000}]}}\nwebsites: {{}}",
-        groups(100, 3, ", ".join(f"192.0.2.{item}" for item in range(100))),
+        groups(75, 3, ", ".join(f"192.0.2.{item}" for item in range(100))),
     ],
     ids=["aliases of aliases", "defaults of many websites", "many values", "groups"],
 )
@@ -109,8 +109,8 @@ def a_comment(form: str, part: str) -> Callable[[int], Any]:
 
 
 def wrong_names(number: int) -> Any:
-    groups = "".join(f"  group_{item:06}: {{}}\n" for item in range(250 * number))
-    websites = "".join(f"  w{item}.example: {{groups: [grup_{item:06}]}}\n" for item in range(250 * number))
+    groups = "".join(f"  group_{item:06}: {{}}\n" for item in range(150 * number))
+    websites = "".join(f"  w{item}.example: {{groups: [grup_{item:06}]}}\n" for item in range(150 * number))
     return parse(f"groups:\n{groups}websites:\n{websites}")
 
 
