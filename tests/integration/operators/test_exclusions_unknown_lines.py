@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -82,9 +80,7 @@ def test_export_keeps_networks_and_its_plan_is_empty(night: Night, execute_task:
     assert night.plan(config_path=file)["updates"] == 0
 
 
-def test_restore_includes_networks(
-    night: Night, execute_task: Execute, tmp_path: Path, analytics_sandbox: Any, run_dag: Callable[..., Any]
-) -> None:
+def test_restore_includes_networks(night: Night, execute_task: Execute, tmp_path: Path) -> None:
     before = "\n".join([*LINES, "192.0.2.7"])
     night.add("a.example", exclude_ips=before)
     base = str(tmp_path / "snapshots")

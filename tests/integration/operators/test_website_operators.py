@@ -113,14 +113,6 @@ def test_create_returns_the_existing_website_of_the_domain(
     assert {request.method for request in sandbox.requests} == {"GET"}  # settings in effect are not sent
 
 
-def test_create_does_not_trust_a_search_that_finds_nothing(sandbox: SandboxServer) -> None:
-    website = sandbox.add_website("www.example.com")
-    nothing = {"data": [], "meta": {"total": 0, "current_page": 1}}
-    sandbox.fault("list", target="search=", body=nothing, times=None)
-    assert run(CreateWebsiteOperator, domain="www.example.com")["website"] == website
-    assert len(sandbox.websites()) == 1
-
-
 def test_update_changes_only_the_given_settings(
     sandbox: SandboxServer, page_password: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

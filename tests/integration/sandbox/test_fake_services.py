@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fake services (``tests/support/fake_services.py``): other paginators, limits, and the use of each option."""
+"""Fake services (``tests/support/fake_services.py``): other paginators, and the use of each option."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from fixture_types import Call
 from operations import PREFIX
 
 from airflow_provider_analytics.sandbox.service import Options
-
-OK = 200
 
 
 @pytest.fixture

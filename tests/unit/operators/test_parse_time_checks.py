@@ -102,34 +102,20 @@ def test_wrong_literal_fails_when_the_dag_is_parsed(
     assert message in str(caught.value)
 
 
-@each_wrong_value
-def test_wrong_value_of_a_template_fails_only_at_run_time(
-    operator: type[BaseOperator], argument: str, value: Any, message: str
-) -> None:
-    template = f"{{{{ {value!r} }}}}"
-    task = operator(task_id="task", **GIVEN.get(operator, {}) | {argument: template})
-    assert template in vars(task).values()
-
-
-@each_wrong_value
-def test_output_of_another_task_is_checked_only_at_run_time(
-    operator: type[BaseOperator], argument: str, value: Any, message: str
-) -> None:
-    with DAG("a_dag", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
-        output = ListWebsitesOperator(task_id="before").output
-        task = operator(task_id="task", **GIVEN.get(operator, {}) | {argument: output})
-    assert task.upstream_task_ids == {"before"}
-
-
-@each_wrong_value
-def test_value_of_a_mapped_task_is_checked_only_at_run_time(
-    operator: type[BaseOperator], argument: str, value: Any, message: str
+@pytest.mark.parametrize(("operator", "argument", "value"), [row[:3] for row in WRONG])
+def test_template_output_or_mapped_value_is_checked_only_at_run_time(
+    operator: type[BaseOperator], argument: str, value: Any
 ) -> None:
     given = GIVEN.get(operator, {})
     others = {name: other for name, other in given.items() if name != argument}
+    template = f"{{{{ {value!r} }}}}"
     with DAG("a_dag", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        operator.partial(task_id="task", **others).expand(**{argument: [value]})
-    assert dag.task_ids == ["task"]
+        rendered = operator(task_id="rendered", **given | {argument: template})
+        after = operator(task_id="after", **given | {argument: ListWebsitesOperator(task_id="before").output})
+        operator.partial(task_id="mapped", **others).expand(**{argument: [value]})
+    assert template in vars(rendered).values()
+    assert after.upstream_task_ids == {"before"}
+    assert "mapped" in dag.task_ids
 
 
 def test_expired_entry_passes_when_the_dag_is_parsed() -> None:
