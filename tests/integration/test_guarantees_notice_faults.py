@@ -203,7 +203,7 @@ BREAKS = [
         "reconcile.plan.plan_guards",
         "    if number == 0 or number < len(planned.compared) or job.max_loss_fraction == 1:",
         "    if True:",
-        ("unit/reconcile/plan/test_plan.py", ""),
+        ("unit/reconcile/plan/test_plan_guards.py", "but_never_all"),
     ),
     Break(
         "Only the approved plan is applied",
