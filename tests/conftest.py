@@ -200,9 +200,24 @@ def run_dag(airflow_database: None) -> RunDag:
 
     def run(dag: DAG, *, conf: dict[str, Any] | None = None, logical_date: datetime | None = None) -> DagOutcome:
         airflow_versions.register(dag)
-        return _outcome(dag.test(**airflow_versions.dag_test_arguments(conf, logical_date)))
+        with _without_pauses():
+            return _outcome(dag.test(**airflow_versions.dag_test_arguments(conf, logical_date)))
 
     return run
+
+
+@contextmanager
+def _without_pauses() -> Iterator[None]:
+    """Continue at once if no task can run: ``DAG.test`` sleeps for a second for each task after a failed one."""
+    sleep = time.sleep
+
+    def pause(seconds: float) -> None:
+        is_of_the_run = sys._getframe(1).f_globals["__name__"] in ("airflow.sdk.definitions.dag", "airflow.models.dag")
+        sleep(0 if is_of_the_run else seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "sleep", pause)
+        yield
 
 
 def _outcome(run: Any) -> DagOutcome:
