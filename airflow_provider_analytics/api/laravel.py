@@ -45,7 +45,7 @@ import msgspec
 
 from airflow_provider_analytics import SITE
 from airflow_provider_analytics.api.checks import MAX_DEPTH, is_too_deep
-from airflow_provider_analytics.api.fields import FIELDS, Flag, ListFilters
+from airflow_provider_analytics.api.fields import FIELDS, Flag, Lines, ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
 from airflow_provider_analytics.readable import EXCERPT_LENGTH, Redactor, is_plain, readable
 
@@ -80,8 +80,8 @@ LIMIT_HEADERS = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Rese
 _SUCCESS_OF_A_READ = frozenset({200, 201, 204})
 #: Headers in which proxies and services return the id of a request.
 _REQUEST_IDS = ("CF-Ray", "X-Request-Id", "X-Amz-Cf-Id")
-#: Texts of a flag that no documented form has.
-_WORDS_OF_FLAGS = ("on", "off", "yes", "no")
+#: A word in place of a flag or a choice, such as ``on`` or ``public``.
+_WORD = re.compile("(?!true$|false$)[a-z]+", re.IGNORECASE)
 #: Field names without case and underscores, to recognize fields in another spelling.
 _FIELD_NAMES = {name.replace("_", ""): name for name in FIELDS}
 _JSON_TYPE = re.compile(r"[/+]json\b", re.IGNORECASE)
@@ -89,8 +89,6 @@ _JSON_TYPE = re.compile(r"[/+]json\b", re.IGNORECASE)
 _OTHER_LISTS = ("links", "meta", "errors")
 #: Keys that describe a response. A response without any other key contains no account.
 _MESSAGE_KEYS = frozenset({"code", "message", "status", "success"})
-#: Values of ``deleted_at`` that mark no deleted website: no, and the empty date of MySQL.
-_NOT_DELETED = re.compile(r"(0|false|0000-.*)?", re.IGNORECASE)
 #: Keys that identify an account, the best first.
 ACCOUNT_NAMES = ("id", "uuid", "email", "username", "name")
 #: Mark at the start of a UTF-8 text.
@@ -284,8 +282,7 @@ def account_id(found: Record) -> str | None:
 
 def is_deleted(found: Record) -> bool:
     """Return whether a record marks its website as deleted."""
-    mark = found.get("deleted_at")
-    return bool(mark) and not _NOT_DELETED.fullmatch(str(mark).strip())
+    return bool(found.get("deleted_at"))
 
 
 def not_deleted(rows: list[Record]) -> list[Record]:
@@ -303,8 +300,25 @@ def _check_fields(rows: list[Record], answer: Answer) -> None:
             name = _FIELD_NAMES.get(key.lower().replace("_", ""), "")
             if name and key != name and name not in row:
                 raise _refused(answer, f"the field {name} with the key {readable(key, 60)!r}", f"the key {name!r}")
-            if name and isinstance(FIELDS[name], Flag) and str(value).lower() in _WORDS_OF_FLAGS:
-                raise _refused(answer, f"the field {name} with the value {value!r}", "true and false, or 1 and 0")
+            if isinstance(value, dict) and "domain" in value and "domain" not in row:
+                found = f"the fields of a website under the key {readable(key, 60)!r}"
+                raise _refused(answer, found, "the fields beside the id")
+            if name == key:
+                _check_value(name, value, answer)
+
+
+def _check_value(name: str, value: object, answer: Answer) -> None:
+    """Raise an error for a value of a documented field in another form than those of the table."""
+    expected = "a text"
+    is_supported = not isinstance(value, (dict, list))
+    if isinstance(FIELDS[name], Flag):
+        expected = "true and false, or numbers"
+        is_supported = is_supported and not (isinstance(value, str) and _WORD.fullmatch(value))
+    elif isinstance(FIELDS[name], Lines):
+        expected = "a text with an entry per line, or an array of texts"
+        is_supported = not isinstance(value, dict)
+    if not is_supported:
+        raise _refused(answer, f"the field {name} with the value {readable(repr(value), 60)}", expected)
 
 
 def _check_id(row: Record, answer: Answer) -> None:
@@ -379,41 +393,40 @@ def page(answer: Answer) -> Page:
 
 def _rows_and_metadata(answer: Answer) -> tuple[list[Any], Record]:
     """Return the list of websites, and the metadata beside it."""
-    found = document(answer)
-    if isinstance(found, list):
-        return found, {}
+    place = document(answer)
+    rows = _rows_of(place)
     meta: Record = {}
-    # A paginator can be in ``data`` itself.
-    while isinstance(found, dict):
-        meta |= _metadata(found)
-        key = _key_of_list(found)
-        if key is None:
-            break
-        found = found[key]
-        if _stands_for_a_list(found):
-            return list(found.values()), meta
-        if not found and number(meta.get("total")) == 0:
-            return [], meta
-    if isinstance(found, list):
-        return found, meta
-    raise _refused(answer, shape(answer.content), _A_LIST)
+    if rows is None and isinstance(place, dict):
+        meta = _metadata(place)
+        paginator = place.get("data")
+        if isinstance(paginator, dict) and "data" in paginator:
+            place = paginator
+            meta |= _metadata(place)
+        rows = _rows_in(place, number(meta.get("total")))
+    if rows is None:
+        raise _refused(answer, shape(answer.content), _A_LIST)
+    return rows, meta
 
 
-def _key_of_list(found: Record) -> str | None:
-    """Return the key of the list: ``data``, or the only other one with a list; None if there is none, or several."""
-    if "data" in found:
-        return "data"
-    lists = [key for key, value in found.items() if isinstance(value, list) and key not in _OTHER_LISTS]
-    if len(lists) == 1:
-        return lists[0]
-    return None
+def _rows_in(place: Record, total: int | None) -> list[Any] | None:
+    """Return the list under ``data``, or under the only other key with a list; None if there is none, or several."""
+    if "data" in place:
+        if place["data"] in (None, {}) and total == 0:
+            return []
+        return _rows_of(place["data"])
+    lists = [_rows_of(value) for key, value in place.items() if key not in _OTHER_LISTS]
+    found = [rows for rows in lists if rows is not None]
+    if len(found) != 1:
+        return None
+    return found[0]
 
 
-def _stands_for_a_list(found: Any) -> bool:
-    """Return whether it is an object with numbered keys, as PHP writes an array that was filtered."""
-    if not isinstance(found, dict) or not found:
-        return False
-    return all(key.isdecimal() and isinstance(row, dict) for key, row in found.items())
+def _rows_of(value: Any) -> list[Any] | None:
+    """Return the rows of an array, or of an object with numbered keys, as PHP writes a filtered array; else None."""
+    if isinstance(value, dict) and value:
+        is_filtered = all(key.isdecimal() and isinstance(row, dict) for key, row in value.items())
+        return list(value.values()) if is_filtered else None
+    return value if isinstance(value, list) else None
 
 
 def _metadata(place: Record) -> Record:

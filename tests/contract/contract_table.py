@@ -192,6 +192,8 @@ FORMS: dict[str, dict[str, str]] = {
         "key": "under one other key, also beside a message",
         "none": "none in the response to a write: empty, a message, or not JSON",
     },
+    "status of a write": {"success": "any 2xx, after which the website is read"},
+    "deleted website": {"mark": "`deleted_at` with a value"},
     "exclusion list": {
         "lines": "a text with an entry per line",
         "array": "an array of texts",
@@ -202,6 +204,11 @@ FORMS: dict[str, dict[str, str]] = {
         "fields": "messages by field under `errors`",
         "other": "anything else: its start is returned",
     },
+    "rate limit": {
+        "pause": "429 or 503 with `Retry-After`",
+        "none": "429 or 503 without it: all requests slow down",
+    },
+    "privacy": {"numbers": "0, 1, and 2, also as text"},
     "boolean": {
         "json": "true and false",
         "numbers": "1 and 0",
@@ -259,9 +266,9 @@ def render() -> str:
     lines += [f"* **{part}**: {'; '.join(forms.values())}" for part, forms in FORMS.items()]
     lines += [
         "",
-        "Not supported: any other form, for example fields in camelCase, flags as on/off, and exclusion lists in",
-        "one line, such as `a,b`, `{a,b}`, or JSON as text. A task fails before it changes such a website, and the",
-        "message contains what was returned.",
+        "Not supported: any other form, for example fields in camelCase or under `attributes` (JSON:API), flags as",
+        "on/off, and exclusion lists in one line, such as `a,b`, `{a,b}`, or JSON as text. A task fails before it",
+        "changes such a website, and the message contains what was returned.",
         "",
         "<!-- Written by `make generate` from tests/contract/contract_table.py. -->",
     ]

@@ -358,7 +358,6 @@ DELETED: list[Record] = [{"deleted_at": "2026-11-20T03:00:00Z"}, {"deleted_at": 
 NOT_DELETED: list[Record] = [
     {"deleted_at": None},
     {"deleted_at": ""},
-    {"deleted_at": "0000-00-00 00:00:00"},
     {"status": "active"},
     {"deleted": False},
 ]

@@ -53,6 +53,8 @@ class Form:
 
     :param skipped: number of websites before the page that a query selects.
     :param written: response to a write of a website with this id; None for the record.
+    :param rejection: response to each fifth request.
+    :param marks: whether a deleted website is returned with a mark.
     :param extras: extras of the connection.
     :param total: the total that the client reads.
     """
@@ -62,6 +64,8 @@ class Form:
     row: Callable[[Record], Record] = lambda row: row
     record: Callable[[Record], Any] = lambda record: {"data": record}
     written: Callable[[int], bytes] | None = None
+    rejection: bytes = b""
+    marks: bool = False
     extras: tuple[tuple[str, str], ...] = ()
     total: int | None = WEBSITES
 
@@ -74,6 +78,11 @@ class Server(PlainServer):
         self.form = form
 
     def _respond(self, request: Request) -> bytes:
+        if self.form.rejection and len(self.requests) % 5 == 0:
+            return self.form.rejection
+        if self.form.marks and request.method == "DELETE":
+            self.websites[int(request.path.rpartition("/")[2])]["deleted_at"] = "2026-11-20T00:00:00.000000Z"
+            return http(204, kind=None)
         target = _UUID.sub(lambda found: str(UUID(found[0]).int), request.target)
         response = super()._respond(replace(request, target=target))
         if request.method in ("POST", "PATCH") and self.form.written:
@@ -88,6 +97,11 @@ class Server(PlainServer):
         following = skipped + size if skipped + size < len(rows) else None
         page = Page([self.form.row(row) for row in rows[skipped : skipped + size]], len(rows), following)
         return http(200, self.form.body(page))
+
+
+def numbered(rows: list[Record]) -> Record:
+    """Return an object with numbered keys, as PHP writes an array that was filtered."""
+    return {str(2 * number): row for number, row in enumerate(rows)}
 
 
 def flags(false: Any, true: Any) -> Form:
@@ -124,8 +138,13 @@ def renamed(rename: Callable[[str], str]) -> Form:
     return Form(row=lambda row: {rename(name): value for name, value in row.items()})
 
 
-def lists_as(text: str) -> Form:
-    return Form(row=lambda row: {**row, "exclude_ips": text})
+def in_json_api() -> Form:
+    """Return a form with the fields of a website under another key."""
+
+    def row(website: Record) -> Record:
+        return {"id": str(website["id"]), "attributes": {name: website[name] for name in website if name != "id"}}
+
+    return Form(row=row)
 
 
 def empty_lists(value: Any) -> Form:
@@ -139,7 +158,9 @@ FORMS_OF_ROWS: dict[str, list[Form]] = {
     "list: key": [Form(lambda page: {"websites": page.rows, "total": page.total})],
     "list: paginator": [Form(lambda page: {"data": {"data": page.rows, "total": page.total}})],
     "list: numbered": [
-        Form(lambda page: {"data": {str(2 * n): row for n, row in enumerate(page.rows)}, "total": page.total})
+        Form(lambda page: {"data": numbered(page.rows), "total": page.total}),
+        Form(lambda page: {"websites": numbered(page.rows) or [], "total": page.total}),
+        Form(lambda page: numbered(page.rows) or [], total=None),
     ],
     "list: empty": [
         Form(lambda page: {"data": page.rows or None, "total": page.total}),
@@ -162,6 +183,13 @@ FORMS_OF_ROWS: dict[str, list[Form]] = {
         Form(written=lambda _: http(200, {"message": "Saved."})),
         Form(written=lambda _: http(200, b"OK", kind="text/plain")),
     ],
+    "status of a write: success": [
+        Form(written=lambda _: http(202, b"OK")),
+        Form(written=lambda _: http(206, b"OK")),
+    ],
+    "deleted website: mark": [Form(marks=True)],
+    "rate limit: pause": [Form(rejection=http(status, headers=[("Retry-After", "2")])) for status in (429, 503)],
+    "rate limit: none": [Form(rejection=http(status)) for status in (429, 503)],
     "exclusion list: lines": [
         Form(),
         Form(row=lambda row: {**row, "exclude_ips": row.get("exclude_ips", "").replace("\n", "\r\n")}),
@@ -172,6 +200,7 @@ FORMS_OF_ROWS: dict[str, list[Form]] = {
         empty_lists(None),
         Form(row=lambda row: {name: value for name, value in row.items() if value != ""}),
     ],
+    "privacy: numbers": [Form(), Form(row=lambda row: {**row, "privacy": str(row["privacy"])})],
     "boolean: json": [flags(False, True)],
     "boolean: numbers": [flags(0, 1)],
     "boolean: texts": [flags("false", "true"), flags("0", "1")],
@@ -194,7 +223,25 @@ NOT_SUPPORTED: list[tuple[Form, str]] = [
     (renamed(lambda name: re.sub("_(.)", lambda found: found[1].upper(), name)), "with the key 'excludeBots'"),
     (renamed(lambda name: name if name == "id" else name.title().replace("_", "")), "with the key 'Domain'"),
     (flags("off", "on"), "with the value 'off'"),
-    (flags("no", "yes"), "with the value 'no'"),
+    (Form(row=lambda row: {**row, "privacy": "public"}), "privacy with the value 'public'"),
+    (Form(row=lambda row: {**row, "domain": {"name": row["domain"]}}), "domain with the value {'name': '1.example'}"),
+    (Form(row=lambda row: {**row, "exclude_ips": {"0": "192.0.2.1"}}), "exclude_ips with the value {'0': '192.0.2.1'}"),
+    (in_json_api(), "the fields of a website under the key 'attributes'"),
+]
+#: Lists that no task can use, and what the message contains.
+LISTS_NOT_SUPPORTED: list[tuple[Callable[[Page], Any], str]] = [
+    (lambda page: {"_embedded": {"websites": page.rows}, "page": {}}, "{_embedded: {websites: array of 1 x object}"),
+    (lambda page: {"data": {"items": page.rows}}, "{data: {items: array of 1 x object}}"),
+    (lambda page: {"websites": page.rows, "favorites": []}, "{websites: array of 1 x object, favorites: array of 0"),
+    (lambda page: {"result": {"data": page.rows}}, "{result: {data: array of 1 x object}}"),
+    (lambda page: {"data": {"data": {"data": page.rows}}}, "{data: {data: object}}"),
+    (lambda page: {"data": {row["domain"]: row for row in page.rows}}, "{data: {1.example: object}}"),
+    (lambda page: {"data": [row["domain"] for row in page.rows]}, "array of 1 x text"),
+    (lambda page: {"data": [[row] for row in page.rows]}, "array of 1 x array"),
+    (lambda page: {"data": [{"domain": row["domain"]} for row in page.rows]}, "a website without an id"),
+    (lambda page: {"data": "", "total": 0}, "{data: text, total: number}"),
+    (lambda page: {"total": 0}, "{total: number}"),
+    (lambda page: "1.example", "text"),
 ]
 
 
@@ -216,7 +263,8 @@ def test_every_operation_works_with_a_supported_form(form: Form) -> None:
             assert listing.proof.total == form.total
             created = client.ensure_website("new.example")
             website_id = created.record["id"]
-            for values in ({"favorite": True}, {"exclude_bots": False}, {"exclude_ips": ["192.0.2.1", "192.0.2.3"]}):
+            changes: list[Any] = [{"favorite": True}, {"exclude_bots": False}, {"privacy": "private"}]
+            for values in (*changes, {"exclude_ips": ["192.0.2.1", "192.0.2.3"]}):
                 assert client.update_website(website_id, **values).sent
                 assert not client.update_website(website_id, **values).sent
             assert [row["id"] for row in client.list_websites(favorite=True)] == [website_id]
@@ -238,8 +286,23 @@ def test_operations_fail_before_a_write_with_a_form_that_is_not_supported(form: 
                 lambda: client.delete_website(1),
             ]
             for call in calls:
-                with pytest.raises(UnexpectedResponseError, match=f"{shown}. This form is not supported"):
+                with pytest.raises(UnexpectedResponseError, match=re.escape(f"{shown}. This form is not supported")):
                     call()
+        assert {request.method for request in server.requests} == {"GET"}
+
+
+@pytest.mark.parametrize(("body", "shown"), LISTS_NOT_SUPPORTED, ids=[shown for _, shown in LISTS_NOT_SUPPORTED])
+def test_tasks_fail_before_a_write_with_a_list_that_is_not_supported(body: Callable[[Page], Any], shown: str) -> None:
+    with Server(Form(body)) as server:
+        server.add("1.example")
+        with client_of(server.url, api_key=KEY) as client:
+            calls: list[Callable[[], object]] = [client.list_websites, lambda: client.ensure_website("new.example")]
+            for call in calls:
+                with pytest.raises(UnexpectedResponseError) as caught:
+                    call()
+                assert f"The service returns {shown}" in str(caught.value)
+                assert "This form is not supported, so no task can use the service. Expected: " in str(caught.value)
+                assert "reference/interface/#supported-forms" in str(caught.value)
         assert {request.method for request in server.requests} == {"GET"}
 
 
