@@ -1,107 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sandbox as an ASGI application: it records requests, applies faults, and responds.
-
-Its control endpoints are the methods of the fixture over HTTP, for clients on this machine. They are outside the prefix
-of the interface and require no API key. Requests that a web page can send are rejected.
-"""
+"""The sandbox as an ASGI application: it records requests, applies faults, and responds."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import re
 import socket
 import struct
 from collections.abc import Callable
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from airflow_provider_analytics.sandbox.faults import Fault, FaultQueue
 from airflow_provider_analytics.sandbox.requests import RecordedRequest, operations_at
 from airflow_provider_analytics.sandbox.service import Options, Service
-from airflow_provider_analytics.sandbox.store import MAX_SEEDED, Store
-
-PREFIX = "/_sandbox"
-_LOCAL_HOST = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:\d+)?")
-_DONE = Response(status_code=204)
-
-
-class Seed(BaseModel):
-    """The number and seed of the websites to generate."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    websites: int = Field(ge=0, le=MAX_SEEDED)
-    seed: int = 7
-
-
-def create_control(state: App) -> Starlette:
-    """Return an application with the control endpoints of a sandbox."""
-
-    async def reset(_: Request) -> Response:
-        state.reset()
-        return _DONE
-
-    async def seed(request: Request) -> Response:
-        seed = Seed.model_validate_json(await request.body())
-        state.store.seed(seed.websites, seed.seed)
-        return _DONE
-
-    async def websites(_: Request) -> Response:
-        return JSONResponse(state.store.websites())
-
-    async def faults(request: Request) -> Response:
-        if request.method == "DELETE":
-            state.faults.clear()
-        else:
-            state.faults.add(state.fault_type.model_validate_json(await request.body()))
-        return _DONE
-
-    async def requests(_: Request) -> Response:
-        return JSONResponse(list(map(_without_secrets, state.requests)))
-
-    methods = {reset: ["POST"], seed: ["POST"], websites: ["GET"], faults: ["POST", "DELETE"], requests: ["GET"]}
-    routes = [
-        Route(f"{PREFIX}/{endpoint.__name__}", endpoint, methods=allowed) for endpoint, allowed in methods.items()
-    ]
-    return Starlette(routes=routes, exception_handlers={ValueError: _invalid})
-
-
-async def _invalid(_: Request, error: Exception) -> Response:
-    return JSONResponse({"message": str(error)}, 422)
-
-
-def _without_secrets(request: RecordedRequest) -> dict[str, Any]:
-    form = []
-    for name, value in request.form:
-        if name == "password":
-            value = "***"
-        form.append((name, value))
-    return {
-        "operation": request.operation,
-        "method": request.method,
-        "path": request.path,
-        "query": request.query,
-        "form": form,
-        "authorized": request.authorized,
-        "status": request.status,
-    }
-
+from airflow_provider_analytics.sandbox.store import Store
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _NO_FAULT = Fault()
-_FORBIDDEN = PlainTextResponse(
-    "The control endpoints accept only requests from this machine to localhost or a loopback address, and none from "
-    "web pages of other servers.",
-    403,
-)
 
 
 class App:
@@ -125,7 +42,6 @@ class App:
         self.service = self.service_type(root)
         self._api_key = api_key
         self._root = root
-        self._control = create_control(self)
 
     @property
     def store(self) -> Store:
@@ -141,12 +57,6 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
-        if scope["path"].startswith(f"{PREFIX}/"):
-            if _is_local(scope):
-                await self._control(scope, receive, send)
-            else:
-                await _FORBIDDEN(scope, receive, send)
-            return
         try:
             request = await self._record(Request(scope, receive))
         except ClientDisconnect:
@@ -214,19 +124,6 @@ class App:
             body=await request.body(),
             authorized=authorization == f"Bearer {self._api_key}",
         )
-
-
-def _is_local(scope: Scope) -> bool:
-    """Return whether a request comes from this machine, and not from a web page of another server.
-
-    The Host is checked, because a web page can let its own host name resolve to this machine.
-    """
-    headers = Headers(scope=scope)
-    host = headers.get("host", "")
-    is_from_here = ipaddress.ip_address(scope["client"][0]).is_loopback
-    if not is_from_here or not _LOCAL_HOST.fullmatch(host):
-        return False
-    return headers.get("origin") in (None, f"{scope['scheme']}://{host}")
 
 
 async def _disconnected_within(receive: Receive, seconds: float) -> bool:

@@ -47,7 +47,7 @@ class Fault(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    #: Select requests of this operation. ``any`` selects all requests except those to the control endpoints.
+    #: Select requests of this operation. ``any`` selects all requests.
     operation: str = "any"
     #: Select requests whose path and query string contain a match of this regular expression, such as ``/websites/17$``
     #: or ``page=3\b``.
@@ -74,7 +74,7 @@ class Fault(BaseModel):
     headers: dict[str, str | None] = Field(default_factory=dict)
     #: Replacement of the body. Text is sent as HTML, a dict or list as JSON, and bytes without a content type.
     #: ``headers`` can set another type. With a ``status`` and no body, an error has the sandbox's error body. Other
-    #: responses are empty. From JSON, pydantic takes the first type that fits, so text comes before bytes.
+    #: responses are empty.
     body: str | bytes | dict[str, Any] | list[Any] | None = None
 
     @field_validator("operation")

@@ -72,7 +72,6 @@ def test_readme_starts_like_the_quickstart_and_each_output_belongs_to_a_command(
 
 
 @pytest.mark.skipif(f"=={AIRFLOW_VERSION}" not in QUICKSTART, reason="the quickstart is run with the Airflow it names")
-@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
 def test_quickstart_runs_as_documented(uv: str, environment: dict[str, str], tmp_path: Path) -> None:
     folder, programs = tmp_path / "empty", tmp_path / "programs"
     folder.mkdir()

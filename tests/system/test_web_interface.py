@@ -33,12 +33,24 @@ class Interface:
     process: subprocess.Popen[str]
     url: str
     server: str
+    key: str
     dags: Path
     api: AirflowApi
 
-    def sandbox(self, what: str) -> Any:
-        """Return the response of the analytics server's control endpoints."""
-        return requests.get(f"{self.server}/_sandbox/{what}", timeout=PATIENCE).json()
+    def call(self, method: str, path: str, **query: Any) -> Any:
+        """Return the data of a response of the analytics server."""
+        headers = {"Authorization": f"Bearer {self.key}", "Accept": "application/json"}
+        url = f"{self.server}/api/v1/{path}"
+        answer = requests.request(method, url, params=query, headers=headers, timeout=PATIENCE)
+        answer.raise_for_status()
+        return answer.json().get("data")
+
+    def websites(self) -> list[dict[str, Any]]:
+        """Return all websites, oldest first."""
+        pages: list[list[dict[str, Any]]] = []
+        while not pages or pages[-1]:
+            pages.append(self.call("GET", "websites", sort="asc", page=len(pages) + 1))
+        return [website for page in pages for website in page]
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +73,12 @@ def interface(checkout: Path, environment: dict[str, str], in_pictures: Callable
                 if line.startswith("Ctrl-C"):
                     break
             airflow = re.search(r"Airflow: +(\S+) +\(user admin, password admin\)", said)
-            server = re.search(r"Analytics server: (\S+) +\(API key \w+", said)
+            server = re.search(r"Analytics server: (\S+) +\(API key (\w+)", said)
             assert airflow, said
             assert server, said
             api = AirflowApi(airflow[1])
             api.log_in()
-            yield Interface(process, airflow[1], server[1], copy / "dags", api)
+            yield Interface(process, airflow[1], server[1], server[2], copy / "dags", api)
         finally:
             process.send_signal(signal.SIGTERM)
             try:
@@ -100,7 +112,7 @@ UPDATED: dict[str, dict[str, Any]] = {
 
 def test_websites_change_when_a_person_approves_the_plan(interface: Interface, screen: Screen) -> None:
     (interface.dags / "websites.yaml").write_text(WEBSITES_FILE, "utf-8")
-    before = interface.sandbox("websites")
+    before = interface.websites()
     api = interface.api
     api.unpause("websites_as_code")
     run_id = api.trigger("websites_as_code", {})
@@ -123,7 +135,7 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     assert {*CREATED, "sunny-garden.example.org (id 250)", "mellow-drum.example.com (id 3)"} <= code
     assert not [text for text in code if "rapid-falcon" in text]
     screen.picture("approval")
-    assert interface.sandbox("websites") == before
+    assert interface.websites() == before
 
     screen.click(button("Approve"))
     run = ended_run(interface, "websites_as_code", "manual")
@@ -131,7 +143,7 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     ways.log("websites_as_code", run_id, "websites.apply")
     screen.sees("Applied 4 of 4 changes.")
     screen.picture("approve_3_applied")
-    after = interface.sandbox("websites")
+    after = interface.websites()
     assert after[: len(before)] == [{**website, **UPDATED.get(website["domain"], {})} for website in before]
     created = {website["domain"]: website for website in after[len(before) :]}
     assert created == {domain: {**created[domain], **settings} for domain, settings in CREATED.items()}
@@ -157,8 +169,8 @@ def test_log_of_a_blocked_snapshot_contains_the_reason_and_the_remedy_without_sc
     api = interface.api
     api.unpause("nightly_website_snapshot")
     assert ended_run(interface, "nightly_website_snapshot", "scheduled")["state"] == "success"
-    for path, body in (("reset", None), ("seed", {"websites": 100})):
-        requests.post(f"{interface.server}/_sandbox/{path}", json=body, timeout=PATIENCE).raise_for_status()
+    for website in interface.websites()[100:]:
+        interface.call("DELETE", f"websites/{website['id']}")
     run_id = api.trigger("nightly_website_snapshot", {})
     assert ended_run(interface, "nightly_website_snapshot", "manual")["state"] == "failed"
 

@@ -97,6 +97,19 @@ def test_headers_are_added_replaced_and_removed(call: Call, sandbox: SandboxServ
         assert status or len(answer.json()["data"]) == 2
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"operation": "lst"}, {"stauts": 500}, {"status": 99}, {"target": "("}),
+        *({"drift": {"update": 1}}, {"times": 0}, {"skip": -1}, {"delay": -1}),
+    ],
+)
+def test_invalid_fault_is_rejected(call: Call, sandbox: SandboxServer, fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="validation error"):
+        sandbox.fault(**fields)
+    assert call("GET", "/account").status_code == 200
+
+
 def test_delay_postpones_the_response(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("account", delay=0.2)
     assert call("GET", "/account").elapsed.total_seconds() >= 0.2

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sandbox server: start and stop, recorded requests, and control endpoints (``sandbox/server.py``)."""
+"""Sandbox server: start and stop, recorded requests, websites, and reset (``sandbox/server.py``)."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 from fixture_types import Call
-from starlette.types import Message
 
-from airflow_provider_analytics.sandbox.app import App
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.sandbox.service import Options
 
@@ -39,14 +36,13 @@ def test_servers_are_independent_and_close_all_sockets(tmp_path: Path) -> None:
     gc.collect()  # an open connection or socket would warn here
 
 
-def test_links_and_control_endpoints_work_below_a_sub_path() -> None:
+def test_links_work_below_a_sub_path() -> None:
     with SandboxServer(root="/app/") as sandbox:
         sandbox.seed(30)
         links = get(sandbox, "/api/v1/websites?per_page=10").json()["links"]
         assert links["next"] == f"{sandbox.url}/api/v1/websites?per_page=10&page=2"
         origin = sandbox.url.removesuffix("/app")
         assert requests.get(f"{origin}/api/v1/account", timeout=10).status_code == 404
-        assert len(requests.get(f"{origin}/_sandbox/websites", timeout=10).json()) == 30
 
 
 def test_requests_are_recorded_byte_by_byte(analytics_sandbox: SandboxServer) -> None:
@@ -104,128 +100,34 @@ def test_websites_are_added_changed_and_removed_without_a_request(analytics_sand
     assert analytics_sandbox.requests == []
 
 
-# Control endpoints
-
-
-@pytest.fixture
-def control(analytics_sandbox: SandboxServer) -> Call:
-    """Send one request to a control endpoint, without a key."""
-
-    def send(method: str, path: str, json: Any = None) -> requests.Response:
-        return requests.request(method, f"{analytics_sandbox.url}/_sandbox{path}", json=json, timeout=10)
-
-    return send
-
-
-def test_control_endpoints_change_websites_and_faults_until_a_reset(
-    control: Call, call: Call, analytics_sandbox: SandboxServer
+def test_reset_removes_websites_faults_and_requests_and_restores_options(
+    call: Call, analytics_sandbox: SandboxServer
 ) -> None:
-    assert control("POST", "/seed", {"websites": 12, "seed": 3}).status_code == 204
-    websites = control("GET", "/websites").json()
-    assert (len(websites), websites) == (12, analytics_sandbox.websites())
-    assert not [website for website in websites if "password" in website]
+    analytics_sandbox.seed(12, 3)
     analytics_sandbox.configure(reads_behind=1, seconds_behind=60)
     for domain in ("a.example", "b.example"):
         call("POST", "/websites", data={"domain": domain})
     assert len(call("GET", "/websites").json()["data"]) == 12  # as before the first write
-    control("POST", "/faults", {"operation": "list", "status": 429, "headers": {"Retry-After": "1"}, "times": 2})
+    analytics_sandbox.fault("list", status=429, headers={"Retry-After": "1"}, times=2)
     answer = call("GET", "/websites")
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")
-    assert control("DELETE", "/faults").status_code == 204
+    analytics_sandbox.clear_faults()
     assert call("GET", "/websites").status_code == 200
     analytics_sandbox.fault(status=500)
-    assert control("POST", "/reset").status_code == 204
+    analytics_sandbox.reset()
     assert analytics_sandbox.websites() == call("GET", "/websites").json()["data"] == []
     assert analytics_sandbox.options == Options()
     assert len(analytics_sandbox.requests) == 1
     assert call("POST", "/websites", data={"domain": "a.example"}).json()["data"]["id"] == 1
-    assert [call("POST", path).status_code for path in ("/_sandbox/reset", "/reset")] == [404, 404]
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [("<h1>Back soon</h1>", "text/html; charset=utf-8"), ({"unexpected": True}, "application/json")],
-)
-def test_body_of_a_fault_has_the_same_content_type_over_http(
-    control: Call, call: Call, analytics_sandbox: SandboxServer, body: object, kind: str
-) -> None:
-    control("POST", "/faults", {"body": body})
-    analytics_sandbox.fault(body=body)
-    assert [call("GET", "/account").headers.get("Content-Type") for _ in range(2)] == [kind, kind]
-
-
-@pytest.mark.parametrize(
-    ("path", "json"),
-    [
-        *(("/faults", bad) for bad in ({"operation": "lst"}, {"stauts": 500}, {"status": 99}, {"target": "("})),
-        *(("/faults", bad) for bad in ({"drift": {"update": 1}}, {"times": 0}, {"skip": -1}, {"delay": -1})),
-        *(("/seed", bad) for bad in ({"websites": -1}, {"websites": 100_001}, {})),
-    ],
-)
-def test_invalid_control_requests_are_rejected(
-    control: Call, analytics_sandbox: SandboxServer, path: str, json: object
-) -> None:
-    assert control("POST", path, json).status_code == 422
+def test_number_of_generated_websites_is_limited(analytics_sandbox: SandboxServer) -> None:
+    with pytest.raises(ValueError, match="Allowed: at most 100,000"):
+        analytics_sandbox.seed(100_001)
     assert analytics_sandbox.websites() == []
-
-
-def test_requests_are_logged_without_secrets(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
-    call("GET", "/websites", params={"search": "a b"})
-    form, wrong = {"privacy": "2", "password": "open sesame"}, {"Authorization": "Bearer x"}
-    call("PATCH", "/websites/7", data=form, headers=wrong)
-    answer = control("GET", "/requests")
-    listed, updated = answer.json()
-    assert [listed[name] for name in ("operation", "method", "path")] == ["list", "GET", "/api/v1/websites"]
-    assert [listed[name] for name in ("query", "form", "status")] == [[["search", "a b"]], [], 200]
-    assert (listed["authorized"], updated["authorized"], updated["status"]) == (True, False, 401)
-    assert updated["form"] == [["privacy", "2"], ["password", "***"]]
-    assert analytics_sandbox.api_key not in answer.text
-
-
-@pytest.mark.parametrize(
-    ("client", "status"), [("127.9.9.9", 200), ("::1", 200), ("192.0.2.1", 403), ("2001:db8::1", 403)]
-)
-def test_control_endpoints_answer_only_loopback_clients(client: str, status: int) -> None:
-    """Tests have no other address than loopback, so the client address is invented."""
-    sent: list[Message] = []
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b""}
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    path = "/_sandbox/websites"
-    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "root_path": ""}
-    scope |= {"query_string": b"", "headers": [(b"host", b"localhost")], "client": (client, 50000), "scheme": "http"}
-    asyncio.run(App("key", Options(), "")(scope, receive, send))
-    assert sent[0]["status"] == status
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"Host": "localhost"}, 200),
-        ({"Host": "[::1]:8500"}, 200),
-        ({"Host": "127.0.0.1:1", "Origin": "http://127.0.0.1:1"}, 200),
-        ({"Host": "rebound.example:8500"}, 403),
-        ({"Host": "192.0.2.1"}, 403),
-        ({"Host": "[::1"}, 403),
-        ({"Origin": "https://page.example"}, 403),
-        ({"Origin": "http://localhost:3000"}, 403),
-        ({"Origin": "null"}, 403),
-    ],
-)
-def test_control_endpoints_reject_requests_of_web_pages(
-    analytics_sandbox: SandboxServer, headers: dict[str, str], status: int
-) -> None:
-    answer = requests.get(f"{analytics_sandbox.url}/_sandbox/websites", headers=headers, timeout=10)
-    assert answer.status_code == status
 
 
 def test_proxy_headers_have_no_effect(call: Call, analytics_sandbox: SandboxServer) -> None:
     headers = {"X-Forwarded-For": "nonsense", "X-Forwarded-Proto": "https"}
     answer = call("GET", "/websites", headers={"Authorization": f"Bearer {analytics_sandbox.api_key}", **headers})
     assert (answer.status_code, "https://" in answer.text) == (200, False)
-    url = f"{analytics_sandbox.url}/_sandbox/websites"
-    assert requests.get(url, headers=headers, timeout=10).status_code == 200
