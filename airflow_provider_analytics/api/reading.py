@@ -27,7 +27,7 @@ from airflow_provider_analytics.exceptions import (
     NotFoundError,
     UnexpectedResponseError,
 )
-from airflow_provider_analytics.readable import RESERVED, names_in, readable, without_reserved, without_secrets
+from airflow_provider_analytics.readable import RESERVED, counted, names_in, readable, without_reserved, without_secrets
 
 WEBSITES = "/websites"
 ACCOUNT = "/account"
@@ -101,6 +101,9 @@ class ReadingClient:
         self._fields_of_records: set[str] = set()
         #: Format of booleans in queries, a key of :data:`laravel.BOOLEAN_FORMATS`.
         self._query_format = laravel.QUERY_FORMAT
+        #: Whom the key belongs to, as far as the account was read; and whether the log says it.
+        self._owner = ""
+        self._is_introduced = False
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -160,11 +163,22 @@ class ReadingClient:
         answer = self.transport.request("GET", WEBSITES, query=query, unwanted=unwanted, is_alone=unwanted is None)
         self.stats.count("pages")
         page = laravel.page(answer)
+        if not self._is_introduced and _is_whole_list(query):
+            self._introduce(page)
         for row in page.rows:
             if self._fields_of_rows.issuperset(COMPARED):
                 break
             self._fields_of_rows |= present_fields(row)
         return page
+
+    def _introduce(self, page: Page) -> None:
+        """Log once whom the key belongs to, that the list has a supported form, and how many websites it has."""
+        self._is_introduced = True
+        owner = f"The API key belongs to {self._owner}. " if self._owner else ""
+        websites = "no total"
+        if page.total is not None:
+            websites = counted(page.total, "website")
+        log.info("%sThe list has a supported form and %s.", owner, websites)
 
     @with_location
     def list_websites(self, **filters: Unpack[ListFilters]) -> list[Record]:
@@ -240,7 +254,9 @@ class ReadingClient:
     @with_location
     def get_account(self) -> Record:
         """Return the record of the account that the API key belongs to."""
-        return laravel.account(self.transport.request("GET", ACCOUNT))
+        account = laravel.account(self.transport.request("GET", ACCOUNT))
+        self._owner = laravel.account_name(account)
+        return account
 
     # Lookup
 
@@ -345,6 +361,11 @@ class ReadingClient:
         if not is_enough:
             return self.list_websites()
         return laravel.not_deleted(page.rows)
+
+
+def _is_whole_list(query: Texts) -> bool:
+    """Return whether a query selects all websites."""
+    return query.keys().isdisjoint({"search", "favorite"})
 
 
 def other_domain(domain: str, record: Mapping[str, Any], advice: str = "") -> DomainError:

@@ -38,7 +38,10 @@ class GetAccountOperator(AnalyticsBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Fetch the account."""
+        from airflow_provider_analytics.api.laravel import account_name
+
         with self.connected(context) as hook:
             account = hook.client.for_output(hook.get_account())
-            self.log.info("Read the account: %s.", readable(", ".join(account)) or "no fields")
+            owner = account_name(account) or "the API key"
+            self.log.info("Read the account of %s. Its fields: %s.", owner, readable(", ".join(account)) or "none")
             return account

@@ -122,7 +122,7 @@ def test_validate_rejects_deeply_nested_lists_and_does_not_import_airflow(tmp_pa
 def test_plan_is_printed_on_a_terminal_without_utf_8(
     analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
 ) -> None:
-    analytics_sandbox.add_website("\u4e2d\u6587.example", privacy="public")
+    analytics_sandbox.add_website("\u4e2d\u6587.example", privacy=0)
     file = tmp_path / "a.yaml"
     file.write_text("websites: {\u4e2d\u6587.example: {privacy: private}}", encoding="utf-8")
     printed = io.BytesIO()
@@ -136,7 +136,7 @@ def test_plan_is_printed_on_a_terminal_without_utf_8(
 def test_exit_status_of_plan_says_whether_there_are_changes(
     analytics_sandbox: SandboxServer, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    analytics_sandbox.add_website("a.example", privacy="public")
+    analytics_sandbox.add_website("a.example", privacy=0)
     monkeypatch.chdir(tmp_path)
     Path("a.yaml").write_text("websites: {a.example: {privacy: private}}")
     plan = ["plan", "a.yaml", "--state-path", "state", "--markdown", "shown.md"]

@@ -157,7 +157,7 @@ def jobs_before(host: str, job: str) -> list[str]:
 
 @pytest.fixture
 def repository(tmp_path: Path, analytics_sandbox: SandboxServer) -> Repository:
-    analytics_sandbox.add_website("www.client-a.example", privacy="public")
+    analytics_sandbox.add_website("www.client-a.example", privacy=0)
     return Repository(tmp_path / "repository", tmp_path / "state", analytics_sandbox.connection_json())
 
 
@@ -209,7 +209,7 @@ def test_reviewed_plan_is_applied_without_running_code_of_the_checkout(
     assert not (repository.state / "stolen").exists()
     assert not (repository.state / "overwritten").exists()
     if scenario == "changes":
-        analytics_sandbox.add_website("www.client-b.example", privacy="public")
+        analytics_sandbox.add_website("www.client-b.example", privacy=0)
     before = analytics_sandbox.websites()
     outcome = applied(repository)
     if scenario == "changes":

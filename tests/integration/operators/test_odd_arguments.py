@@ -184,7 +184,7 @@ def test_odd_value_is_an_error_that_names_the_argument(
 ) -> None:
     accepted = ACCEPTED.get(f"{operator.__name__}.{name}", ACCEPTED.get(name, set()))
     given = {key: value.format(tmp_path) if "{}" in str(value) else value for key, value in OPERATORS[operator].items()}
-    analytics_sandbox.add_website("a.example", privacy="private")
+    analytics_sandbox.add_website("a.example", privacy=1)
     wrong = {}
     for label in ODD.keys() - accepted:
         outcome = run(operator, given, name, ODD[label]())
@@ -205,7 +205,7 @@ def test_accepted_value_never_ends_in_an_error_of_python(
     given = {key: value.format(tmp_path) if "{}" in str(value) else value for key, value in OPERATORS[operator].items()}
     for label in sorted(accepted):
         analytics_sandbox.reset()
-        analytics_sandbox.add_website("a.example", privacy="private")
+        analytics_sandbox.add_website("a.example", privacy=1)
         outcome = run(operator, given, name, ODD[label]())
         assert outcome is None or isinstance(outcome, (AnalyticsError, AirflowFailException)), (label, outcome)
 

@@ -16,6 +16,7 @@ from airflow_provider_analytics.operators.snapshots import PruneSnapshotsOperato
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     DeleteWebsiteOperator,
+    ListWebsitesOperator,
     UpdateWebsiteOperator,
 )
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, ExportWebsitesOperator
@@ -71,6 +72,45 @@ def test_change_that_the_service_rejects_is_not_reported_as_done(
     sandbox.clear_faults()
     operator(task_id="task", **arguments).execute({})
     assert claim in task_log()
+
+
+#: Operator and arguments to whether the task reads the account before the list.
+INTRODUCED = [
+    (ListWebsitesOperator, {}, False),
+    (CreateWebsiteOperator, {"domain": "new.example"}, False),
+    (SyncExcludedIpsOperator, {"exclude_ips": ["192.0.2.1"]}, False),
+    (SyncExcludedIpsOperator, {"exclude_ips": ["192.0.2.1"], "state_path": "{folder}"}, True),
+    (ApplyWebsitesOperator, {"config": FILE}, True),
+    (SnapshotWebsitesOperator, {"base_path": "{folder}", "on_late": "publish"}, True),
+    (ExportWebsitesOperator, {"output_path": "{folder}/websites.yaml"}, False),
+]
+
+
+@pytest.mark.parametrize(("operator", "arguments", "knows_the_account"), INTRODUCED)
+def test_first_line_says_whose_key_it_is_and_how_many_websites_there_are(
+    operator: type,
+    arguments: dict[str, Any],
+    knows_the_account: bool,
+    execute: Execute,
+    sandbox: SandboxServer,
+    task_log: Callable[[], str],
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    for number in (1, 2):
+        sandbox.add_website(f"{number}.example")
+    given = {
+        name: value.format(folder=tmp_path) if isinstance(value, str) else value for name, value in arguments.items()
+    }
+    execute(operator, **given)
+    list_line = "The list has a supported form and 2 websites."
+    if knows_the_account:
+        list_line = f"The API key belongs to account@example.com. {list_line}"
+    messages = [
+        record.getMessage() for record in caplog.records if record.name.startswith("airflow_provider_analytics")
+    ]
+    assert messages[0] == list_line
+    assert task_log().count("a supported form") == 1
 
 
 @pytest.mark.parametrize(("operator", "arguments", "method", "claim"), STORAGE)
