@@ -77,8 +77,7 @@ class AnalyticsError(Exception):
     so_far: str = ""
     #: Errors of the attempts before the last one, if the request was retried.
     earlier: tuple[AnalyticsError, ...] = ()
-    #: Seconds after which the service allows the next request, from ``Retry-After`` or, with 429, from the headers of
-    #: a rate limit (60 at most); None without such a header.
+    #: Seconds after which the service allows the next request, from ``Retry-After``; None without it.
     retry_after: float | None = None
     #: Service and connection, such as ``https://stats.example.com/app, connection 'analytics_default'``; set by the
     #: client.
@@ -247,8 +246,7 @@ class AnalyticsApiError(AnalyticsError):
     :param errors: field name to messages, if the response contains fields.
     :param facts: further facts of the response, such as ``Retry-After 42 s``.
     :param is_blocked: whether it is a web page: a proxy, a firewall, or a login blocked the request, not the service.
-    :param is_limited: whether a rate limit rejected the request: status 429, 403 with the headers of a limit, or 503 of
-        nginx. It was not applied.
+    :param is_limited: whether a rate limit rejected the request: status 429, or 503 of nginx. It was not applied.
     :param is_invalid: whether the service rejected a value: status 422, or 400 with JSON in response to a write.
     :param follows_success: whether a request of the same client succeeded before.
     """

@@ -74,12 +74,6 @@ _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
         "with a key of 2,048 bits or more and SHA-256. Another CA file in the extra verify does not help.",
         False,
     ),
-    (
-        exceptions.SSLError,
-        "revoked",
-        "The certificate of {host}, or of its CA, was revoked. The service has to replace it.",
-        False,
-    ),
     (exceptions.SSLError, _UNKNOWN_CA, "The certificate of {host} is not trusted ({cause}). {trust}", False),
     (exceptions.SSLError, "VERIFY_FAILED", "The certificate of {host} was rejected: {cause}.", False),
     (

@@ -50,7 +50,7 @@ from airflow_provider_analytics.exceptions import (
     UnexpectedResponseError,
 )
 from airflow_provider_analytics.randomness import RANDOM
-from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, is_secret_key, readable
+from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, is_secret_key
 
 #: Maximum size of a response body.
 MAX_BODY_BYTES = 50 * 1024 * 1024
@@ -73,7 +73,6 @@ _CHUNK = 64 * 1024
 MIN_UNNAMED_SECRET = 16
 #: Headers with the name of a host or a program, in lower case. Websites might have the same name.
 _PLAIN_HEADERS = frozenset({"accept-language", "host", "origin", "referer", "user-agent", "x-forwarded-host"})
-_DEPRECATION_HEADERS = ("Deprecation", "Sunset")
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 Returned = TypeVar("Returned")
 #: Query parameters, or form fields.
@@ -122,7 +121,6 @@ class Transport:
         self.stats = Stats(listener=listener)
         self._stopping = Stopping(sleep)
         self._clock = clock
-        self._is_deprecation_noted = False
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
         self._verify = _verify(settings.verify)
         self._way = Way(settings, self._proxies, self._verify)
@@ -131,8 +129,9 @@ class Transport:
         self._headers = _headers(settings)
         for secret in _secrets(settings, self._proxies):
             self.redact.add(secret)
-        for secret in _unnamed_headers(settings):
-            self.redact.add(secret, in_data=False)
+        for value in settings.headers.values():
+            for part in _parts_of_header(value, settings):
+                self.redact.add(part, in_data=False)
         self._open()
 
     def _open(self) -> None:
@@ -336,23 +335,7 @@ class Transport:
             if flight.is_ended:
                 raise self._ended_error(request, sent=flight.sent)
         log.debug("%s: status %d in %.3f s", request, answer.status, self._clock() - start)
-        self._note_deprecation(request, answer)
         return answer
-
-    def _note_deprecation(self, request: _Request, answer: Answer) -> None:
-        """Log once that the service announces the end of an operation (RFC 9745 and RFC 8594)."""
-        announced = []
-        for name in _DEPRECATION_HEADERS:
-            if name in answer.headers:  # much faster than get() for a missing header
-                announced.append(f"{name}: {readable(answer.headers[name])}")
-        if announced and not self._is_deprecation_noted:
-            self._is_deprecation_noted = True
-            log.warning(
-                "The service announces that it will change or end %s (%s). Ask its operator which version of the "
-                "interface follows, before requests fail.",
-                request,
-                ", ".join(announced),
-            )
 
     def _exchange(self, request: _Request, flight: Flight) -> Answer:
         path = request.path
@@ -498,12 +481,6 @@ def _secrets(settings: Settings, proxies: Mapping[str, str]) -> Iterator[str]:
         name, password = requests.utils.get_auth_from_url(proxy)
         if password:
             yield from (password, base64.b64encode(f"{name}:{password}".encode()).decode())
-
-
-def _unnamed_headers(settings: Settings) -> Iterator[str]:
-    """Yield the values of all headers, which are masked in text even if they might not be secrets."""
-    for value in settings.headers.values():
-        yield from _parts_of_header(value, settings)
 
 
 def _parts_of_header(value: str, settings: Settings) -> Iterator[str]:

@@ -163,7 +163,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         "`Retry-After` is obeyed. Without it, all requests slow down after 429 and 503. An extra sets a limit."),
     OpenPoint("events", "Events", "Not used."),
     OpenPoint("compatibility", "Deprecation policy",
-        "The client names its version in the header `User-Agent`, and logs a warning for `Deprecation` and `Sunset`."),
+        "The client names its version in the header `User-Agent`."),
 )  # fmt: skip
 
 #: Part of a response to its supported forms. tests/integration/api/test_supported_forms.py has a test for each.

@@ -47,7 +47,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/exclusions.md": {"integration/operators/test_reconciling_dag_runs": "python"},
     "docs/loading.md": {"system/test_recipes": "sql"},
     "docs/monitoring.md": {"integration/docs/test_guides": "python"},
-    "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python sh"},
+    "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python"},
     "docs/troubleshooting.md": {"integration/docs/test_recovery": "console python"},
     "docs/websites_from_a_table.md": {"integration/docs/test_guides": "csv output python"},
     "docs/websites_as_code.md": {

@@ -141,7 +141,7 @@ def test_remedy_of_a_rejected_certificate_fits_its_cause(
         ("unable to get issuer certificate", "is not trusted"),
         ("CA certificate key too weak", "has a weak key or signature"),
         ("CA signature digest algorithm too weak", "has a weak key or signature"),
-        ("certificate revoked", "was revoked. The service has to replace it."),
+        ("certificate revoked", "was rejected: certificate revoked."),
         ("unsuitable certificate purpose", "was rejected: unsuitable certificate purpose"),
         ("path length constraint exceeded", "was rejected: path length constraint exceeded"),
     ],

@@ -23,14 +23,12 @@ from wire_client import client_of, do, error_of, served
 from airflow_provider_analytics.api import laravel, listing
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import AnalyticsError, IncompleteListError
-from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import GetWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator, PlanWebsitesOperator
 from airflow_provider_analytics.readable import Redactor, code_span, readable, without_secrets
-from airflow_provider_analytics.sandbox.server import SandboxServer
 
 #: Characters that must never be printed: line breaks, escape codes, direction marks, characters without a glyph.
 FORGED = "a\nERROR forged\r\x1b[31m\u202egpj\u200b\u2066\xad\x00\u2028b"
@@ -417,18 +415,3 @@ def test_error_message_is_short_if_a_value_has_a_megabyte(name: str, serving: Se
                     errors.append(str(error))
         assert all(len(error) < 12_000 for error in errors)
         assert errors or name == "message"
-
-
-def test_announced_end_of_the_interface_is_a_warning_once_per_task(
-    analytics_sandbox: SandboxServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    headers = {"Deprecation": "@1799971200", "Sunset": "Sat, 30 Jan 2027 00:00:00 GMT"}
-    analytics_sandbox.fault("any", headers=headers, times=None)
-    with AnalyticsHook() as hook:
-        hook.get_account()
-        hook.list_websites()
-    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert warning.startswith(
-        "The service announces that it will change or end GET /api/v1/account (Deprecation: @17999"
-    )
-    assert "Sunset: Sat, 30 Jan 2027" in warning
