@@ -237,8 +237,6 @@ SENSITIVE_NAMES = frozenset({
     "dsn", "keyfile_dict", "passphrase", "passwd", "password", "private_key", "proxies", "proxy", "proxy_password",
     "secret", "service_account", "service_key", "token", "webhook_url",
 })  # fmt: skip
-#: Start of the keys with which Airflow marks serialized objects, such as ``__classname__``.
-RESERVED = "__"
 _SEPARATORS = re.compile(r"\W+")
 
 _NESTED = frozenset({dict, list, tuple})
@@ -269,19 +267,6 @@ def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
             return data
     cleaned: Data = _redact(data, secrets or _NO_SECRETS)
     return cleaned
-
-
-def without_reserved(data: Data) -> Data:
-    """Return JSON data without keys that start with :data:`RESERVED`, at any depth."""
-    cleaned: Any = data
-    if isinstance(data, Mapping):
-        cleaned = {}
-        for name, inner in data.items():
-            if not name.startswith(RESERVED):
-                cleaned[name] = without_reserved(inner)
-    elif isinstance(data, (list, tuple)):
-        cleaned = list(map(without_reserved, data))
-    return cleaned  # type: ignore[no-any-return]
 
 
 def might_contain_a_secret(document: bytes, names: Iterable[str], secrets: Redactor | None = None) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, Unpack, cast
 
 from airflow_provider_analytics.api import fields, laravel
 from airflow_provider_analytics.api.domains import check_domain, domain_key, same_domain
-from airflow_provider_analytics.api.fields import CreateSettings, UpdateSettings
+from airflow_provider_analytics.api.fields import BooleanTexts, CreateSettings, UpdateSettings
 from airflow_provider_analytics.api.laravel import Answer, Record
 from airflow_provider_analytics.api.reading import (
     WEBSITES,
@@ -140,8 +140,8 @@ class AnalyticsClient(ReadingClient):
         self._not_returned: set[str] = set()
         #: Whether the service responded to a write with 202.
         self._applies_later = False
-        #: Format of booleans in forms, a key of :data:`laravel.BOOLEAN_FORMATS`.
-        self._form_format = laravel.FORM_FORMAT
+        #: Texts for false and true in forms.
+        self._form_texts = laravel.FORM_TEXTS
 
     # Creating
 
@@ -230,7 +230,7 @@ class AnalyticsClient(ReadingClient):
         :param settings: normalized settings.
         :raises AmbiguousWriteError: if the website might or might not have been created.
         """
-        form = self._form({"domain": domain, **settings}, self._form_format)
+        form = self._form({"domain": domain, **settings}, self._form_texts)
         try:
             return self._written(self.transport.request("POST", WEBSITES, form=form))
         except AnalyticsError as error:
@@ -283,20 +283,19 @@ class AnalyticsClient(ReadingClient):
         is_sent = False
         comparison = Comparison()
 
-        def work_out(record: Record) -> Mapping[str, Any] | None:
+        def send_to(record: Record) -> None:
             nonlocal is_sent
             expected = ExpectedRecord(record, checked, meant.domain or "")
             if attempts:
                 expected = expected.following(attempts[-1])
             attempts.append(expected)
             # A read cannot verify an update that changes nothing.
-            if expected.compare(record).is_verified:
-                return None
-            is_sent = True
-            return checked
+            if not expected.compare(record).is_verified:
+                is_sent = True
+                self.send_update(website_id, checked)
 
         def send(_: Sequence[int | str]) -> None:
-            self.until_found(lambda: self.change_website(meant, work_out))
+            self.until_found(lambda: self.write_to(meant, self.settings.update_method, send_to))
 
         def read(ids: Sequence[int | str]) -> Sequence[int | str]:
             nonlocal comparison
@@ -325,21 +324,6 @@ class AnalyticsClient(ReadingClient):
         self._check(attempts[-1], comparison)
         return WriteResult(dict(comparison.record), comparison.unverified, comparison.unsent, sent=is_sent)
 
-    def change_website(self, meant: Meant, work_out: Callable[[Record], Mapping[str, Any] | None]) -> None:
-        """Compute an update from the current record, and send it. The outcome is not verified: see :meth:`verify`.
-
-        :param work_out: returns the normalized settings to send for a record, or None to send no update.
-        :raises ValueError: if ``work_out`` raises it.
-        :raises DomainError: if the website is not the one that is meant; nothing is sent then.
-        """
-
-        def send(record: Record) -> None:
-            settings = work_out(record)
-            if settings is not None:
-                self.send_update(meant.website_id, settings)
-
-        self.write_to(meant, self.settings.update_method, send)
-
     def write_to(self, meant: Meant, method: str, send: Callable[[Record], Returned]) -> Returned:
         """Fetch a website, and call ``send`` with its record; repeat both if one fails and that is safe.
 
@@ -361,15 +345,15 @@ class AnalyticsClient(ReadingClient):
     def send_update(self, website_id: int | str, settings: Mapping[str, Any]) -> None:
         """Send normalized settings, with one request; only for :meth:`write_to`.
 
-        If the service rejects the format of a boolean, the settings are sent once more in the other format.
+        If the service rejects the texts of a boolean, the settings are sent once more with the other ones.
         """
-        used = self._form_format
+        used = self._form_texts
         try:
             self._send_form(website_id, self._form(settings, used))
         except AnalyticsApiError as error:
             if not _rejects_a_boolean(error, settings):
                 raise
-            other = laravel.OTHER_FORMATS[used]
+            other = laravel.OTHER_TEXTS[used]
             try:
                 self._send_form(website_id, self._form(settings, other))
             except AnalyticsApiError as second:
@@ -377,22 +361,22 @@ class AnalyticsClient(ReadingClient):
                 if _rejects_a_boolean(second, settings):
                     raise error from None
                 raise
-            self._form_format = other
+            self._form_texts = other
 
     def _send_form(self, website_id: int | str, form: Texts) -> None:
         self._written(self.transport.once(self.settings.update_method, website_path(website_id), form=form))
 
-    def _form(self, settings: Mapping[str, Any], boolean_format: str) -> dict[str, str]:
+    def _form(self, settings: Mapping[str, Any], booleans: BooleanTexts) -> dict[str, str]:
         """Return the form fields of normalized settings. A password is redacted from now on."""
-        form = fields.form(settings, laravel.BOOLEAN_FORMATS[boolean_format])
+        form = fields.form(settings, booleans)
         if "password" in form:
             self.redact.add(form["password"])
         return form
 
     def note_not_applied(self, names: Collection[str]) -> None:
-        """Note that the service did not store these sent fields: booleans are sent in the other format from now on."""
+        """Note that the service did not store these sent fields: booleans are sent as the other texts from now on."""
         if _booleans(names):
-            self._form_format = laravel.OTHER_FORMATS[self._form_format]
+            self._form_texts = laravel.OTHER_TEXTS[self._form_texts]
 
     @with_location
     @_counted

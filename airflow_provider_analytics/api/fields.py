@@ -181,7 +181,7 @@ class PrivacyFlag(Flag):
 
 
 class Boolean(Flag):
-    """True or false, sent in the format of the extra ``boolean_format``."""
+    """True or false, sent as two texts that depend on the service."""
 
     column = "boolean"
 
@@ -418,7 +418,7 @@ def check_update(**settings: Unpack[UpdateSettings]) -> dict[str, Any]:
 def form(settings: Mapping[str, Any], boolean_texts: BooleanTexts) -> dict[str, str]:
     """Return the form fields of normalized settings, in the order of the interface (interface.md, Operations).
 
-    :param boolean_texts: texts for false and true, see :data:`laravel.BOOLEAN_FORMATS`.
+    :param boolean_texts: texts for false and true, see :data:`laravel.FORM_TEXTS`.
     """
     texts = {}
     for name, field in FIELDS.items():

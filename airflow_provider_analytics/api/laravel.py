@@ -21,7 +21,7 @@ deleted website    ``deleted_at`` with a value                                  
 error              ``message`` or ``error``, and messages by field under ``errors``; of      :func:`error_details`
                    anything else its start
 rate limit         429, or the 503 of nginx, with or without ``Retry-After``                 :func:`is_limited`
-boolean            true and false in a query, 1 and 0 in a form; the other one if this is    :data:`QUERY_FORMAT`
+boolean            true and false in a query, 1 and 0 in a form; the other one if this is    :data:`QUERY_TEXTS`
                    rejected
 =================  ========================================================================  =======================
 
@@ -54,15 +54,12 @@ API_PREFIX = "/api/v1"
 PAGE_PARAMETER = "page"
 #: Query parameter that selects a page by ``next_cursor``.
 CURSOR_PARAMETER = "cursor"
-#: Format name to its texts for false and true.
-BOOLEAN_FORMATS = {"true/false": ("false", "true"), "1/0": ("0", "1")}
-#: Format of a boolean in the query, as interface.md documents it.
-QUERY_FORMAT = "true/false"
-#: Format of a boolean in a form, as long as the service understands it: there, the rule ``boolean`` of Laravel accepts
-#: only 1 and 0.
-FORM_FORMAT = "1/0"
-#: Format to the other one.
-OTHER_FORMATS = {"true/false": "1/0", "1/0": "true/false"}
+#: Texts for false and true in the query, as interface.md documents them.
+QUERY_TEXTS = ("false", "true")
+#: The same in a form, as long as the service understands them: the rule ``boolean`` of Laravel accepts only these.
+FORM_TEXTS = ("0", "1")
+#: Texts for false and true to the other ones.
+OTHER_TEXTS = {QUERY_TEXTS: FORM_TEXTS, FORM_TEXTS: QUERY_TEXTS}
 #: Statuses with which a service can answer for a page after the last one, instead of an empty page.
 NO_SUCH_PAGE = frozenset({400, 404, 410, 422})
 #: Maximum number of fields of an error response, and of messages per field.

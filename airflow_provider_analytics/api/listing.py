@@ -96,7 +96,8 @@ DEFAULT_QUERY = {"per_page": "100", **NEWEST_FIRST}
 #: cannot change (interface.md, Operations).
 STABLE_FILTERS = frozenset({"search", "search_by"})
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
-_NO_FLAG = "the rows do not contain favorite, so the filter cannot be checked."
+#: Value of the ``favorite`` filter to the opposite one.
+_OPPOSITES = {"false": "true", "true": "false", "0": "1", "1": "0"}
 _MISREAD = "the service ignores or misreads the filter. Read the list without it, and select the favorites yourself."
 
 Query = dict[str, str]
@@ -544,7 +545,7 @@ class ListRead:
         if wanted is None or self.ids:
             return
         query = self.pages.query
-        others = self._fetch(query | {"favorite": _opposite_text(query["favorite"])}).rows
+        others = self._fetch(query | {"favorite": _OPPOSITES[query["favorite"]]}).rows
         self._check_favorites(others, not wanted)
         if not others and self._fetch(_without_favorite(query)).rows:
             raise _list_changed("favorite", f"the filter and the opposite filter return no website: {_MISREAD}")
@@ -724,16 +725,6 @@ def _in_opposite_order(query: Query) -> Query:
 
 def _is_newest_first(query: Query) -> bool:
     return query | NEWEST_FIRST == query
-
-
-def _opposite_text(favorite: str) -> str:
-    """Return the opposite value of the ``favorite`` filter, in the same format."""
-    for no, yes in laravel.BOOLEAN_FORMATS.values():
-        if favorite == no:
-            return yes
-        if favorite == yes:
-            return no
-    raise ValueError(f"favorite={favorite!r} has none of the formats {', '.join(laravel.BOOLEAN_FORMATS)}.")
 
 
 def _without_favorite(query: Query) -> Query:

@@ -27,7 +27,7 @@ from airflow_provider_analytics.exceptions import (
     NotFoundError,
     UnexpectedResponseError,
 )
-from airflow_provider_analytics.readable import RESERVED, counted, names_in, readable, without_reserved, without_secrets
+from airflow_provider_analytics.readable import counted, readable, without_secrets
 
 WEBSITES = "/websites"
 ACCOUNT = "/account"
@@ -99,8 +99,8 @@ class ReadingClient:
         #: Fields that rows of the list, and single records, contained so far.
         self._fields_of_rows: set[str] = set()
         self._fields_of_records: set[str] = set()
-        #: Format of booleans in queries, a key of :data:`laravel.BOOLEAN_FORMATS`.
-        self._query_format = laravel.QUERY_FORMAT
+        #: Texts for false and true in queries.
+        self._query_texts = laravel.QUERY_TEXTS
         #: Whom the key belongs to, as far as the account was read; and whether the log says it.
         self._owner = ""
         self._is_introduced = False
@@ -119,18 +119,7 @@ class ReadingClient:
         return self.transport.stopped
 
     def for_output(self, data: Returned) -> Returned:
-        """Return JSON data without keys that name a secret, and without the secrets of this client.
-
-        Keys that Airflow reserves are left out, because Airflow could not return them.
-        """
-        reserved = [name for name in sorted(names_in(data)) if name.startswith(RESERVED)]
-        if reserved:
-            log.warning(
-                "Left out %s of the records, because Airflow reserves keys that start with %r.",
-                readable(", ".join(reserved)),
-                RESERVED,
-            )
-            data = without_reserved(data)
+        """Return JSON data without keys that name a secret, and without the secrets of this client."""
         return without_secrets(data, self.redact)
 
     # Reading
@@ -139,7 +128,7 @@ class ReadingClient:
         """Return the list, to iterate over its records. See :class:`Listing` for when they can be used."""
         return Listing(
             self.page,
-            fields.list_query(boolean_texts=laravel.BOOLEAN_FORMATS[self._query_format], **filters),
+            fields.list_query(boolean_texts=self._query_texts, **filters),
             self.settings.page_parameter,
             parallel=self.settings.parallel_requests,
             wait=self.wait,
@@ -149,9 +138,9 @@ class ReadingClient:
 
     def _change_query_format(self) -> bool:
         """Write booleans of queries in the other format from now on; return whether it was not tried yet."""
-        if self._query_format != laravel.QUERY_FORMAT:
+        if self._query_texts != laravel.QUERY_TEXTS:
             return False
-        self._query_format = laravel.OTHER_FORMATS[self._query_format]
+        self._query_texts = laravel.OTHER_TEXTS[self._query_texts]
         return True
 
     @with_location

@@ -9,7 +9,6 @@ import time as real_time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from urllib.parse import parse_qsl
 
 import pytest
@@ -99,7 +98,7 @@ def test_throughput_exceeds_half_of_the_rate_that_the_service_allows(
     began = time.now
     with served(service, time) as (client, _):
         for number in range(1, WEBSITES + 1):
-            client.change_website(Meant(number), lambda _: {"email": True})
+            client.write_to(Meant(number), "PATCH", lambda found: client.send_update(found["id"], {"email": True}))
     seconds = time.now - began
     assert Counter(method for method, _ in service.accepted)["PATCH"] == WEBSITES
     assert len(service.accepted) / seconds > rate / 2
@@ -115,8 +114,11 @@ def test_all_threads_slow_down_together(burst: int, status: int, caplog: pytest.
     rate, websites = 40, 40
     service = Service(rate, burst, status)
     with RawServer(service) as server, waiting_client_of(server.url) as client, ThreadPoolExecutor(THREADS) as pool:
-        change = partial(client.change_website, work_out=lambda _: {"email": True})
-        list(pool.map(change, map(Meant, range(1, websites + 1))))
+
+        def change(number: int) -> None:
+            client.write_to(Meant(number), "PATCH", lambda _: client.send_update(number, {"email": True}))
+
+        list(pool.map(change, range(1, websites + 1)))
     assert Counter(method for method, _ in service.accepted)["PATCH"] == websites
     assert len(warnings_of(caplog)) == 1
     # An update follows its read, before the reads of other websites.
@@ -300,7 +302,7 @@ def test_rejected_update_does_not_wait_forever_if_its_reads_are_accepted() -> No
         return http(429) if request.method == "PATCH" else answer_read(request, [WEBSITE])
 
     with served(respond, time) as (client, _), pytest.raises(AnalyticsApiError):
-        client.change_website(Meant(7), lambda _: {"email": False})
+        client.write_to(Meant(7), "PATCH", lambda _: client.send_update(7, {"email": False}))
     assert time.now - began < 2 * REJECTED_SECONDS
 
 

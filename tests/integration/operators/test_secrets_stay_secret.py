@@ -15,7 +15,7 @@ import local_airflow
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import needs_tracebacks_without_values
-from fixture_types import Execute, RunTasks, Serving
+from fixture_types import Execute, Serving
 from secret_forms import parts_in
 from wire_client import KEY
 
@@ -152,21 +152,6 @@ def test_export_of_a_snapshot_contains_no_secret_of_the_connection(
     with serving(headers={"X-Token": token}):
         execute(ExportWebsitesOperator, **arguments)
     assert parts_in((tmp_path / "export.yaml").read_text(), token) == []
-
-
-def test_record_is_returned_without_keys_that_airflow_reserves_and_with_a_warning(
-    serving: Serving, run_tasks: RunTasks, logged: Callable[[], str]
-) -> None:
-    reserved = {"__classname__": "builtins.tuple", "__id__": 1, "__type": "dict", "__var": {}, "__version__": 9}
-    website = {"id": 1, "domain": "a.example", "more": [{"__classname__": "x", "kept": 7}], "_own": 1}
-    with serving({**website, **reserved}, {**website, **reserved, "id": 2}):
-        tasks = run_tasks(item=(GetWebsiteOperator, {"website_id": 1}), all=(ListWebsitesOperator, {}))
-    expected = {**website, "more": [{"kept": 7}]}
-    assert tasks["item"].returned == expected
-    assert tasks["all"].returned == [expected | {"id": 2}, expected]
-    warnings = [line for line in logged().splitlines() if "Airflow reserves" in line]
-    assert len({line[line.index("Left out") :].split(" [")[0] for line in warnings}) == 1
-    assert "__classname__, __id__, __type, __var, __version__" in warnings[0]
 
 
 #: A credential of an extra header.

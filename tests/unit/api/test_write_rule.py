@@ -13,7 +13,7 @@ PACKAGE = Path(airflow_provider_analytics.__file__).parent
 #: Method that sends a write to the functions that call it. Of these, only creates do not pass ``write_to``.
 WRITES = {
     "_send_form": {"AnalyticsClient.send_update"},
-    "send_update": {"AnalyticsClient.change_website.send", "Sender.update.send"},
+    "send_update": {"AnalyticsClient.update_website.send_to", "Sender.update.send"},
     "send_delete": {"AnalyticsClient.delete_website", "Sender._delete"},
     "send_create": {"AnalyticsClient._create", "Sender._create"},
 }
