@@ -28,7 +28,7 @@ from airflow_provider_analytics.api.reading import (
 )
 from airflow_provider_analytics.api.rejections import might_have_been_applied
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.api.transport import Texts, Transport
+from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.api.verification import (
     COMPARED,
     Comparison,
@@ -167,7 +167,7 @@ class AnalyticsClient(ReadingClient):
             except AnalyticsApiError as error:
                 if error.created or not might_mean_taken(error):
                     raise
-                existing = self._find_new(domain, None, before.newest)  # another task created it
+                existing = self._find_new(domain, "", before)  # another task created it
                 if existing is None:
                     raise
         if not _has_all_fields(existing):
@@ -188,41 +188,27 @@ class AnalyticsClient(ReadingClient):
     def _create(self, domain: str, settings: Mapping[str, Any], before: LookUp | None) -> WriteResult:
         """Create a website, and verify it. With ``before``, also verify that it is the only one of its domain."""
         expected = ExpectedRecord.of_new(domain, settings)
+        comparison = Comparison()
         record = self.send_create(domain, settings)
-        created = ""
+        created, how = "", "without an id"
         if record is not None:
             created = str(record["id"])
+            how = f"with the id {created}"
         try:
-            if before is None and created:
-                comparison = self.verify(created, expected)
-            else:
-                row = self._listed_new(domain, created, before)
+            if before is not None or not created:
+                row = self._find_new(domain, created, before)
+                if row is None:
+                    raise _ambiguous(domain, f"The service reported success {how}, but the website is not in the list.")
                 created = str(row["id"])
-                comparison = expected.compare(row)
-                if not _has_all_fields(row) or not comparison.is_as_expected:
-                    comparison = self.verify(created, expected)
+                if _has_all_fields(row):
+                    comparison = expected.compare(row)
+            if not comparison.record or not comparison.is_as_expected:
+                comparison = self.read_until(created, expected)
+                self._check(expected, comparison)
         except AnalyticsError as error:
             error.created = created
             raise
         return WriteResult(dict(comparison.record), comparison.unverified, comparison.unsent, created=True)
-
-    def _listed_new(self, domain: str, website_id: str, before: LookUp | None) -> Record:
-        """Return the new website of a domain, as it is in the list.
-
-        :param website_id: its id; empty if the response to the create contained none.
-        :raises AmbiguousWriteError: if the list does not contain it.
-        """
-        known = None
-        if before is not None:
-            known = before.newest
-        row = self._find_new(domain, website_id or None, known)
-        if row is not None:
-            return row
-        response = "without an id"
-        if website_id:
-            response = f"with the id {website_id}"
-        reason = f"The service reported success {response}, but the website is not in the list."
-        raise _ambiguous(domain, reason, None)
 
     def send_create(self, domain: str, settings: Mapping[str, Any]) -> Record | None:
         """Create a website, and return the record of the response; None if the service reports success without an id.
@@ -236,26 +222,31 @@ class AnalyticsClient(ReadingClient):
         except AnalyticsError as error:
             if not might_have_been_applied(error):
                 raise
-            raise _ambiguous(domain, error.text, error) from None
+            ambiguous = _ambiguous(domain, error.text)
+            ambiguous.earlier = (*error.earlier, error)
+            raise ambiguous from None
 
-    def _find_new(self, domain: str, website_id: str | None, known: str | None) -> Record | None:
+    def _find_new(self, domain: str, website_id: str, before: LookUp | None) -> Record | None:
         """Return the new website of a domain, as it is in the list; None if the list does not contain it.
 
         The newest 100 websites are fetched until they contain it. They must include a website that existed before the
         create; otherwise the whole list is read.
 
-        :param website_id: its id; None if it is unknown.
-        :param known: id of the newest website before the create; None if there was none, or if it is unknown.
+        :param website_id: its id; empty if it is unknown.
+        :param before: the list before the create; None if it was not read.
         :raises DomainError: if the domain has several websites.
         """
         key = domain_key(domain)
+        known = None
+        if before is not None:
+            known = before.newest
 
         def find() -> Record | None:
             rows = self.newest_websites(known)
             same = [row for row in rows if has_domain(row, key)]
             if len(same) > 1:
                 raise duplicates(domain, [str(row["id"]) for row in same])
-            if website_id is not None:
+            if website_id:
                 # The service might have written the domain in another way.
                 same = [row for row in rows if str(row["id"]) == website_id]
             return next(iter(same), None)
@@ -347,24 +338,20 @@ class AnalyticsClient(ReadingClient):
 
         If the service rejects the texts of a boolean, the settings are sent once more with the other ones.
         """
-        used = self._form_texts
-        try:
-            self._send_form(website_id, self._form(settings, used))
-        except AnalyticsApiError as error:
-            if not _rejects_a_boolean(error, settings):
-                raise
-            other = laravel.OTHER_TEXTS[used]
+        rejections = []
+        for texts in (self._form_texts, laravel.OTHER_TEXTS[self._form_texts]):
+            form = self._form(settings, texts)
             try:
-                self._send_form(website_id, self._form(settings, other))
-            except AnalyticsApiError as second:
+                self._written(self.transport.once(self.settings.update_method, website_path(website_id), form=form))
+            except AnalyticsApiError as error:
                 # Only a rejection proves that nothing was stored.
-                if _rejects_a_boolean(second, settings):
-                    raise error from None
-                raise
-            self._form_texts = other
-
-    def _send_form(self, website_id: int | str, form: Texts) -> None:
-        self._written(self.transport.once(self.settings.update_method, website_path(website_id), form=form))
+                if not _rejects_a_boolean(error, settings):
+                    raise
+                rejections.append(error)
+            else:
+                self._form_texts = texts
+                return
+        raise rejections[0]
 
     def _form(self, settings: Mapping[str, Any], booleans: BooleanTexts) -> dict[str, str]:
         """Return the form fields of normalized settings. A password is redacted from now on."""
@@ -431,20 +418,6 @@ class AnalyticsClient(ReadingClient):
             raise NotAppliedError(website_id, still) from error
 
     # Verification
-
-    def verify(self, website_id: str, expected: ExpectedRecord) -> Comparison:
-        """Fetch a website after a write until it is as expected, and return the comparison with its record.
-
-        A service can take a moment until it returns a write or a new website. If it does not return a field at all,
-        the client logs this once.
-
-        :raises NotFoundError: if the service does not return it.
-        :raises DomainError: if it has another domain.
-        :raises NotAppliedError: if it is not as expected.
-        """
-        comparison = self.read_until(website_id, expected)
-        self._check(expected, comparison)
-        return comparison
 
     def until_in_effect(
         self,
@@ -569,11 +542,9 @@ class AnalyticsClient(ReadingClient):
             self.announce(f"Waiting up to {left:g} s to find out whether the change of {websites} is stored.", left)
 
 
-def _ambiguous(domain: str, reason: str, cause: AnalyticsError | None) -> AmbiguousWriteError:
+def _ambiguous(domain: str, reason: str) -> AmbiguousWriteError:
     error = AmbiguousWriteError(reason, domain)
     error.remedy = "A retry of an operator looks the website up first. In your own code, call ensure_website."
-    if cause is not None:
-        error.earlier = (*cause.earlier, cause)
     return error
 
 

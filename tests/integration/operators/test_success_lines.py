@@ -113,6 +113,15 @@ def test_first_line_says_whose_key_it_is_and_how_many_websites_there_are(
     assert task_log().count("a supported form") == 1
 
 
+@pytest.mark.parametrize("filters", [{"favorite": False}, {"search": "1"}])
+def test_number_of_websites_of_a_filter_is_not_logged_as_that_of_the_list(
+    filters: dict[str, Any], execute: Execute, sandbox: SandboxServer, task_log: Callable[[], str]
+) -> None:
+    sandbox.seed(20)
+    execute(ListWebsitesOperator, **filters)
+    assert "a supported form" not in task_log()
+
+
 @pytest.mark.parametrize(("operator", "arguments", "method", "claim"), STORAGE)
 def test_file_that_cannot_be_changed_is_not_reported_as_done(
     operator: type,
