@@ -12,13 +12,12 @@ import airflow_provider_analytics
 PACKAGE = Path(airflow_provider_analytics.__file__).parent
 #: Method that sends a write to the functions that call it. Of these, only creates do not pass ``write_to``.
 WRITES = {
-    "_send_form": {"AnalyticsClient.send_update"},
     "send_update": {"AnalyticsClient.update_website.send_to", "Sender.update.send"},
     "send_delete": {"AnalyticsClient.delete_website", "Sender._delete"},
     "send_create": {"AnalyticsClient._create", "Sender._create"},
 }
 #: The functions that give a method other than GET to the transport.
-SENDERS = {"AnalyticsClient._send_form", "AnalyticsClient.send_delete.send", "AnalyticsClient.send_create"}
+SENDERS = {"AnalyticsClient.send_update", "AnalyticsClient.send_delete.send", "AnalyticsClient.send_create"}
 
 
 def calls(node: ast.AST, within: str = "") -> Iterator[tuple[str, ast.Call]]:
