@@ -20,7 +20,7 @@ import html
 import json
 import re
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote, quote_plus
@@ -263,19 +263,12 @@ def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
     import msgspec  # imported late: each DAG file imports this module, and Airflow 2 does not import msgspec
 
     with suppress(TypeError, ValueError, OverflowError, RecursionError):  # not JSON data
-        if not might_contain_a_secret(msgspec.json.encode(data), names_in(data), secrets):  # as nearly always
+        document = msgspec.json.encode(data)
+        has_value = secrets is not None and secrets.might_be_in(document)
+        if not has_value and not any(map(is_secret_key, names_in(data))):  # as nearly always
             return data
     cleaned: Data = _redact(data, secrets or _NO_SECRETS)
     return cleaned
-
-
-def might_contain_a_secret(document: bytes, names: Iterable[str], secrets: Redactor | None = None) -> bool:
-    """Return whether :func:`without_secrets` can change JSON data; a quick check for many records at once.
-
-    :param document: the data as JSON.
-    :param names: the keys in it, see :func:`names_in`.
-    """
-    return any(map(is_secret_key, names)) or (secrets is not None and secrets.might_be_in(document))
 
 
 def names_in(data: Any) -> set[str]:

@@ -355,9 +355,7 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         )
 
     def _announce(self, context: Context, snapshot: Snapshot) -> None:
-        """Emit the asset event and the lineage; there is no event without a run."""
-        from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
-
+        """Emit the asset event, if there is a run, and note the manifest for the lineage."""
         self.published = manifest = snapshot.manifest
         if context:
             events = context["outlet_events"]
@@ -366,9 +364,6 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
                 event: Any = events[self.partitioned_asset]
                 event.extra = describe(snapshot)
                 event.add_partitions(manifest.snapshot_date.isoformat())
-        collector = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
-        collector.add_input_asset(context=self, uri=self.asset.uri)
-        collector.add_output_asset(context=self, uri=self.data_uri)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Return the lineage for OpenLineage; called only if its provider is installed."""

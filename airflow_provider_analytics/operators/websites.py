@@ -15,7 +15,7 @@ from airflow_provider_analytics.api.checks import flag, invalid, invalid_togethe
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
 from airflow_provider_analytics.operators.base import ARGUMENTS, AnalyticsBaseOperator, arguments_of, permanent_failure
 from airflow_provider_analytics.operators.links import WebsiteLink
-from airflow_provider_analytics.readable import counted, readable
+from airflow_provider_analytics.readable import counted
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -131,11 +131,13 @@ class GetWebsiteOperator(AnalyticsBaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Fetch the website."""
+        from airflow_provider_analytics.api.fields import website_name, website_of
+
         with self.connected(context) as hook:
             if self.website_id is not None and self.domain is not None:
                 raise invalid_together(website_id=self.website_id, domain=self.domain)
             website = hook.get_website(_find_id(hook, self.website_id, self.domain))
-            self.log.info("Read website %s.", _name(website))
+            self.log.info("Read website %s.", website_name(*website_of(website)))
             return hook.client.for_output(website)
 
 
@@ -395,7 +397,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Send the given settings."""
-        from airflow_provider_analytics.api.fields import UPDATE_FIELDS, check_update
+        from airflow_provider_analytics.api.fields import UPDATE_FIELDS, check_update, website_name, website_of
 
         with self.connected(context) as hook:
             settings = self._settings(hook, UPDATE_FIELDS)
@@ -410,10 +412,11 @@ class UpdateWebsiteOperator(_SettingsOperator):
                 )
             website_id = _find_id(hook, self.website_id, self.domain)
             updated = hook.client.update_website(website_id, expected_domain=self.domain, **settings)
+            name = website_name(*website_of(updated.record))
             if updated.sent:
-                self.log.info("Updated website %s: %s.", _name(updated.record), ", ".join(settings))
+                self.log.info("Updated website %s: %s.", name, ", ".join(settings))
             else:
-                self.log.info("Website %s is up to date: %s.", _name(updated.record), ", ".join(settings))
+                self.log.info("Website %s is up to date: %s.", name, ", ".join(settings))
             return _result(hook, updated, updated=settings)
 
 
@@ -473,6 +476,8 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
 
     def _delete(self, hook: AnalyticsHook, ignore_if_missing: bool) -> bool:
         """Delete the website; return whether it existed."""
+        from airflow_provider_analytics.api.fields import website_name
+
         try:
             website_id = _find_id(hook, self.website_id, self.domain)
         except DomainError as error:  # a "not found" response to the list is another error
@@ -485,10 +490,7 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
             if not ignore_if_missing:
                 raise
             return False
-        name = str(website_id)
-        if self.domain:
-            name = f"{self.domain} (id {website_id})"
-        self.log.info("Deleted website %s.", name)
+        self.log.info("Deleted website %s.", website_name(self.domain or "", str(website_id)))
         return True
 
 
@@ -537,13 +539,6 @@ def _parse_list(name: str, value: Any) -> EntryList:
     from airflow_provider_analytics.reconcile.desired.list_lines import read_list
 
     return read_list(name, value, LINE_FIELDS[name], is_for_one=True)
-
-
-def _name(website: Mapping[str, Any]) -> str:
-    domain = website.get("domain")
-    if isinstance(domain, str):
-        return f"{readable(domain)} (id {website['id']})"
-    return str(website["id"])
 
 
 def _result(

@@ -27,7 +27,7 @@ from typing import IO, Any, ClassVar, cast
 
 import msgspec
 
-from airflow_provider_analytics.api.checks import one_of, short_repr
+from airflow_provider_analytics.api.checks import one_of
 from airflow_provider_analytics.api.fields import FIELDS, RECORD_FIELDS, normalize
 from airflow_provider_analytics.exceptions import MissingPackageError, StorageError
 from airflow_provider_analytics.readable import Redactor, without_secrets
@@ -66,7 +66,7 @@ EXCLUDE_IPS_AS = ("keep", "hash", "drop")
 
 #: Number of records that are converted to columns at once.
 _BLOCK = 100
-#: Equal records produce equal text. A number that JSON does not support, such as NaN, becomes null.
+#: Equal records produce equal text.
 _RECORD = msgspec.json.Encoder(order="sorted")
 
 
@@ -88,8 +88,7 @@ class FieldReport:
     def add(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Count records and their fields."""
         self.websites += len(records)
-        new = set().union(*records) - self.seen
-        self.seen.update(map(_utf8, new))
+        self.seen.update(*records)
         self.lacking.update(set(RECORD_FIELDS).difference(set(RECORD_FIELDS).intersection(*records)))
 
     def fields(self) -> Fields:
@@ -120,7 +119,6 @@ def typed_columns(
     :param observed_at: start time of the read, ISO 8601 in UTC.
     :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry), or ``drop``.
     :param secrets: secrets of the connection; a value that contains one is replaced, see :func:`without_secrets`.
-    :raises StorageError: if a record has no usable id.
     """
     left = iter(records)
     # Blocks save time: each lookup and each search runs once per block.
@@ -136,12 +134,8 @@ def typed_columns(
 
 def _columns(records: list[dict[str, Any]], invalid_values: Counter[str]) -> list[list[Any]]:
     """Return the columns that depend on the record, for records without secrets."""
-    ids = [_id(record.get("id")) for record in records]
-    try:
-        lines = _RECORD.encode_lines(records)
-    except UnicodeEncodeError:
-        records = json.loads(_utf8(json.dumps(records, ensure_ascii=False)))
-        lines = _RECORD.encode_lines(records)
+    ids = [str(record["id"]) for record in records]
+    lines = _RECORD.encode_lines(records)
     fields = []
     for name in RECORD_FIELDS:
         values = [record.get(name) for record in records]
@@ -149,14 +143,6 @@ def _columns(records: list[dict[str, Any]], invalid_values: Counter[str]) -> lis
     documents = lines.splitlines()  # JSON escapes line breaks within values
     hashes = [hashlib.sha256(document).hexdigest() for document in documents]
     return [ids, *fields, lines.decode().split("\n")[:-1], hashes]
-
-
-def _id(value: object) -> str:
-    text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
-    # Two texts that UTF-8 cannot encode could become equal in the file.
-    if not text or not (text.isascii() or _utf8(text) == text):
-        raise StorageError(f"A website record has no usable id: id={short_repr(value)}.", "Allowed: a number or text.")
-    return text
 
 
 def _cells(name: str, values: list[Any], invalid_values: Counter[str]) -> list[Any]:
@@ -193,11 +179,6 @@ def _hashed(value: Any) -> Any:
     # A value that is not a list is hashed as a whole, since it can contain an address.
     texts = entries if isinstance(entries, tuple) else (json.dumps(value, sort_keys=True),)
     return "\n".join(map(_sha256, texts))
-
-
-def _utf8(text: str) -> str:
-    """Replace characters that UTF-8 cannot encode: JSON can contain half of a surrogate pair."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 #: Compression to file suffix.

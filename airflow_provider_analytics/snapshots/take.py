@@ -220,7 +220,7 @@ def read(
 ) -> LocalList:
     """Read the list into a local file, with its proof.
 
-    :raises StorageError: if the file cannot be written or a record has no usable id.
+    :raises StorageError: if the file cannot be written.
     :raises IncompleteListError: if the list cannot be proven complete.
     """
     data = directory / formats.file_name("", options.format, options.compression)

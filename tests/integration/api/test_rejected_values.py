@@ -121,3 +121,21 @@ def test_update_that_is_stored_in_part_is_reported_after_three_equal_reads() -> 
 
     error_of([before, after], update, NotAppliedError, "exclude_ips lacks 192.0.2.1", time=time)
     assert sum(time.slept) < 6
+
+
+def test_texts_of_a_boolean_that_the_service_accepts_are_sent_from_then_on() -> None:
+    record = {**WEBSITE, "favorite": False}
+
+    def respond(request: Request) -> bytes:
+        if request.method == "PATCH":
+            text = request.body.decode().removeprefix("favorite=")
+            if text not in ("false", "true"):
+                return http(422, {"message": "Invalid.", "errors": {"favorite": ["Write true or false."]}})
+            record["favorite"] = text == "true"
+        return http(200, {"data": record})
+
+    with served(respond) as (client, server):
+        for value in (True, False):
+            assert client.update_website(7, favorite=value).sent
+        sent = [request.body for request in server.requests if request.method == "PATCH"]
+    assert sent == [b"favorite=1", b"favorite=true", b"favorite=false"]

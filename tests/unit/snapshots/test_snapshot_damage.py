@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from shelf import HOUR, NIGHT, NOON, Record, Shelf, websites
@@ -95,8 +94,6 @@ def test_manifest_of_another_day_is_damage(shelf: Shelf) -> None:
 ODD: list[Record] = [
     {"domain": "a\rb.example"},
     {"domain": "a\r\nb.example", "exclude_params": "\r", "exclude_ips": "a\rb"},
-    {"domain": "\ud800", "exclude_params": "a\n\udfff"},
-    {"\ud800": 1},
     {"domain": 'b\u00fccher"b,c', "exclude_params": 'quote"d\ncomma,d\n=1+1', "exclude_ips": "192.0.2.1\n2001:db8::1"},
     {"favorite": True, "note": "line\u2028separator\r\nand \x00 nul \U0001f600"},
     {"domain": "\x00"},
@@ -127,13 +124,6 @@ def test_records_are_published_read_back_equal_and_compared(local: Shelf, odd: R
         local.take(3, NIGHT, format=file_format, html_report=True, override_guards=override_guards).manifest.previous
         is not None
     )
-
-
-@pytest.mark.parametrize("website_id", ["\ud800", "a\udfff", None, "", True, 1.5])
-def test_id_that_no_file_format_can_store_is_rejected(shelf: Shelf, website_id: Any) -> None:
-    with pytest.raises(StorageError, match="A website record has no usable id"):
-        shelf.take([{"id": website_id}])
-    assert shelf.read() is None
 
 
 def nested(levels: int) -> str:

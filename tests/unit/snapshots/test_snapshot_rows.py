@@ -60,7 +60,6 @@ NO_LISTS: list[Any] = [0, 0.0, False, {}, 1, [7]]
         ({"domain": ["a.example"], "privacy": True, "favorite": "maybe"}, {}),
         *(({"exclude_ips": value}, {}) for value in NO_LISTS),
         ({"privacy": 9}, {"privacy": 9}),  # a snapshot that does not exist yet
-        ({"domain": "a\ud800.example", "exclude_params": "\ud800"}, {"domain": "a?.example", "exclude_params": "?"}),
     ],
 )
 def test_values_that_do_not_fit_are_null_and_reported(record: Record, cells: Record) -> None:
@@ -90,7 +89,7 @@ def test_passwords_are_dropped_at_any_depth() -> None:
 
 
 @pytest.mark.parametrize("exclude_ips_as", ["keep", "hash", "drop"])
-@pytest.mark.parametrize("shown", ["{}", "https://stats.example.com/?key={}", "\ud800 {}"])
+@pytest.mark.parametrize("shown", ["{}", "https://stats.example.com/?key={}"])
 def test_given_secret_is_masked_in_every_column(shown: str, exclude_ips_as: str) -> None:
     redact = Redactor()
     redact.add("k3y-of-the-service")
