@@ -60,8 +60,6 @@ QUERY_TEXTS = ("false", "true")
 FORM_TEXTS = ("0", "1")
 #: Texts for false and true to the other ones.
 OTHER_TEXTS = {QUERY_TEXTS: FORM_TEXTS, FORM_TEXTS: QUERY_TEXTS}
-#: Statuses with which a service can answer for a page after the last one, instead of an empty page.
-NO_SUCH_PAGE = frozenset({400, 404, 410, 422})
 #: Maximum number of fields of an error response, and of messages per field.
 MAX_MESSAGES = 50
 #: Maximum number of values in a response: about 50,000 websites. A few bytes of JSON take a hundred bytes of memory.
@@ -154,7 +152,6 @@ class Page:
         the link does not say how.
     :param size: number of bytes of the response.
     :param values: about the number of values in it.
-    :param rejection: why the service rejected the page, as after the last one; empty if it returned the page.
     """
 
     rows: list[Record]
@@ -163,7 +160,6 @@ class Page:
     following: Selection | None = None
     size: int = 0
     values: int = 0
-    rejection: str = ""
 
 
 def is_success(answer: Answer) -> bool:

@@ -179,11 +179,6 @@ class Listing(Iterable[Record]):
         """Total that the first page contained; None before it was read, or if it contained none."""
         return self._last_read.total
 
-    @property
-    def selected_by(self) -> str | None:
-        """Query parameter that selected the pages after the first one; None as long as none was selected."""
-        return self._last_read.pages.selected_by
-
     def _new_read(self) -> ListRead:
         return ListRead(PageRequests(self._fetch, self._query, self._page_parameter, self._parallel))
 
@@ -217,8 +212,6 @@ class PageRequests:
     def __init__(self, fetch: Callable[..., Page], query: Query, parameter: str | None, parallel: int) -> None:
         self.query = query
         self.parallel = parallel
-        #: Query parameter that selected the pages after the first one; None as long as none was selected.
-        self.selected_by: str | None = None
         self.fetch = fetch
         self._parameter = parameter
         #: Number of websites on the first page.
@@ -247,22 +240,11 @@ class PageRequests:
 
     def numbered(self, number: int, *unwanted: Event) -> Page:
         """Return a page after the first one by its number. Called from several threads."""
-        return self.selected(str(number), number, *unwanted)
+        return self.selected(str(number), *unwanted)
 
-    def selected(self, value: str, number: int, *unwanted: Event) -> Page:
-        """Return the page that a value of the page parameter selects.
-
-        :param number: number of the page, for messages.
-        """
-        self.selected_by = self.parameter
-        try:
-            return self.fetch(self.query | {self.parameter: value}, *unwanted)
-        except AnalyticsApiError as error:
-            if error.status not in laravel.NO_SUCH_PAGE:
-                raise
-            # Without the remedy: other pages of the same address were read.
-            reason = f"{error.problem} {error.detail}".rstrip()
-            return Page([], rejection=f"The service rejected page {number}: {reason}")
+    def selected(self, value: str, *unwanted: Event) -> Page:
+        """Return the page that a value of the page parameter selects."""
+        return self.fetch(self.query | {self.parameter: value}, *unwanted)
 
     def page_count(self, websites: int) -> int:
         """Return the number of pages that contain this number of websites."""
@@ -420,7 +402,7 @@ class ListRead:
         used: list[str] = []
         while following and following.value is not None and following.value not in used and not self.end:
             used.append(following.value)
-            page = self.pages.selected(following.value, len(used) + 1)
+            page = self.pages.selected(following.value)
             yield page
             following = page.following
 
@@ -453,9 +435,6 @@ class ListRead:
 
     def _take(self, page: Page, number: int) -> list[Record]:
         """Check a page. Return its websites, without those read before and those created during the read."""
-        if page.rejection:
-            self.end = page.rejection
-            return []
         self._check_favorites(page.rows, self._wants_favorites)
         growth = self._growth(page)
         if growth < 0 or (growth > 0 and self._newest is None):
@@ -483,8 +462,6 @@ class ListRead:
 
     def _growth(self, page: Page) -> int:
         """Return by how much the total has grown since the last page."""
-        if page.rejection:
-            return 0
         return _websites(page.total) - _websites(self.last_total)
 
     def _split(self, page: Page) -> tuple[dict[Key, Record], list[Record]]:

@@ -33,6 +33,8 @@ WEBSITES = "/websites"
 ACCOUNT = "/account"
 #: Maximum number of websites found by a search. If there are more, the search is not read to its end.
 SEARCH_LIMIT = 100
+#: Statuses with which a service rejects a search, so that the whole list is read instead.
+_SEARCH_REJECTED = frozenset({400, 404, 410, 422})
 
 Returned = TypeVar("Returned")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -276,7 +278,7 @@ class ReadingClient:
                     if has_domain(record, key):
                         found.add(str(record["id"]))
         except (IncompleteListError, AnalyticsApiError) as error:
-            if isinstance(error, AnalyticsApiError) and error.status not in laravel.NO_SUCH_PAGE:
+            if isinstance(error, AnalyticsApiError) and error.status not in _SEARCH_REJECTED:
                 raise
             log.info("The search for %s cannot be used: %s", domain, error.text)
             return None

@@ -20,7 +20,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "what selects a page": [
         _CURSOR, {"metadata": "flat"}, {"metadata": "none"},
         {"links": "list"}, {"links": "absent"}, {"page_parameter": "p"},
-        {"ignored": ["page"]}, {"behind_last": "not found"}, {"behind_last": "last"}, {"list_key": None},
+        {"ignored": ["page"]}, {"behind_last": "last"}, {"list_key": None},
         {"list_key": "data.data"},
     ],
     "does per_page hold": [{"page_size_limit": 25}, {"page_size_limit": 7}, {"ignored": ["per_page"]}],

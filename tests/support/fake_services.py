@@ -29,7 +29,7 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS
 from airflow_provider_analytics.sandbox import laravel
 from airflow_provider_analytics.sandbox.app import App
 from airflow_provider_analytics.sandbox.faults import Fault
-from airflow_provider_analytics.sandbox.laravel import DEFAULTS, LIST_PARAMETERS, ApiError, FormField, Paginator
+from airflow_provider_analytics.sandbox.laravel import DEFAULTS, LIST_PARAMETERS, FormField, Paginator
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.sandbox.service import Options, Service
@@ -94,8 +94,8 @@ class FakeServiceOptions(Options):
     total_cap: int | None = Field(default=None, ge=1)
     #: Number of websites of a list that pages can return.
     row_cap: int | None = Field(default=None, ge=1)
-    #: Response for a page after the last one: an empty page, status 404, or the last page again.
-    behind_last: Literal["empty", "not found", "last"] = "empty"
+    #: Response for a page after the last one: an empty page, or the last page again.
+    behind_last: Literal["empty", "last"] = "empty"
 
     # Records
 
@@ -295,8 +295,6 @@ class FakeEndpoints(Service):
             return page_by_cursor(websites, cursor, size, names, descending=descending)
         last = Paginator([], number=1, size=size, total=len(websites)).last
         number = 1 if "page" in options.ignored else max(1, selected)
-        if number > last and options.behind_last == "not found":
-            raise ApiError(404, "Invalid page.")
         if number > last and options.behind_last == "last":
             number = last
         found = super().page(websites, {**values, "per_page": size, "page": number})

@@ -39,9 +39,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "a parameter with brackets": {"page_parameter": "page[number]"},
     "a cursor alone": {"paginator": "cursor", "page_parameter": "cursor", "links": "absent"},
     "a list below data": {"list_key": "data.data"},
-    "404 behind the last page": {"behind_last": "not found"},
     "the last page behind it": {"behind_last": "last"},
-    "404 behind it, no numbers": {"behind_last": "not found", "metadata": "none"},
     "the last page behind it, no numbers": {"behind_last": "last", "metadata": "none"},
 }
 
@@ -152,7 +150,6 @@ def test_list_counts_as_changed_if_a_page_disappears(
     client: AnalyticsClient, analytics_sandbox: FakeService, websites: int
 ) -> None:
     analytics_sandbox.seed(websites)
-    analytics_sandbox.configure(behind_last="not found")
     analytics_sandbox.fault("list", commit=True, drift={"delete": 1})
     assert len(client.list_websites()) == websites - 1
 
@@ -413,3 +410,13 @@ def test_domain_is_looked_up_among_existing_websites() -> None:
         found = client.find_website("5.example")
         assert found is not None
         assert found["id"] == 5
+
+
+@pytest.mark.parametrize("favorite_filter", ["boolean", "rule"])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_filter_that_finds_nothing_is_accepted_if_the_opposite_filter_finds_the_websites(
+    client: AnalyticsClient, analytics_sandbox: FakeService, favorite_filter: str, wanted: bool
+) -> None:
+    analytics_sandbox.configure(favorite_filter=favorite_filter)
+    analytics_sandbox.add_website("a.example", favorite=not wanted)
+    assert client.list_websites(favorite=wanted) == []
