@@ -15,6 +15,7 @@ from airflow_provider_analytics.api import fields, laravel
 from airflow_provider_analytics.api.domains import check_domain, domain_key, same_domain
 from airflow_provider_analytics.api.fields import BooleanTexts, CreateSettings, UpdateSettings
 from airflow_provider_analytics.api.laravel import Answer, Record
+from airflow_provider_analytics.api.listing import DEFAULT_QUERY
 from airflow_provider_analytics.api.reading import (
     WEBSITES,
     LookUp,
@@ -43,7 +44,6 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsError,
     DomainError,
-    IncompleteListError,
     NotAppliedError,
     NotFoundError,
     UnexpectedResponseError,
@@ -293,8 +293,8 @@ class AnalyticsClient(ReadingClient):
             comparison = self.read_until(str(website_id), attempts[-1])
             if self._can_be_omitted(comparison.unverified):
                 # Other records reveal whether the service returns these fields at all. The update itself needs no list.
-                with suppress(IncompleteListError, AnalyticsApiError, UnexpectedResponseError):
-                    self.list_websites_within(0)
+                with suppress(AnalyticsApiError, UnexpectedResponseError):
+                    self.page(DEFAULT_QUERY)
                 comparison = self.read_until(str(website_id), attempts[-1])
             if is_sent and comparison.is_as_expected and not comparison.is_current:
                 # No sent value shows whether the read was too early: the website had all of them before.

@@ -189,17 +189,12 @@ def shape(value: Any, depth: int = 2) -> str:
     elif isinstance(value, dict):
         text = "object"
     elif isinstance(value, list):
-        text = f"array of {counted_items(value)}"
+        text = f"array of {len(value)}"
+        if value:
+            text += f" x {shape(value[0], 0)}"
     else:
         text = _TYPES[type(value)]
     return readable(text, MAX_SHAPE, is_part=True)
-
-
-def counted_items(items: list[Any]) -> str:
-    """Return the number of items of an array with their type."""
-    if not items:
-        return "0 items"
-    return f"{len(items)} x {shape(items[0], 0)}"
 
 
 # Records

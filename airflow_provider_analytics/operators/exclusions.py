@@ -108,11 +108,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
     @property
     def _mode(self) -> str:
-        from airflow_provider_analytics.reconcile.desired.desired_state import MODES
-
-        if self.mode is None:
-            return self.default_mode
-        return one_of("mode", self.mode, MODES)
+        return self.mode or self.default_mode
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""

@@ -297,16 +297,14 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         return describe(snapshot)
 
     def _options(self) -> SnapshotOptions:
-        from airflow_provider_analytics.api.checks import flag, fraction, names, one_of
-        from airflow_provider_analytics.api.fields import RECORD_FIELDS
+        from airflow_provider_analytics.api.checks import flag, fraction, names
         from airflow_provider_analytics.snapshots.take import SnapshotOptions
 
-        ignored = names("ignore_fields", self.ignore_fields)
         return SnapshotOptions(
             format=self.format,
             compression=self.compression or None,
             exclude_ips_as=self.exclude_ips_as,
-            ignore_fields=tuple(one_of("ignore_fields", name, RECORD_FIELDS) for name in ignored),
+            ignore_fields=names("ignore_fields", self.ignore_fields),
             max_loss_fraction=fraction("max_loss_fraction", self.max_loss_fraction),
             override_guards=parse_guards(self.override_guards),
             html_report=flag("html_report", self.html_report),

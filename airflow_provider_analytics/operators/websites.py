@@ -177,7 +177,7 @@ class _SettingsOperator(AnalyticsBaseOperator):
 
     def _settings(self, hook: AnalyticsHook, names: Iterable[str]) -> dict[str, Any]:
         """Return the given settings, with the password from ``password_from``."""
-        from airflow_provider_analytics.api.fields import LINE_FIELDS, check_password_from
+        from airflow_provider_analytics.api.fields import LINE_FIELDS
         from airflow_provider_analytics.operators.reconciling import passwords_of
 
         settings = {name: getattr(self, ARGUMENTS.get(name, name)) for name in names}
@@ -185,7 +185,6 @@ class _SettingsOperator(AnalyticsBaseOperator):
             if settings[name] is not None:
                 settings[name] = _lines(name, settings[name])
         if (reference := settings.get("password")) is not None:
-            check_password_from(reference)
             settings["password"] = passwords_of({reference: ["the website"]}, hook.client.redact)[reference]
         return {name: value for name, value in settings.items() if value is not None}
 
