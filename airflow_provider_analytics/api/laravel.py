@@ -17,6 +17,8 @@ record, account    under ``data``, under the only other key besides a message, o
 record of a write  as a record, or none                                                      :func:`record_or_none`
 status of a write  any 2xx: the website is read anyway                                       :func:`is_success`
 id                 a number, or a text without invisible characters                          :func:`_is_valid_id`
+field              beside the id; a flag or the privacy as boolean, number, or text of one;  :func:`_check_value`
+                   a list as text or array of texts; null
 deleted website    ``deleted_at`` with a value                                               :func:`is_deleted`
 error              ``message`` or ``error``, and messages by field under ``errors``; of      :func:`error_details`
                    anything else its start

@@ -53,14 +53,9 @@ class RecordedRequest:
         return self.target.partition("?")[0]
 
     @property
-    def raw_query(self) -> bytes:
-        """Query string, undecoded."""
-        return self.target.partition("?")[2].encode("latin-1")
-
-    @property
     def query(self) -> list[tuple[str, str]]:
         """Decoded query parameters, in order."""
-        return decode_pairs(self.raw_query)
+        return decode_pairs(self.target.partition("?")[2].encode("latin-1"))
 
     @property
     def form(self) -> list[tuple[str, str]]:
