@@ -163,7 +163,10 @@ class SandboxServer:
         self._app.store.seed(count, seed)
 
     def add_website(self, domain: str, **settings: Any) -> Website:
-        """Add a website without a request and return it, even if its domain is taken."""
+        """Add a website without a request and return it, even if its domain is taken.
+
+        :param settings: its fields as a service returns them, such as ``privacy=1`` and ``exclude_ips="192.0.2.1"``.
+        """
         return dict(self._app.store.add(domain, **settings))
 
     def change_website(self, website_id: int, **settings: Any) -> Website | None:
