@@ -246,7 +246,8 @@ def list_warnings(lists: ListTables, desired: DesiredState, compared: Sequence[R
     warnings = []
     for reason, entries in found.items():
         if entries:
-            named = [f"{entry} on {counted(number, 'website')}" for entry, number in entries.most_common()]
+            ordered = sorted(entries.items(), key=lambda item: (-item[1], item[0]))
+            named = [f"{entry} on {counted(number, 'website')}" for entry, number in ordered]
             warnings.append(f"{reason}: {first_of(named, _MAX_WARNED)}.")
     return warnings
 
