@@ -50,7 +50,7 @@ def test_tasks_link_to_their_results(analytics_sandbox: SandboxServer, run_dag: 
         "plain": {"Snapshot folder": "", "Report": ""},
         "compare": {"Snapshot folder": ""},
         "failed": {"Website": ""},
-        "sync": {"Plan": outcome.tasks["sync"].returned["plan_url"]},
+        "sync": {"Plan": outcome.tasks["sync"].returned["plan_url"] or ""},
     }
 
 

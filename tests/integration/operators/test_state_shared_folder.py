@@ -44,9 +44,10 @@ def test_sync_keeps_an_address_of_another_list(nights: Nights, task_log: Callabl
     assert "The list 'office' has no table. Either it runs for the first time: " in task_log()
     first, second = sorted((SHARED, OTHER))
     assert f"Entries: {first} on 3 websites, {second} on 3 websites." in task_log()
+    said = task_log().count("has no table")
     nights.sync("office", SHARED, OTHER)
     # No warning about an entry that leaves the list, and is removed.
-    assert [task_log().count(text) for text in ("has no table", "Removing entries", "Not removed")] == [1, 0, 0]
+    assert [task_log().count(text) for text in ("has no table", "Removing entries", "Not removed")] == [said, 0, 0]
     nights.sync("vpn", SHARED)
     nights.sync("office", OTHER)
     assert nights.everywhere() == {SHARED, OTHER}
@@ -302,8 +303,9 @@ def test_log_names_a_commented_address_that_remains(nights: Nights, task_log: Ca
     nights.sandbox.change_website(1, exclude_ips=f"{SHARED} # Ann\n{OTHER}")
     nights.sync("office", OTHER)
     assert f"Not removed, because their lines have a comment: {SHARED} on 1 website." in task_log()
-    nights.sync("office", OTHER)  # said once
-    assert [task_log().count(text) for text in ("Not removed", "Removing entries")] == [1, 0]
+    said = task_log().count("Not removed")  # Airflow 3.0 prints a line several times
+    nights.sync("office", OTHER)
+    assert [task_log().count(text) for text in ("Not removed", "Removing entries")] == [said, 0]
     nights.sandbox.change_website(2, exclude_ips=f"{SHARED}\n{OTHER}")
     nights.sync("office", OTHER)
     assert f"Removing entries that were removed from the list earlier: {SHARED} on 1 website." in task_log()
