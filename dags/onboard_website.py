@@ -53,7 +53,10 @@ def onboard_website():
                 "To change them, set if_exists='update' in the task create."
             )
 
-    mark = UpdateWebsiteOperator(task_id="mark_as_favorite", website_id=website_id, favorite=True)
+    # With the domain, so that a website that gets the id meanwhile is never changed.
+    mark = UpdateWebsiteOperator(
+        task_id="mark_as_favorite", website_id=website_id, domain="{{ params.domain }}", favorite=True
+    )
     create >> verify(create.output) >> mark
 
 

@@ -24,6 +24,7 @@ from airflow_provider_analytics.api.reading import (
     has_domain,
     other_domain,
     single_website,
+    unknown_domain,
     website_path,
     with_location,
 )
@@ -119,9 +120,11 @@ class Meant:
     domain: str | None = None
 
     def check(self, record: Record) -> None:
-        """Raise :class:`DomainError` for the record of another website; nothing must be sent then."""
+        """Raise :class:`DomainError` for the record of another website, or of none; nothing must be sent then."""
         domain = record.get("domain")
         if not isinstance(domain, str):
+            if self.domain:
+                raise unknown_domain(self.domain, record)
             return
         if not self.domain:
             self.domain = domain
@@ -389,7 +392,7 @@ class AnalyticsClient(ReadingClient):
         :param start: called before each delete is sent.
         :param lost: called after a delete that might or might not have been applied.
         :raises NotFoundError: as :meth:`delete_website`.
-        :raises DomainError: if the website is not the one that is meant, and no earlier attempt might have deleted it.
+        :raises DomainError: if the website is not the one that is meant; an earlier attempt might have deleted it.
         :raises NotAppliedError: if the service responds with "not found", but still returns the website.
         """
         website_id = str(meant.website_id)
@@ -409,10 +412,15 @@ class AnalyticsClient(ReadingClient):
 
         try:
             return self.write_to(meant, "DELETE", send)
-        except (DomainError, NotFoundError) as error:
+        except DomainError as error:
             if deleted is not None:
-                return deleted  # the id belongs to nobody, or to a new website, since the attempt that was lost
-            if isinstance(error, DomainError) or self._becomes_gone(website_id, None):
+                # The id was given to a new website, or the domain was renamed and nothing was deleted.
+                error.remedy = "The response to an earlier delete was lost, so check whether the website is deleted."
+            raise
+        except NotFoundError as error:
+            if deleted is not None:
+                return deleted  # by the attempt whose response was lost
+            if self._becomes_gone(website_id, None):
                 raise
             still = {"website": "still exists, although the service responded with 'not found'"}
             raise NotAppliedError(website_id, still) from error

@@ -375,6 +375,13 @@ def other_domain(domain: str, record: Mapping[str, Any], advice: str = "") -> Do
     )
 
 
+def unknown_domain(domain: str, record: Mapping[str, Any]) -> DomainError:
+    """Return the error for a website whose record has no domain, so that it might be the website of someone else."""
+    problem = f"The record of website {record['id']} has no domain, so it might not be {domain!r}."
+    remedy = "Nothing was sent. Name the website by its id only, if the service returns no domain for it."
+    return DomainError(problem, [str(record["id"])], remedy, permanent=True, before_retry="check the website first")
+
+
 def duplicates(domain: str, website_ids: Iterable[str]) -> DomainError:
     """Return the error for several websites with the same domain."""
     ids = sorted(website_ids, key=lambda website_id: (len(website_id), website_id))

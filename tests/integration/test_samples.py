@@ -27,6 +27,7 @@ from samples import SAMPLES, sample_dag
 
 from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites import DeleteWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 #: Samples whose form does not start a run without a value.
@@ -51,6 +52,15 @@ def test_task_functions_of_a_sample_are_short(path: Path) -> None:
     found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
     tasks = [node for node in found if any("task" in ast.unparse(item) for item in node.decorator_list)]
     assert [node.name for node in tasks if (node.end_lineno or 0) - node.lineno > 25] == []
+
+
+def test_samples_name_each_website_that_they_change_by_its_domain_too(samples: dict[str, Any]) -> None:
+    """A website that got the id of a deleted one between two tasks must not be changed."""
+    changing = []
+    for dag in samples.values():
+        changing += [task for task in dag.tasks if isinstance(task, (UpdateWebsiteOperator, DeleteWebsiteOperator))]
+    assert len(changing) >= 3
+    assert [task.task_id for task in changing if not task.domain] == []
 
 
 def test_sample_can_be_triggered_with_its_defaults(samples: dict[str, Any]) -> None:

@@ -152,14 +152,16 @@ class Reader:
         except AnalyticsError:
             return True
         new = {**NEW_WEBSITE, **create.settings}
-        differing = ExpectedRecord({}, {name: new[name] for name in COMPARED}).compare(record).not_applied
+        comparison = ExpectedRecord({}, {name: new[name] for name in COMPARED}).compare(record)
+        differing = describe({**comparison.not_applied, **dict.fromkeys(comparison.unverified, "is not returned")})
         if differing:
             target.set(
                 State.UNCLEAR,
                 f"The response to its create was lost, and the website {website_id} has other values than a new one: "
-                f"{describe(differing)}. Another user might have created it, so it was not changed. Check it.",
+                f"{differing}. Another user might have created it, so it was not changed. Check it.",
             )
             target.unconfirmed = None
+            target.is_another_website = True  # a retry would change it
             return False
         target.unconfirmed = create
         self._sender.confirm(target)
@@ -182,7 +184,9 @@ class Reader:
             found = website_of(record)[0]
             is_other = bool(found and domain) and not same_domain(found, domain)
         if action == "delete":
-            return self._settle_deleted(target, is_gone=record is None or is_other)
+            # After a lost delete, another domain is that of a new website, or that of the renamed one.
+            is_gone = record is None or (is_other and target.unconfirmed is None)
+            return self._settle_deleted(target, is_gone=is_gone)
         if record is None:
             if action == "update" and self._sender.ignore_gone:
                 target.set(State.APPLIED)
@@ -196,6 +200,7 @@ class Reader:
                 target.compared(Comparison(record, other_domain=found))
                 reason = other_domain(domain, record).text
             target.set(State.FAILED, reason)
+            target.is_another_website = True
             return False
         return self._settle_record(target, record)
 

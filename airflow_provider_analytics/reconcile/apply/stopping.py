@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.fields import LINE_FIELDS, SETTABLE_FIELDS, normalize
+from airflow_provider_analytics.api.fields import LINE_FIELDS, SETTABLE_FIELDS, Privacy, normalize
 from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record, cause_of, has_value
 from airflow_provider_analytics.exceptions import OTHER_METHODS, AnalyticsError, NotAppliedError
 from airflow_provider_analytics.readable import counted, first_of
@@ -103,6 +103,7 @@ def _restore(sender: Sender, target: Target) -> str:
         return _undo(target, record)
 
     before = target.expected.before
+    stays_closed = "privacy" in target.lost and not _is_undone("privacy", target)
     unknown = {name for name in COMPARED if name in before and not has_value(name, before)}
     unknown |= target.emptied_lists(before)
     expected = ExpectedRecord({}, _undo(target, read).settings, target.planned.domain)
@@ -120,6 +121,8 @@ def _restore(sender: Sender, target: Target) -> str:
     if unknown:
         named = " and ".join(sorted(unknown))
         return f"It could not be restored (the service does not return {named}, or in an unknown form)"
+    if stays_closed:
+        return "Its other values were restored. Its page was not made public again: a person might have closed it"
     return ""
 
 
@@ -131,7 +134,7 @@ def _undo(target: Target, record: Record) -> Change:
     expected = target.expected
     fields = []
     for name in SETTABLE_FIELDS:
-        is_undone = (name in expected.sent or name in target.lost) and has_value(name, expected.before)
+        is_undone = _is_undone(name, target)
         if not is_undone and not has_value(name, record):
             continue
         now = after = _exact(name, record.get(name))
@@ -143,6 +146,18 @@ def _undo(target: Target, record: Record) -> Change:
     return Change("update", target.planned.domain, target.website_id, tuple(fields), record)
 
 
+def _is_undone(name: str, target: Target) -> bool:
+    """Return whether a website gets the value from before back: the field was sent, or lost with the update."""
+    before = target.expected.before
+    if not has_value(name, before):
+        return False
+    if name in target.expected.sent:
+        return True
+    # A person might have closed the page meanwhile, so a restore never makes one public.
+    is_opened = name == "privacy" and normalize(name, before[name]) == Privacy.PUBLIC.label
+    return name in target.lost and not is_opened
+
+
 def _exact(name: str, value: object) -> Any:
     """Return a value as it is sent so that it is stored exactly as it was read."""
     if isinstance(value, str) and name in LINE_FIELDS:
@@ -151,15 +166,21 @@ def _exact(name: str, value: object) -> Any:
 
 
 def _lines_of_others(name: str, target: Target, record: Record) -> tuple[str, ...]:
-    """Return the lines that others added to a list: no part of a line that was sent, or was there before."""
+    """Return the lines that others added to a list. A line that begins a missing own line is the end of a cut list."""
     if not has_value(name, record):
         return ()
-    own = []
+    own: set[str] = set()
     for values in (target.expected.before, target.expected.sent):
         if has_value(name, values):
-            own += [line.casefold() for line in normalize(name, values[name])]
-    lines = normalize(name, record[name])
-    return tuple(line for line in lines if not any(known.startswith(line.casefold()) for known in own))
+            own.update(line.casefold() for line in normalize(name, values[name]))
+    lines = {line.casefold(): line for line in normalize(name, record[name])}
+    missing = own - lines.keys()
+    added = []
+    for key, line in lines.items():
+        is_cut = any(whole.startswith(key) for whole in missing)
+        if key not in own and not is_cut:
+            added.append(line)
+    return tuple(added)
 
 
 # The error

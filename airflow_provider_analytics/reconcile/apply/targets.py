@@ -47,8 +47,8 @@ class Target:
     :param is_read: whether it was read back after the last change.
     :param comparison: the record that was read last, compared with the expected one.
     :param is_rejected_method: whether the service rejected the method of the update, or does not permit it.
-    :param is_another_website: whether its id belongs to another domain: an update or a delete was not sent then, and a
-        new website was stored with that domain.
+    :param is_another_website: whether it is, or might be, the website of someone else: its id belongs to another
+        domain, or it was found after a lost create and has other values than a new one. A retry would change it.
     """
 
     planned: Change

@@ -60,10 +60,30 @@ def test_write_is_not_repeated_if_the_id_belongs_to_another_website_now(write: s
 
 @pytest.mark.parametrize("status", [500, 502, 503])
 def test_delete_that_might_have_been_applied_leaves_the_next_owner_of_the_id(status: int) -> None:
+    """The id was given to a new website, or the domain was renamed and nothing was deleted: a person has to look."""
     service = Reused(http(status, {"message": "Server Error"}))
-    with served(service, Time()) as (client, _):
+    with (
+        served(service, Time()) as (client, _),
+        pytest.raises(DomainError, match="check whether the website is deleted") as caught,
+    ):
         client.delete_website(7)
     assert (service.writes, service.stored) == (1, OTHERS)
+    assert caught.value.permanent
+
+
+@pytest.mark.parametrize("write", ["update with the domain", "delete with the domain"])
+@pytest.mark.parametrize("record", [{"id": 7}, {"id": 7, "domain": None}])
+def test_write_is_not_sent_if_the_record_has_no_domain(write: str, record: dict[str, Any]) -> None:
+    service = Reused(http(200))
+    service.stored = {**MINE, **record}
+    if "domain" not in record:
+        del service.stored["domain"]
+    with (
+        served(service, Time()) as (client, _),
+        pytest.raises(DomainError, match=r"has no domain, so it might not be 'mine\.example'"),
+    ):
+        WRITES[write](client)
+    assert service.writes == 0
 
 
 @pytest.mark.parametrize("write", ["update with the domain", "delete with the domain"])

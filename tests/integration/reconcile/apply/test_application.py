@@ -21,6 +21,7 @@ from reconciling import Night
 
 from airflow_provider_analytics.api.waiting import Stopping
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, StoppedError
+from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
@@ -68,14 +69,24 @@ def test_fields_that_list_rows_omit_are_fetched(night: Night, distortion: Distor
     assert night.lists() == [f"9.9.9.9\n{NEW}", "9.9.9.9", "9.9.9.9", f"9.9.9.9\n{NEW}"]
 
 
-def test_single_records_without_a_domain_are_accepted(night: Night, distortion: Distortion) -> None:
+@pytest.mark.parametrize("domain", ["left out", None, ""])
+def test_website_whose_record_has_no_domain_is_not_changed(night: Night, distortion: Distortion, domain: Any) -> None:
+    """It might be the website of someone else, and a plan would not find the desired state of it."""
+
     def hide(_: str, path: str, record: dict[str, Any]) -> None:
         if path != "/websites":
-            record.pop("domain", None)
+            record["domain"] = domain
+            if domain == "left out":
+                del record["domain"]
 
     night.add(3)
     distortion.change = hide
-    assert night.sync(NEW)["applied"] == 3
+    config = {"websites": {f"{number}.example": {"exclude_ips": [NEW]} for number in (1, 2)}}
+    with pytest.raises(AirflowFailException, match=r"has no domain|has the domain ''"):
+        night.sync(NEW)
+    with pytest.raises(AirflowFailException, match=r"has no domain|has the domain ''"):
+        night.apply(config=config, prune=True, override_guards=list(GUARDS))
+    assert night.operations["update"] == night.operations["delete"] == 0
 
 
 def test_unavailable_service_gets_no_request_per_website(night: Night, distortion: Distortion) -> None:

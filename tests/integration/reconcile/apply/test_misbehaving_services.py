@@ -472,6 +472,20 @@ def test_task_fails_if_the_first_update_changes_all_websites(night: Night, websi
         night.sync(NEW)
 
 
+@pytest.mark.parametrize(("number", "fails"), [(2, False), (3, True)])
+def test_task_fails_from_three_websites_on_if_the_first_update_changes_all(
+    night: Night, number: int, fails: bool
+) -> None:
+    night.add(number, exclude_params="utm")
+    clear_all(night, update=1)
+    with (
+        pytest.raises(AirflowFailException, match=f"changed on all {number} changed websites")
+        if fails
+        else contextlib.nullcontext()
+    ):
+        assert night.sync(NEW)["verified"] is False
+
+
 def test_change_of_all_websites_in_the_middle_of_a_run_is_reported_for_each(
     night: Night, websites: list[Website], caplog: pytest.LogCaptureFixture
 ) -> None:
