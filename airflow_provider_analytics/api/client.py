@@ -286,7 +286,7 @@ class AnalyticsClient(ReadingClient):
             # A read cannot verify an update that changes nothing.
             if not expected.compare(record).is_verified:
                 is_sent = True
-                self.send_update(website_id, checked)
+                self.send_update(meant, checked)
 
         def send(_: Sequence[int | str]) -> None:
             self.until_found(lambda: self.write_to(meant, self.settings.update_method, send_to))
@@ -336,16 +336,19 @@ class AnalyticsClient(ReadingClient):
 
         return self.transport.retried(attempt, method, number=2)
 
-    def send_update(self, website_id: int | str, settings: Mapping[str, Any]) -> None:
+    def send_update(self, meant: Meant, settings: Mapping[str, Any]) -> None:
         """Send normalized settings, with one request; only for :meth:`write_to`.
 
-        If the service rejects the texts of a boolean, the settings are sent once more with the other ones.
+        If the service rejects the texts of a boolean, the website is checked again, and the settings are sent once more
+        with the other texts.
         """
-        rejections = []
+        rejections: list[AnalyticsApiError] = []
         for texts in (self._form_texts, laravel.OTHER_TEXTS[self._form_texts]):
-            form = self._form(settings, texts)
+            if rejections:
+                meant.check(self.read_once(meant.website_id))
+            form, path = self._form(settings, texts), website_path(meant.website_id)
             try:
-                self._written(self.transport.once(self.settings.update_method, website_path(website_id), form=form))
+                self._written(self.transport.once(self.settings.update_method, path, form=form))
             except AnalyticsApiError as error:
                 # Only a rejection proves that nothing was stored.
                 if not _rejects_a_boolean(error, settings):

@@ -211,7 +211,7 @@ class Sender:
                 return None
             target.set(State.UNCLEAR, _UNDER_WAY)
             try:
-                self.client.send_update(meant.website_id, self.settings(change))
+                self.client.send_update(meant, self.settings(change))
             except AnalyticsError as error:
                 if might_have_been_applied(error):
                     unclear.append(change)

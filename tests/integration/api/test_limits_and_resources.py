@@ -87,7 +87,7 @@ def test_update_follows_its_read_without_a_wait(settings: dict[str, Any], replie
     time.sleep = lambda seconds: (events.append(seconds), slept(seconds))  # type: ignore[method-assign, assignment, func-returns-value]
     with served(respond, time, **settings) as (client, _):
         for _ in range(4):
-            client.write_to(Meant(7), "PATCH", lambda _: client.send_update(7, {"email": True}))
+            client.write_to(Meant(7), "PATCH", lambda _: client.send_update(Meant(7), {"email": True}))
     assert max(event for event in events if event not in ("GET", "PATCH")) > 4 * MIN_INTERVAL
     # Only the pace with which the service is requested after a rejected request.
     between = [after for before, after in pairwise(events) if before == "GET"]

@@ -105,3 +105,12 @@ def test_update_says_that_a_website_which_got_the_id_right_before_it_might_have_
         client.update_website(7, email=True)
     assert "'new.example', not 'mine.example'" in str(caught.value)
     assert "It might have got this update, so check it." in str(caught.value)
+
+
+def test_update_is_not_sent_with_other_texts_if_the_id_has_a_new_owner() -> None:
+    """The service rejects the first text of a boolean; the second one is another attempt."""
+    rejection = {"message": "Invalid.", "errors": {"favorite": ["The favorite field must be true or false."]}}
+    service = Reused(http(422, rejection))
+    with served(service, Time()) as (client, _), pytest.raises(DomainError, match=r"'new\.example'"):
+        client.update_website(7, favorite=True)
+    assert (service.writes, service.stored) == (1, OTHERS)

@@ -378,7 +378,7 @@ def test_record_marked_as_deleted_counts_as_deleted(mark: Record) -> None:
         with pytest.raises(NotFoundError, match="the record says that the website is deleted"):
             client.get_website(2)
         with pytest.raises(NotFoundError):
-            client.write_to(Meant(2), "PATCH", lambda _: client.send_update(2, {"email": True}))
+            client.write_to(Meant(2), "PATCH", lambda _: client.send_update(Meant(2), {"email": True}))
         assert "PATCH /api/v1/websites/2" not in server.sent
         assert client.is_gone("2")
         assert client.find_website("2.example") is None

@@ -98,7 +98,9 @@ def test_throughput_exceeds_half_of_the_rate_that_the_service_allows(
     began = time.now
     with served(service, time) as (client, _):
         for number in range(1, WEBSITES + 1):
-            client.write_to(Meant(number), "PATCH", lambda found: client.send_update(found["id"], {"email": True}))
+            client.write_to(
+                Meant(number), "PATCH", lambda found: client.send_update(Meant(found["id"]), {"email": True})
+            )
     seconds = time.now - began
     assert Counter(method for method, _ in service.accepted)["PATCH"] == WEBSITES
     assert len(service.accepted) / seconds > rate / 2
@@ -116,7 +118,7 @@ def test_all_threads_slow_down_together(burst: int, status: int, caplog: pytest.
     with RawServer(service) as server, waiting_client_of(server.url) as client, ThreadPoolExecutor(THREADS) as pool:
 
         def change(number: int) -> None:
-            client.write_to(Meant(number), "PATCH", lambda _: client.send_update(number, {"email": True}))
+            client.write_to(Meant(number), "PATCH", lambda _: client.send_update(Meant(number), {"email": True}))
 
         list(pool.map(change, range(1, websites + 1)))
     assert Counter(method for method, _ in service.accepted)["PATCH"] == websites
@@ -302,7 +304,7 @@ def test_rejected_update_does_not_wait_forever_if_its_reads_are_accepted() -> No
         return http(429) if request.method == "PATCH" else answer_read(request, [WEBSITE])
 
     with served(respond, time) as (client, _), pytest.raises(AnalyticsApiError):
-        client.write_to(Meant(7), "PATCH", lambda _: client.send_update(7, {"email": False}))
+        client.write_to(Meant(7), "PATCH", lambda _: client.send_update(Meant(7), {"email": False}))
     assert time.now - began < 2 * REJECTED_SECONDS
 
 

@@ -327,7 +327,7 @@ def test_retried_update_is_computed_from_a_new_read() -> None:
 
     def add(record: dict[str, Any]) -> None:
         seen.append(record["exclude_ips"])
-        client.send_update(7, {"exclude_ips": (*record["exclude_ips"].split(), "192.0.2.9")})
+        client.send_update(Meant(7), {"exclude_ips": (*record["exclude_ips"].split(), "192.0.2.9")})
 
     with served([before, http(500), later, RECORD]) as (client, server):
         client.write_to(Meant(7), "PATCH", add)
@@ -397,7 +397,7 @@ def test_write_is_not_retried_after_a_response_that_is_not_json(response: str) -
 
 def test_update_is_retried_if_the_read_before_it_is_not_json() -> None:
     with served([GARBLED["a web page"], RECORD, RECORD]) as (client, server):
-        client.write_to(Meant(7), "PATCH", lambda _: client.send_update(7, {"email": True}))
+        client.write_to(Meant(7), "PATCH", lambda _: client.send_update(Meant(7), {"email": True}))
         assert [request.method for request in server.requests] == ["GET", "GET", "PATCH"]
 
 

@@ -64,7 +64,7 @@ def test_response_soon_after_a_stop_counts_and_is_the_last_request() -> None:
             assert do(client, operation) == (None if operation == "delete" else WEBSITE)
     with waiting(respond) as (client, server):
         with pytest.raises(StoppedError):
-            client.write_to(Meant(7), "PATCH", lambda _: client.send_update(7, {"email": True}))
+            client.write_to(Meant(7), "PATCH", lambda _: client.send_update(Meant(7), {"email": True}))
         assert client.stopped
         assert server.sent == ["GET /api/v1/websites/7"]
         assert client.stats.requests == 1
