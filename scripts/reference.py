@@ -57,13 +57,23 @@ _MANY = 2
 #: Item of a list of keys in a docstring, with its type, an example, and its meaning.
 _KEY = re.compile(r"`\w+` \(.+?, such as `.+?`\): .+\.")
 #: Example of a value that its type tells as well.
-_EMPTY_EXAMPLE = re.compile(r", such as `(?:null|true|false|0|\[\])`(?=\):)")
+_EMPTY_EXAMPLE = re.compile(r", such as `(?:null|true|false|\d+|\"[\d-]+\"|\[\])`(?=\):)")
 _LINE = 120
 _OF_EVERY_OPERATOR = (
     "Each operator also accepts the arguments of every Airflow task and, if it calls the service, `analytics_conn_id` "
     "(default `analytics_default`). The arguments on these pages can be templates, except `asset`. A wrong argument "
     "or connection fails the task without a retry."
 )
+#: Arguments of several operators, whose rows on the other pages are shorter.
+_SHARED = {
+    "approved_digest": "the `digest` of a plan, or the output of an `ApprovalOperator` whose form contains it.",
+    "domain": "must match exactly, except for case, a trailing dot, and punycode.",
+    "max_loss_fraction": "the [limit of the guards](../../guards.md#limits), checked from 10 items on.",
+    "override_guards": "names of [guards](../../guards.md), as a list or separated by commas.",
+    "password_from": "the place of a [password](../../operators.md#arguments), because Airflow displays arguments.",
+    "snapshot_name": "names the folder of the snapshots in `base_path`.",
+    "state_path": "the [state folder](../../exclusions.md#the-state-folder), with list tables, plans, and audit trails.",
+}
 _OF_ALL = "See also the [arguments of all operators](index.md)."
 _TEMPLATED = " (templated)"
 _CONNECTION = "id of a connection of type `analytics`." + _TEMPLATED
@@ -97,6 +107,12 @@ def operator_index() -> Iterator[str]:
         "[choose an operator](../../operators.md).",
         "",
         *textwrap.wrap(_OF_EVERY_OPERATOR, _LINE),
+        "",
+        "Several operators have these arguments:",
+        "",
+        *(f"* `{name}`: {meaning}" for name, meaning in _SHARED.items()),
+        "",
+        "The pages:",
         "",
         _WRITTEN,
         "",
@@ -254,7 +270,7 @@ class _Page:
             own = [repeated_default.sub(r"\1", row) for row in own]
         for earlier, names in repeated.items():
             listed = ", ".join(f"`{name}`" for name in names)
-            own += _wrapped(f"As for [`{earlier}`](#{earlier.lower()}): {listed}.")
+            own += _wrapped(f"The same as in [`{earlier}`](#{earlier.lower()}): {listed}.")
         yield from ("Arguments:", "", *own, "")
 
 

@@ -51,7 +51,7 @@ def chunk_websites(websites: Iterable[Mapping[str, Any] | str | int], chunks: in
     A website is in the same chunk in every run, independent of other websites. A chunk can be empty, and chunks differ
     slightly in size. With another number of chunks, websites move to other chunks.
 
-    :param websites: records with ``id``, for example from ``hook.iter_websites()``, or ids.
+    :param websites: ids, or records with ``id``, for example from ``hook.iter_websites()``.
     :param chunks: number of chunks, 1 or more.
     :return: one list of ids per chunk, each in the order of ``websites``.
     :raises ValueError: if ``chunks`` is less than 1.
@@ -347,10 +347,8 @@ def _resolved_names(lists: Sequence[EntryList], before: Mapping[str, Resolution]
 class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     """Sync the excluded IP addresses of many websites with one list.
 
-    The operator reads the website list, plans the changes, and checks the guards. Then it fetches each website that
-    differs, updates it, and reads it again. The order of entries does not matter, and existing lines keep their text
-    and position. If a website fails, the others continue: :class:`BulkError` lists all failed websites at the end, and
-    a retry updates only websites that still differ.
+    Existing lines keep their text and position. If a website fails, the others continue, and a retry updates only
+    websites that still differ.
 
     Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/exclusions/
 
@@ -362,49 +360,42 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
             state_path="s3://analytics-state",
         )
 
-    :param exclude_ips: IP addresses: a list, or text with one entry per line. ``#`` starts a comment. An empty list
-        needs ``override_guards=["empty_list"]``. In the mode ``managed``, a comment can contain an owner and an
-        expiration date: ``203.0.113.7 # office, owner=it@example.com, until=2027-01-31``. (templated)
-    :param exclude_ips_path: URL or absolute path of a file with such text, instead of ``exclude_ips``. (templated)
-    :param networks: how to handle networks, for example ``203.0.113.0/24``: ``"reject"`` (default), ``"expand"`` (to
-        single addresses, at most 1,024 per list), or ``"as_is"``, which also sends ranges and patterns such as
-        ``192.0.2.*``. The service documents only single addresses. (templated)
-    :param resolve_names: allow host names, for example ``vpn.example.com``, in a ``managed`` list. Each run looks up
-        their IPv4 and IPv6 addresses. If a name does not resolve, its last addresses are kept for 7 days. (templated)
-    :param websites: None (default) for all; a list of domains, patterns (``*.example.com``), and ids; or filters of the
-        list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
+    :param exclude_ips: IP addresses as a list, or as text with one entry per line; ``#`` starts a comment. In the mode
+        ``"managed"``, it can contain ``owner=`` and ``until=``. An empty list needs ``override_guards=["empty_list"]``.
+        (templated)
+    :param exclude_ips_path: file with such text (URL or absolute path), instead of ``exclude_ips``. (templated)
+    :param networks: networks such as ``203.0.113.0/24``: ``"reject"`` (default), ``"expand"`` (at most 1,024 addresses
+        per list), or ``"as_is"``, which also sends ranges and patterns. (templated)
+    :param resolve_names: allow host names in a ``"managed"`` list, and look up their addresses in each run. If a name
+        does not resolve, its last addresses are kept for 7 days. (templated)
+    :param websites: ``None`` (default) for all; a list of domains, patterns (``*.example.com``), and ids; or filters of
+        the list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
     :param except_websites: domains, patterns, and ids to exclude. (templated)
-    :param per_website: additional entries by domain, pattern, or id: a dict, or a JSON object as text. (templated,
-        except for the keys of a dict)
-    :param mode: ``"managed"`` (default with ``state_path``) adds missing entries, and removes entries that you removed
-        from the list; ``"merge"`` (default without) only adds; ``"replace"`` makes each list equal to this one. Lines
-        with a comment are kept, except by ``"replace"``. (templated)
-    :param state_path: state folder (URL or absolute path) for list tables, plans, and audit trails. Use one folder for
-        all lists of a service, so that no list removes an entry that another list contains. (templated)
-    :param list_name: name of the list in this folder; default ``<dag id>.<task id>``. (templated)
-    :param unmanage_websites: for ``"managed"``: domains, patterns, and ids of websites to stop managing. The entries of
-        this list are removed from them, and none are added. (templated)
-    :param override_guards: names of guards to override in this run, as a list or separated by commas: ``empty_list``
-        (the list is empty), ``no_match`` (a selector matches no website), ``entries_lost`` (too many entries would be
-        lost), ``fewer_websites`` (many websites of the last run are missing). (templated)
-    :param max_loss_fraction: limit of the guards, default 0.3: the largest fraction of the list that can be removed
-        from it, or, in the mode ``replace``, of all entries on the selected websites. Checked from 10 entries on.
+    :param per_website: additional entries by domain, pattern, or id, as a dict or JSON text. (templated, except for the
+        keys of a dict)
+    :param mode: ``"managed"`` (default with ``state_path``) adds missing entries and removes entries that you removed
+        from the list; ``"merge"`` (default without) only adds; ``"replace"`` makes each list equal to this one. Only
+        ``"replace"`` removes lines with a comment. (templated)
+    :param state_path: state folder (URL or absolute path), the same for all lists of a service. (templated)
+    :param list_name: name of the list in the state folder; default ``<dag id>.<task id>``. (templated)
+    :param unmanage_websites: domains, patterns, and ids of websites from which a ``"managed"`` list removes its
+        entries. (templated)
+    :param override_guards: guards to override in this run: ``empty_list``, ``no_match``, ``entries_lost``,
+        ``fewer_websites``. (templated)
+    :param max_loss_fraction: largest fraction of the list, or in the mode ``"replace"`` of all entries on the selected
+        websites, that can be removed; default 0.3. (templated)
+    :param dry_run: only plan: send no changes, and store the plan in ``state_path``. (templated)
+    :param approved_digest: ``digest`` of the approved plan; ``"any"`` (default) applies any plan that no guard blocks.
         (templated)
-    :param dry_run: only plan: send no changes. The plan and the compared websites are stored in ``state_path``.
-        (templated)
-    :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form
-        contains it. Only this plan is applied. Default ``"any"``: any plan that no guard blocks. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict with ``field`` and ``mode`` of the list, and the same keys as the result of
-        ``PlanWebsitesOperator``.
+    :return: a dict with ``field`` and ``mode`` of the list, and the keys of ``PlanWebsitesOperator``.
     :raises AirflowFailException: without a retry and before any change is sent, if a guard blocks the plan.
     :raises AnalyticsError: before any change is sent, if a host name has not resolved for more than 7 days.
     :raises BulkError: at the end, if websites failed or, in the modes ``merge`` and ``managed``, lack entries of the
         list.
-    :raises AirflowSkipException: before any change is sent, if a later run of this task has started with different
-        entries.
-    :raises StoppedError: if Airflow stopped the task, or if such a later run started after this one had sent changes.
-        The next try applies the remaining changes.
+    :raises AirflowSkipException: before any change is sent, if a later run of this task has started with other entries.
+    :raises StoppedError: if Airflow stopped the task, or such a later run started during the changes. A retry applies
+        the rest.
     """
 
     field = "exclude_ips"
@@ -462,33 +453,28 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
 
         SyncExcludedParamsOperator(task_id="tracking_parameters", exclude_params=["gclid", "fbclid"])
 
-    :param exclude_params: case-sensitive names of query parameters: a list, or text with one entry per line. ``#``
-        starts a comment. An empty list needs ``override_guards=["empty_list"]``. (templated)
-    :param exclude_params_path: URL or absolute path of a file with such text, instead of ``exclude_params``.
-        (templated)
-    :param websites: None (default) for all; a list of domains, patterns (``*.example.com``), and ids; or filters of the
-        list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
+    :param exclude_params: case-sensitive query parameters as a list, or as text with one entry per line; ``#`` starts a
+        comment. An empty list needs ``override_guards=["empty_list"]``. (templated)
+    :param exclude_params_path: file with such text (URL or absolute path), instead of ``exclude_params``. (templated)
+    :param websites: ``None`` (default) for all; a list of domains, patterns (``*.example.com``), and ids; or filters of
+        the list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
     :param except_websites: domains, patterns, and ids to exclude. (templated)
-    :param per_website: additional entries by domain, pattern, or id: a dict, or a JSON object as text. (templated,
-        except for the keys of a dict)
-    :param mode: ``"managed"`` (default with ``state_path``) adds missing entries, and removes entries that you removed
-        from the list; ``"merge"`` (default without) only adds; ``"replace"`` makes each list equal to this one. Lines
-        with a comment are kept, except by ``"replace"``. (templated)
-    :param state_path: state folder (URL or absolute path) for list tables, plans, and audit trails. Use one folder for
-        all lists of a service, so that no list removes an entry that another list contains. (templated)
-    :param list_name: name of the list in this folder; default ``<dag id>.<task id>``. (templated)
-    :param unmanage_websites: for ``"managed"``: domains, patterns, and ids of websites to stop managing. The entries of
-        this list are removed from them, and none are added. (templated)
-    :param override_guards: names of guards to override in this run, as a list or separated by commas: ``empty_list``
-        (the list is empty), ``no_match`` (a selector matches no website), ``entries_lost`` (too many entries would be
-        lost), ``fewer_websites`` (many websites of the last run are missing). (templated)
-    :param max_loss_fraction: limit of the guards, default 0.3: the largest fraction of the list that can be removed
-        from it, or, in the mode ``replace``, of all entries on the selected websites. Checked from 10 entries on.
+    :param per_website: additional entries by domain, pattern, or id, as a dict or JSON text. (templated, except for the
+        keys of a dict)
+    :param mode: ``"managed"`` (default with ``state_path``) adds missing entries and removes entries that you removed
+        from the list; ``"merge"`` (default without) only adds; ``"replace"`` makes each list equal to this one. Only
+        ``"replace"`` removes lines with a comment. (templated)
+    :param state_path: state folder (URL or absolute path), the same for all lists of a service. (templated)
+    :param list_name: name of the list in the state folder; default ``<dag id>.<task id>``. (templated)
+    :param unmanage_websites: domains, patterns, and ids of websites from which a ``"managed"`` list removes its
+        entries. (templated)
+    :param override_guards: guards to override in this run: ``empty_list``, ``no_match``, ``entries_lost``,
+        ``fewer_websites``. (templated)
+    :param max_loss_fraction: largest fraction of the list, or in the mode ``"replace"`` of all entries on the selected
+        websites, that can be removed; default 0.3. (templated)
+    :param dry_run: only plan: send no changes, and store the plan in ``state_path``. (templated)
+    :param approved_digest: ``digest`` of the approved plan; ``"any"`` (default) applies any plan that no guard blocks.
         (templated)
-    :param dry_run: only plan: send no changes. The plan and the compared websites are stored in ``state_path``.
-        (templated)
-    :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form
-        contains it. Only this plan is applied. Default ``"any"``: any plan that no guard blocks. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     """
 

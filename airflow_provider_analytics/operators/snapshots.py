@@ -105,27 +105,26 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
 
         SnapshotWebsitesOperator(task_id="snapshot", base_path="s3://my-bucket/analytics", compression="gzip")
 
-    :param base_path: folder of the snapshots: a URL that Airflow's ``ObjectStoragePath`` supports, or an absolute path.
-        (templated)
-    :param snapshot_name: name of the snapshots, and of their folder. A list with other filters, or of another
-        connection, needs its own name. (templated)
+    :param base_path: folder of the snapshots (URL or absolute path). (templated)
+    :param snapshot_name: name of the snapshots and their folder, one for each connection and filter; default
+        ``websites``. (templated)
     :param format: ``jsonl`` (default), ``csv``, or ``parquet`` (extra ``parquet``). (templated)
-    :param compression: None (default) or ``gzip``; Parquet uses snappy if None. (templated)
-    :param exclude_ips_as: how ``exclude_ips`` is written: unchanged (``keep``, default), each entry as its SHA-256
-        (``hash``), or not at all (``drop``). (templated)
-    :param partition_date: day of the snapshot, a date or a date with a time; default: the day of the run. (templated)
-    :param on_late: action for a late list that would replace a snapshot, or whose day ended more than 12 hours
-        ago: ``fail`` (default, without a retry), ``skip``, or ``publish`` (marked as late). (templated)
+    :param compression: ``gzip``, or None (default); Parquet then uses snappy. (templated)
+    :param exclude_ips_as: ``keep`` (default) writes ``exclude_ips`` unchanged, ``hash`` each entry as its SHA-256,
+        ``drop`` nothing. (templated)
+    :param partition_date: day of the snapshot, a date with or without a time; default: the day of the run. (templated)
+    :param on_late: for a late list that would replace a snapshot, or whose day ended more than 12 hours ago: ``fail``
+        (default), ``skip``, or ``publish`` (marked as late). (templated)
     :param search: only websites that the service's search finds. (templated)
     :param favorite: only favorites (True) or only others (False). (templated)
-    :param ignore_fields: names of documented fields that do not count as changes. (templated)
-    :param max_loss_fraction: limit of the guards, default 0.3: the largest fraction of the websites, and of the values
-        of a field, that can be lost. Checked from 10 websites on, and if no website is left. (templated)
-    :param override_guards: names of guards to override in this run, as a list or separated by commas:
-        ``fewer_websites``, ``other_source``, ``missing_fields``, ``clock_skew``, ``newer_version``. (templated)
+    :param ignore_fields: documented fields that do not count as changes. (templated)
+    :param max_loss_fraction: largest fraction of the websites, and of the values of a field, that can be lost; default
+        0.3. (templated)
+    :param override_guards: guards to override in this run: ``fewer_websites``, ``other_source``, ``missing_fields``,
+        ``clock_skew``, ``newer_version``. (templated)
     :param html_report: also write an HTML report; default False. (templated)
-    :param asset: asset that the snapshot updates; default: ``snapshot_asset`` of the connection, the snapshot name,
-        and the filters. Required if any of these or ``base_path`` is a template.
+    :param asset: asset that the snapshot updates; default: ``snapshot_asset`` of the same arguments. Required if one of
+        them or ``base_path`` is a template.
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with these keys:
 
@@ -140,21 +139,21 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         * ``count`` (number, such as ``60``): websites in the snapshot.
         * ``is_first`` (boolean, such as ``false``): true if no earlier day has a snapshot.
         * ``previous`` (date or null, such as ``"2026-11-20"``): day of the previous snapshot; null if there is none, or
-          if it is damaged.
+          it is damaged.
         * ``removed`` (number or null, such as ``1``): websites removed since ``previous``; null without it.
         * ``privacy_changed`` (number or null, such as ``0``): websites whose privacy changed since ``previous``; also
           counted in ``changed``.
         * ``changed`` (number or null, such as ``2``): websites changed since ``previous``.
         * ``added`` (number or null, such as ``3``): websites added since ``previous``.
         * ``replaced_snapshot`` (object or null, such as ``null``): the snapshot of the same day that this one replaces:
-          its ``observed_at``, ``count``, and the same four numbers.
+          ``observed_at``, ``count``, and the same four numbers.
         * ``fields`` (object, such as ``{"new": ["created_at"], "missing": [], "invalid_values": {}}``): undocumented
           fields, documented fields that no website has, and numbers of mistyped values.
         * ``files`` (list of strings, such as
           ``["s3://my-bucket/.../websites-20261121T000004Z-5f0c1d2e-9b1f.jsonl.gz"]``): data files; empty if there are
           no websites.
         * ``changes_path`` (string or null, such as ``null``): JSON Lines file with all changes since ``previous``, or
-          without it, since ``replaced_snapshot``.
+          else ``replaced_snapshot``.
         * ``report`` (string or null, such as ``null``): the HTML report.
 
     :raises AirflowFailException: without a retry, if a guard blocks the snapshot, or the list is late and
@@ -385,31 +384,27 @@ class CompareSnapshotsOperator(ProviderBaseOperator):
 
         CompareSnapshotsOperator(task_id="compare", base_path="s3://my-bucket/analytics", on_change="log")
 
-    :param base_path: base path of the snapshots: a URL or an absolute path. (templated)
+    :param base_path: folder of the snapshots (URL or absolute path). (templated)
     :param snapshot_name: name of the snapshots; default ``websites``. (templated)
-    :param current: day of the newer snapshot, YYYY-MM-DD; default: the latest published one. In the DAG that takes the
-        snapshot, pass its day: ``"{{ ti.xcom_pull('snapshot', map_indexes=ti.map_index)['snapshot_date'] }}"``.
+    :param current: day of the newer snapshot; default: the latest one. In the DAG that takes the snapshot, pass its
+        day: ``"{{ ti.xcom_pull('snapshot', map_indexes=ti.map_index)['snapshot_date'] }}"``. (templated)
+    :param previous: day of the older snapshot; default: the latest one before ``current``, if it is not damaged.
         (templated)
-    :param previous: day of the older snapshot; default: the latest published one before ``current``, if it is not
-        damaged. (templated)
-    :param on_change: action if websites changed: ``log`` (default), ``fail`` (without a retry), or ``skip`` (skip
-        downstream tasks); the file is written in any case. (templated)
-    :param ignore_fields: names of documented fields that do not count; default: the ignored fields of the current
-        snapshot. (templated)
+    :param on_change: if websites changed: ``fail``, ``skip`` downstream tasks, or ``log`` (default). (templated)
+    :param ignore_fields: documented fields that do not count; default: those of the current snapshot. (templated)
     :return: a dict with these keys:
 
         * ``path`` (string, such as ``"s3://my-bucket/analytics/websites"``): folder of the snapshots.
         * ``current`` (date, such as ``"2026-11-21"``): day of the newer snapshot.
         * ``is_first`` (boolean, such as ``false``): true if no earlier day has a snapshot.
         * ``previous`` (date or null, such as ``"2026-11-20"``): day of the earlier snapshot; null if there is none, or
-          if it is damaged.
+          it is damaged.
         * ``removed`` (number, such as ``1``): websites removed since ``previous``.
         * ``privacy_changed`` (number, such as ``0``): websites whose privacy changed; also counted in ``changed``.
         * ``changed`` (number, such as ``2``): websites changed.
         * ``added`` (number, such as ``3``): websites added.
-        * ``changes`` (list of objects, such as ``[]``): the first 50 changes; removed websites and changes of privacy
-          come first.
-        * ``changes_omitted`` (number, such as ``0``): number of further changes.
+        * ``changes`` (list of objects, such as ``[]``): the first 50 changes.
+        * ``changes_omitted`` (number, such as ``0``): further changes.
         * ``changes_path`` (string or null, such as ``null``): JSON Lines file with all changes.
 
     :raises AirflowFailException: without a retry, if websites changed and ``on_change="fail"``, or a day has no
@@ -486,25 +481,24 @@ class PruneSnapshotsOperator(ProviderBaseOperator):
 
         PruneSnapshotsOperator(task_id="prune", base_path="s3://my-bucket/analytics", keep_days=30, keep_months=24)
 
-    :param base_path: base path of the snapshots: a URL or an absolute path. (templated)
+    :param base_path: folder of the snapshots (URL or absolute path). (templated)
     :param snapshot_name: name of the snapshots; default ``websites``. (templated)
-    :param keep_days: number of days whose snapshot is kept; default 0. At least one of the three numbers must be 1 or
-        more. (templated)
-    :param keep_weeks: number of ISO weeks whose newest snapshot is kept; default 0. (templated)
-    :param keep_months: number of months whose newest snapshot is kept; default 0. (templated)
+    :param keep_days: days whose snapshot is kept; default 0. One of the three numbers must be at least 1. (templated)
+    :param keep_weeks: ISO weeks whose newest snapshot is kept; default 0. (templated)
+    :param keep_months: months whose newest snapshot is kept; default 0. (templated)
     :param remove_damaged: also remove damaged snapshots that are not kept; default False. (templated)
     :param dry_run: remove nothing. (templated)
     :return: a dict with these keys:
 
         * ``path`` (string, such as ``"s3://my-bucket/analytics/websites"``): folder of the snapshots.
         * ``dry_run`` (boolean, such as ``false``): true if nothing was removed.
-        * ``kept`` (number, such as ``120``): number of snapshots that are kept.
+        * ``kept`` (number, such as ``120``): snapshots that are kept.
         * ``removed`` (list of dates, such as ``["2026-08-20"]``): days whose snapshot was removed.
         * ``damaged`` (object, such as ``{}``): day of each damaged snapshot to its problem.
         * ``orphaned_files`` (list of dates, such as ``[]``): other days from which files of interrupted runs were
           removed.
         * ``unknown`` (list of dates, such as ``[]``): days with files that no manifest lists; they are kept.
-        * ``files`` (number, such as ``3``): number of removed files.
+        * ``files`` (number, such as ``3``): removed files.
 
     :raises AirflowFailException: without a retry, if there are only days without a manifest, or a folder is a symbolic
         link.

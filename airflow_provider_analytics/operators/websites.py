@@ -41,9 +41,9 @@ class ListWebsitesOperator(AnalyticsBaseOperator):
     :param sort_by: ``id`` (date of creation, default) or ``domain``. (templated)
     :param sort: ``desc`` (default) or ``asc``. (templated)
     :param per_page: websites per request: 10, 25, 50, or 100 (default). (templated)
-    :param max_records: maximum number of websites; a longer list fails the task; default 1000. (templated)
+    :param max_records: longest list that is returned; a longer one fails the task; default 1000. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: list of website records as the service returns them, dicts without secrets.
+    :return: website records as the service returns them, dicts without secrets.
     :raises AirflowFailException: without a retry, if the list is longer than ``max_records``.
     :raises IncompleteListError: if the list cannot be proven complete.
     """
@@ -103,8 +103,7 @@ class GetWebsiteOperator(AnalyticsBaseOperator):
         GetWebsiteOperator(task_id="read", domain="shop.example.com")
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id. It must match exactly, except for case, a trailing dot, and
-        punycode. (templated)
+    :param domain: instead of ``website_id``. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the website record as the service returns it, a dict without secrets.
     :raises AirflowFailException: without a retry, if the domain has several websites.
@@ -199,18 +198,18 @@ class CreateWebsiteOperator(_SettingsOperator):
 
         CreateWebsiteOperator(task_id="create", domain="shop.example.com", privacy="private", exclude_ips=["192.0.2.7"])
 
-    :param domain: domain of the website, without scheme, port, or path. (templated)
-    :param privacy: who can see the statistics page: ``public`` (0), ``private`` (1), or ``password`` (2), by name or
-        number. If it is not given, the page is public, and a warning says so. (templated)
-    :param password_from: source of the password of the statistics page: ``connection:NAME`` or ``variable:NAME``. The
-        name must start with ``page_password``. Only allowed with privacy ``password``. (templated)
-    :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
-    :param exclude_bots: whether common bots are excluded from tracking. (templated)
-    :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line. Comments
-        after ``#`` are not sent; an entry such as ``{"entry": "utm", "comment": "ads"}`` sends one. (templated)
-    :param exclude_ips: IP addresses excluded from tracking, as ``exclude_params``. (templated)
-    :param if_exists: what to do if the website exists: ``skip`` (default) leaves it unchanged and reports the settings
-        that differ, ``update`` updates the settings that differ, ``fail`` fails the task without a retry. (templated)
+    :param domain: domain without scheme, port, or path. (templated)
+    :param privacy: ``public`` (0), ``private`` (1), or ``password`` (2). Without it, the page is public, and a warning
+        says so. (templated)
+    :param password_from: place of the page password, for privacy ``password``: ``connection:NAME`` or
+        ``variable:NAME``; the name starts with ``page_password``. (templated)
+    :param email_reports: send periodic e-mail reports, the field ``email`` of the service. (templated)
+    :param exclude_bots: exclude common bots. (templated)
+    :param exclude_params: excluded URL query parameters as a list, or as text with one entry per line. Comments after
+        ``#`` are not sent; ``{"entry": "utm", "comment": "ads"}`` sends one. (templated)
+    :param exclude_ips: excluded IP addresses, as ``exclude_params``. (templated)
+    :param if_exists: if the website exists, ``skip`` (default) leaves it unchanged and reports different settings,
+        ``update`` updates them, and ``fail`` fails the task without a retry. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with these keys:
 
@@ -218,8 +217,8 @@ class CreateWebsiteOperator(_SettingsOperator):
         * ``domain`` (string or null, such as ``"shop.example.com"``): domain of the website.
         * ``created`` (boolean, such as ``true``): true if this run created the website.
         * ``updated`` (list of strings, such as ``[]``): fields that this run updated.
-        * ``differing`` (list of strings, such as ``[]``): fields that differ, or that the service does not return, and
-          that were left unchanged, with ``if_exists="skip"``.
+        * ``differing`` (list of strings, such as ``[]``): with ``if_exists="skip"``: fields that differ, or that the
+          service does not return.
         * ``unverified`` (list of strings, such as ``["password"]``): sent fields that the service does not return.
         * ``verified`` (boolean, such as ``false``): true if all fields are as requested, and nothing else changed.
         * ``unexpected_changes`` (list of strings, such as ``[]``): fields that this task did not send, and that differ
@@ -342,22 +341,20 @@ class UpdateWebsiteOperator(_SettingsOperator):
         UpdateWebsiteOperator(task_id="hide", domain="shop.example.com", privacy="private", favorite=True)
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id or in addition to it. It must match exactly, except for
-        case, a trailing dot, and punycode. Give both if you know both: then a website that has got the id of a deleted
-        one is never changed. (templated)
-    :param privacy: who can see the statistics page: ``public`` (0), ``private`` (1), or ``password`` (2), by name or
-        number. (templated)
-    :param password_from: source of the password of the statistics page: ``connection:NAME`` or ``variable:NAME``. The
-        name must start with ``page_password``. Only allowed with privacy ``password``. (templated)
-    :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
-    :param exclude_bots: whether common bots are excluded from tracking. (templated)
-    :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line. Comments
-        after ``#`` are not sent; an entry such as ``{"entry": "utm", "comment": "ads"}`` sends one. ``[]`` clears the
-        list; text without entries is an error. (templated)
-    :param exclude_ips: IP addresses excluded from tracking, as ``exclude_params``. (templated)
-    :param favorite: whether the website is marked as favorite. (templated)
+    :param domain: instead of ``website_id``. Give both if you know both: a website that has got the id of a deleted one
+        is then never changed. (templated)
+    :param privacy: ``public`` (0), ``private`` (1), or ``password`` (2). (templated)
+    :param password_from: place of the page password, for privacy ``password``: ``connection:NAME`` or
+        ``variable:NAME``; the name starts with ``page_password``. (templated)
+    :param email_reports: send periodic e-mail reports, the field ``email`` of the service. (templated)
+    :param exclude_bots: exclude common bots. (templated)
+    :param exclude_params: excluded URL query parameters as a list, or as text with one entry per line. Comments after
+        ``#`` are not sent; ``{"entry": "utm", "comment": "ads"}`` sends one. ``[]`` clears the list; text without
+        entries is an error. (templated)
+    :param exclude_ips: excluded IP addresses, as ``exclude_params``. (templated)
+    :param favorite: mark as favorite. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict with the same keys as the result of :class:`CreateWebsiteOperator`.
+    :return: a dict with the keys of ``CreateWebsiteOperator``.
     :raises AirflowFailException: without a retry, if the service rejects a value, the domain has several websites, or
         the website of the id has another domain.
     :raises NotAppliedError: if the sent values are not in effect afterwards, or other fields changed.
@@ -427,11 +424,10 @@ class DeleteWebsiteOperator(AnalyticsBaseOperator):
         DeleteWebsiteOperator(task_id="retire", domain="shop.example.com")
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id or in addition to it. It must match exactly, except for
-        case, a trailing dot, and punycode. Give both if you know both: then a website that has got the id of a deleted
-        one is never deleted. (templated)
-    :param ignore_if_missing: succeed if the website does not exist, so that the task can run again; default True. Then
-        the account must be readable, because with a wrong base URL every website is missing. (templated)
+    :param domain: instead of ``website_id``. Give both if you know both: a website that has got the id of a deleted one
+        is then never deleted. (templated)
+    :param ignore_if_missing: succeed if the website does not exist; default True. The account must be readable, because
+        with a wrong base URL every website is missing. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with these keys:
 

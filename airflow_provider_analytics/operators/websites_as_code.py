@@ -99,36 +99,31 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
 
         PlanWebsitesOperator(task_id="plan", config_path="/data/websites.yaml", state_path="s3://analytics-state")
 
-    :param config_path: the YAML file, or a folder of YAML files (URL or absolute path). (templated)
-    :param config: instead of ``config_path``: the content of the file as a dict or its JSON text, or a list of records
-        with ``domain`` and settings, such as the output of another task. (templated)
+    :param config_path: YAML file, or folder of YAML files (URL or absolute path). (templated)
+    :param config: instead of ``config_path``: content of the file as a dict or JSON text, or a list of records with
+        ``domain`` and settings, for example from another task. (templated)
     :param prune: also delete websites that are not in the file. (templated)
-    :param create_only: create the websites that do not exist, and leave all others unchanged. (templated)
-    :param state_path: state folder (URL or absolute path) for list tables, plans, and audit trails. With it, lists are
-        ``managed`` unless the file says otherwise. (templated)
-    :param list_name: name of the lists of this file in this folder; default: the id of the DAG. (templated)
-    :param override_guards: names of guards to override in this run, as a list or separated by commas:
-        ``fewer_websites`` (with ``state_path``: many websites of the last run are missing from the list),
-        ``many_created`` (many of them would be created again), ``empty_list`` (all websites would be deleted),
-        ``many_deleted`` (many would be deleted), ``made_public`` (many statistics pages would become public),
-        ``entries_lost`` (lists would lose many entries). (templated)
-    :param max_loss_fraction: limit of the guards, default 0.3: the largest fraction of the websites that can be
-        deleted, of the entries that a list can lose, and of the statistics pages that can become public. Checked from
-        10 on. (templated)
+    :param create_only: create missing websites, and leave all others unchanged. (templated)
+    :param state_path: state folder (URL or absolute path). With it, lists are ``managed`` unless the file says
+        otherwise. (templated)
+    :param list_name: name of the lists of this file in the state folder; default: the id of the DAG. (templated)
+    :param override_guards: guards to override in this run: ``fewer_websites``, ``many_created``, ``empty_list``,
+        ``many_deleted``, ``made_public``, ``entries_lost``. (templated)
+    :param max_loss_fraction: largest fraction of the websites that can be deleted, of the entries that a list can lose,
+        and of the statistics pages that can become public; default 0.3. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with these keys:
 
         * ``dry_run`` (boolean, such as ``true``): true if the task only planned.
-        * ``list_is_new`` (boolean, such as ``false``): true if a managed list had no table in the state folder: it runs
-          for the first time, or the folder was lost.
-        * ``digest`` (string, such as ``"9f2c..."``): digest of the plan; pass it as ``approved_digest`` to approve the
-          plan.
+        * ``list_is_new`` (boolean, such as ``false``): true if a managed list had no table in the state folder: its
+          first run, or a lost folder.
+        * ``digest`` (string, such as ``"9f2c..."``): pass it as ``approved_digest`` to approve the plan.
         * ``scope`` (object, such as ``{"service": "https://stats.example.com", "prune": false}``): settings that the
-          digest includes, such as the service and the account.
+          digest includes.
         * ``blocked_by`` (list of strings, such as ``[]``): names of the guards that block the plan.
-        * ``guard_message`` (string or null, such as ``null``): the findings of these guards.
-        * ``override_guards`` (list of strings, such as ``[]``): names of the guards that this run overrides.
-        * ``websites_compared`` (number, such as ``1000``): number of websites that were compared.
+        * ``guard_message`` (string or null, such as ``null``): their findings.
+        * ``override_guards`` (list of strings, such as ``[]``): guards that this run overrides.
+        * ``websites_compared`` (number, such as ``1000``): websites that were compared.
         * ``creates`` (number, such as ``2``): planned creates.
         * ``updates`` (number, such as ``37``): planned updates.
         * ``deletes`` (number, such as ``0``): planned deletions.
@@ -136,28 +131,27 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         * ``protected`` (number, such as ``0``): websites that ``protect`` keeps from deletion.
         * ``entries_added`` (number, such as ``37``): planned additions to lists.
         * ``entries_removed`` (number, such as ``2``): planned removals from lists.
-        * ``changes`` (list of strings, such as ``["create www.example.com"]``): the first 20 planned changes, one line
-          each.
-        * ``changes_omitted`` (number, such as ``17``): number of further changes.
-        * ``expired`` (list of objects, such as ``[]``): list entries that have expired, with ``entry``, ``until``,
-          ``owner``, and ``reason``.
+        * ``changes`` (list of strings, such as ``["create www.example.com"]``): the first 20 planned changes.
+        * ``changes_omitted`` (number, such as ``17``): further changes.
+        * ``expired`` (list of objects, such as ``[]``): expired list entries, with ``entry``, ``until``, ``owner``, and
+          ``reason``.
         * ``expiring`` (list of objects, such as ``[]``): list entries that expire within 30 days.
         * ``unchanged`` (number, such as ``963``): websites without a planned change.
         * ``applied`` (number, such as ``36``): changes that were sent and verified; 0 for a plan.
         * ``states`` (object, such as ``{"unchanged": 1, "applied": 36, "unclear": 0, "failed": 0, "rejected": 0,
-          "not_tried": 0}``): number of planned changes by result.
+          "not_tried": 0}``): planned changes by result.
         * ``verified`` (boolean, such as ``true``): true if all changes are in effect, and nothing else changed; false
           for a plan.
         * ``unverified`` (list of strings, such as ``[]``): sent fields that the service does not return.
-        * ``unexpected_changes`` (list of strings, such as ``[]``): values that this task did not send, and that differ
-          afterwards, at most 20.
-        * ``markdown`` (string or null, such as ``null``): the plan for a reviewer, such as the body of an
-          ``ApprovalOperator``, with at most 60,000 characters; null after an apply.
-        * ``plan_url`` (string or null, such as ``null``): address of the log of the task, which contains the whole
-          plan; null after an apply, and outside a DAG run.
+        * ``unexpected_changes`` (list of strings, such as ``[]``): at most 20 values that this task did not send, and
+          that differ afterwards.
+        * ``markdown`` (string or null, such as ``null``): the plan for a reviewer, at most 60,000 characters; null
+          after an apply.
+        * ``plan_url`` (string or null, such as ``null``): log of the task, with the whole plan; null after an apply,
+          and outside a DAG run.
 
-    :raises AirflowFailException: without a retry, if the file has problems. The error lists all of them. Problems that
-        need the website list, such as a missing password, are checked after the others.
+    :raises AirflowFailException: without a retry, if the file has problems. The error lists all of them, but problems
+        that need the website list, such as a missing password, only if there are no others.
     :raises BulkError: if websites could not be read.
     """
 
@@ -200,11 +194,8 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
 class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     """Apply the changes that a websites file requires, with or without an approved plan.
 
-    The operator reads the website list, and plans again. With ``approved_digest``, the new plan must be the approved
-    one, or the rest of it after a crash. Otherwise the task fails without a retry, and no changes are sent.
-
-    Each website is fetched immediately before it is changed, and read again afterwards. Before a delete, the domain of
-    the id is checked again. Passwords are read from the connection or Variable in ``password_from``.
+    The operator plans again. With ``approved_digest``, the new plan must be the approved one, or the rest of it after a
+    crash. Otherwise the task fails without a retry, and no changes are sent.
 
     Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/websites_as_code/
 
@@ -217,26 +208,25 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             approved_digest="{{ params.approved_digest }}",
         )
 
-    :param approved_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form
-        contains it. Only this plan is applied. Default ``"any"``: any plan that no guard blocks. (templated)
-    :param config_path: the YAML file, or a folder of YAML files (URL or absolute path). (templated)
-    :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
+    :param approved_digest: ``digest`` of the approved plan, which needs the same arguments; ``"any"`` (default) applies
+        any plan that no guard blocks. (templated)
+    :param config_path: YAML file, or folder of YAML files (URL or absolute path). (templated)
+    :param config: see :class:`PlanWebsitesOperator`. (templated)
     :param prune: also delete websites that are not in the file. (templated)
-    :param create_only: create the websites that do not exist, and leave all others unchanged. (templated)
-    :param state_path: see :class:`PlanWebsitesOperator`; with ``approved_digest``, as in the plan. (templated)
+    :param create_only: see :class:`PlanWebsitesOperator`. (templated)
+    :param state_path: see :class:`PlanWebsitesOperator`. (templated)
     :param list_name: see :class:`PlanWebsitesOperator`. (templated)
-    :param override_guards: see :class:`PlanWebsitesOperator`; with ``approved_digest``, as in the plan. (templated)
-    :param max_loss_fraction: see :class:`PlanWebsitesOperator`; with ``approved_digest``, as in the plan. (templated)
+    :param override_guards: see :class:`PlanWebsitesOperator`. (templated)
+    :param max_loss_fraction: see :class:`PlanWebsitesOperator`. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict with the same keys as the result of :class:`PlanWebsitesOperator`.
+    :return: a dict with the keys of ``PlanWebsitesOperator``.
     :raises AirflowFailException: without a retry and before any change is sent, if the file has problems, the plan is
         not the approved one, or a guard blocks it.
-    :raises BulkError: at the end, if websites failed or could not be read; with ``approved_digest``, before any change
-        is sent if websites could not be read. A retry applies the remaining changes.
-    :raises AirflowSkipException: before any change is sent, if a later run of this task has started with different
-        entries.
-    :raises StoppedError: if Airflow stopped the task, or if such a later run started after this one had sent changes.
-        The next try applies the remaining changes.
+    :raises BulkError: at the end, if websites failed or could not be read; with ``approved_digest``, unreadable
+        websites fail the task before any change. A retry applies the rest.
+    :raises AirflowSkipException: before any change is sent, if a later run of this task has started with other entries.
+    :raises StoppedError: if Airflow stopped the task, or such a later run started during the changes. A retry applies
+        the rest.
     """
 
     def __init__(
@@ -289,20 +279,19 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
         CheckDriftOperator(task_id="drift", config_path="/opt/airflow/dags/websites.yaml", on_drift="log")
 
-    :param on_drift: ``"fail"`` (default, without a retry), ``"skip"``, or ``"log"``. (templated)
-    :param config_path: the YAML file, or a folder of YAML files (URL or absolute path). (templated)
-    :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
-    :param prune: count websites that are not in the file as drift, too. (templated)
+    :param on_drift: if there is drift: ``"fail"`` (default), ``"skip"`` downstream tasks, or ``"log"``. (templated)
+    :param config_path: YAML file, or folder of YAML files (URL or absolute path). (templated)
+    :param config: see :class:`PlanWebsitesOperator`. (templated)
+    :param prune: also count websites that are not in the file as drift. (templated)
     :param create_only: see :class:`PlanWebsitesOperator`. (templated)
     :param state_path: see :class:`PlanWebsitesOperator`. (templated)
     :param list_name: see :class:`PlanWebsitesOperator`. (templated)
-    :param override_guards: see :class:`PlanWebsitesOperator`. Only ``fewer_websites`` fails this task; findings of
-        other guards are in ``guard_message``. (templated)
+    :param override_guards: see :class:`PlanWebsitesOperator`. Only ``fewer_websites`` fails this task; other findings
+        are in ``guard_message``. (templated)
     :param max_loss_fraction: see :class:`PlanWebsitesOperator`. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict with the same keys as the result of :class:`PlanWebsitesOperator`.
+    :return: a dict with the keys of ``PlanWebsitesOperator``.
     :raises AirflowFailException: without a retry, if there is drift and ``on_drift="fail"``, or the file has problems.
-        The message starts with the counts.
     :raises AirflowSkipException: if there is drift and ``on_drift="skip"``.
     :raises BulkError: if websites could not be read.
     """
@@ -370,25 +359,22 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
 
         ExportWebsitesOperator(task_id="export", output_path="s3://analytics-state/websites.yaml")
 
-    :param output_path: where to write the YAML file (URL or absolute path). On a local disk, only the user of the
-        worker can read it, because it contains addresses; in a folder that its group can write, also this group.
-        (templated)
+    :param output_path: YAML file to write (URL or absolute path). (templated)
     :param base_path: ``base_path`` of :class:`SnapshotWebsitesOperator`; None exports the current state. (templated)
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
     :param snapshot_name: ``snapshot_name`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)
-    :param websites: domains, patterns such as ``*.example.com``, or ids of the websites; default: all. (templated)
-    :param override_guards: names of guards to override in this run: ``fewer_websites`` (the file lacks many websites of
-        the file that it replaces). (templated)
-    :param max_loss_fraction: limit of the guard, default 0.3: the largest fraction of the websites in the replaced file
-        that can be missing. Checked from 10 on. Not checked for a snapshot. (templated)
+    :param websites: domains, patterns such as ``*.example.com``, and ids; default: all. (templated)
+    :param override_guards: guards to override in this run: ``fewer_websites``. (templated)
+    :param max_loss_fraction: largest fraction of the websites in the replaced file that can be missing; default 0.3.
+        Not checked for a snapshot. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with these keys:
 
         * ``output_path`` (string, such as ``"s3://analytics-state/websites.yaml"``): the argument.
-        * ``websites_exported`` (number, such as ``60``): number of websites in the file.
+        * ``websites_exported`` (number, such as ``60``): websites in the file.
         * ``origin`` (string, such as ``"https://stats.example.com"``): service or snapshot that was exported.
-        * ``omitted`` (number, such as ``0``): number of websites and settings that the file omits; the top of the file
-          lists them.
+        * ``omitted`` (number, such as ``0``): websites and settings that the file omits; the top of the file lists
+          them.
 
     :raises AirflowFailException: without a retry, if a domain has several websites, the snapshot does not exist, or
         the guard blocks the export.

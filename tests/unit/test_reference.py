@@ -51,7 +51,7 @@ def test_keyword_arguments_are_printed_with_stars_and_without_a_default() -> Non
 def test_arguments_in_common_are_printed_once() -> None:
     page = "\n".join(reference.operators("airflow_provider_analytics.operators.exclusions"))
     assert page.count("* `state_path`") == 1
-    assert "As for [`SyncExcludedIpsOperator`](#syncexcludedipsoperator): `websites`," in page
+    assert "The same as in [`SyncExcludedIpsOperator`](#syncexcludedipsoperator): `websites`," in page
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda found: found.__name__)
