@@ -473,13 +473,25 @@ class AmbiguousWriteError(AnalyticsError):
 
     :param reason: why the outcome is unclear.
     :param domain: domain of the website.
+    :param request: the request of the create, and the start of its response, as sentences.
     """
 
     reason: str
     domain: str
+    request: str = ""
 
     def __post_init__(self) -> None:
-        self.problem = f"Website {self.domain!r} might have been created. {self.reason}"
+        self._outcome = f"Website {self.domain!r} might have been created."
+        self.problem = f"{self._outcome} {self.reason}"
+
+    @property
+    def detail(self) -> str:
+        """The request, and the start of the response."""
+        return self.request
+
+    @property
+    def _blocks(self) -> list[list[str]]:
+        return [[self._outcome], [self.reason], [self.remedy, self.so_far], [self.request]]
 
     @property
     def _attempts(self) -> str:

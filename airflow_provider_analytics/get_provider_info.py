@@ -32,55 +32,57 @@ CONNECTION_TYPE: dict[str, Any] = {
     "conn-fields": {
         "timeout": _extra(
             "Timeout (s)",
-            "Seconds to wait for a connection, and for the next bytes. If empty: 30.",
+            "Seconds to wait for a connection, and for each part of a response. Default: 30.",
             "number",
             exclusiveMinimum=0,
             maximum=600,
         ),
         "max_retries": _extra(
-            "Retries", "Retries of a request that is safe to repeat. If empty: 3.", "integer", minimum=0, maximum=10
+            "Retries", "Retries of a request that is safe to repeat. Default: 3.", "integer", minimum=0, maximum=10
         ),
         "requests_per_minute": _extra(
             "Requests per minute",
-            "Maximum number of requests in any 60 s, at least 2. If empty: no limit.",
+            "Maximum number of requests in any 60 s, at least 2. Default: no limit.",
             "integer",
             minimum=2,
             maximum=100000,
         ),
         "verify": _extra(
-            "Verify TLS", "true, false, or the path of a CA bundle on the worker. If empty: true.", "string"
+            "Verify TLS", "true, false, or the path of a CA bundle on the worker. Default: true.", "string"
         ),
         "client_cert": _extra(
             "Client certificate",
-            "Path of a certificate with its key, or both paths with a comma. If empty: none.",
+            "Path of a PEM file with certificate and key, or two paths separated by a comma. Default: none.",
             "string",
         ),
         "proxies": _extra(
             "Proxies",
-            'Proxy URL by scheme: {"https": "http://proxy:3128"}. If empty: the proxies of the environment.',
+            'Proxy URL by scheme: {"https": "http://proxy:3128"}. Default: the proxies of the environment.',
             "object",
         ),
         "headers": _extra(
             "Headers",
             "Extra HTTP headers for a reverse proxy, as JSON. Anyone who can edit the connection can read them. "
-            "If empty: none.",
+            "Default: none.",
             "object",
         ),
         "parallel_requests": _extra(
-            "Parallel requests", "Requests at the same time, 1 to 16. If empty: 8.", "integer", minimum=1, maximum=16
+            "Parallel requests", "Requests at the same time, 1 to 16. Default: 8.", "integer", minimum=1, maximum=16
         ),
         "page_parameter": _extra(
-            "Page parameter", "Pagination query parameter. If empty: taken from the service's links, or page.", "string"
+            "Page parameter",
+            "Query parameter that selects a page. Default: taken from the service's links, or page.",
+            "string",
         ),
         "update_method": _extra(
             "Update method",
-            "HTTP method of an update: PATCH, or PUT if a proxy blocks PATCH. If empty: PATCH.",
+            "HTTP method of an update: PATCH, or PUT if a proxy blocks PATCH. Default: PATCH.",
             "string",
             enum=["PATCH", "PUT"],
         ),
         "allow_insecure_http": _extra(
             "Allow insecure http",
-            "Allow http to another host. The key is sent in clear text.",
+            "Allow http for hosts other than this machine. The API key is then sent in clear text.",
             "boolean",
             default=False,
         ),

@@ -162,7 +162,7 @@ def extras() -> Iterator[str]:
     yield "| Extra | Default | Meaning |"
     yield "|---|---|---|"
     for name, field in CONNECTION_TYPE["conn-fields"].items():
-        meaning, _, stated = field["description"].rstrip(".").partition(". If empty: ")
+        meaning, _, stated = field["description"].rstrip(".").partition(". Default: ")
         default = _text(known(defaults, name, "Settings in airflow_provider_analytics/api/settings.py"))
         yield f"| `{name}` | {stated or default} | {meaning} |"
 

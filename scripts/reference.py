@@ -50,7 +50,7 @@ _OF_EVERY_ERROR = {"problem", "remedy", "permanent", "before_retry"}
 #: Attributes of exceptions from which only this package builds its messages and decisions.
 _OF_MESSAGES = {
     "check", "excerpt", "facts", "follows_success", "is_blocked", "is_garbled", "is_invalid", "is_limited", "method",
-    "path", "seen", "sent", "source", "transient", "waited",
+    "path", "request", "seen", "sent", "source", "transient", "waited",
 }  # fmt: skip
 #: Number of arguments in common from which an entry refers to an earlier entry of its page.
 _MANY = 2
@@ -72,7 +72,7 @@ _SHARED = {
     "override_guards": "names of [guards](../../guards.md), as a list or separated by commas.",
     "password_from": "the place of a [password](../../operators.md#arguments), because Airflow displays arguments.",
     "snapshot_name": "names the folder of the snapshots in `base_path`.",
-    "state_path": "the [state folder](../../exclusions.md#the-state-folder), with list tables, plans, and audit trails.",
+    "state_path": "the [state folder](../../exclusions.md#the-state-folder): list tables, plans, and audit trails.",
 }
 _OF_ALL = "See also the [arguments of all operators](index.md)."
 _TEMPLATED = " (templated)"

@@ -225,7 +225,7 @@ class AnalyticsClient(ReadingClient):
         except AnalyticsError as error:
             if not might_have_been_applied(error):
                 raise
-            ambiguous = _ambiguous(domain, error.text)
+            ambiguous = _ambiguous(domain, error.problem, error.detail)
             ambiguous.earlier = (*error.earlier, error)
             raise ambiguous from None
 
@@ -553,8 +553,8 @@ class AnalyticsClient(ReadingClient):
             self.announce(f"Waiting up to {left:g} s to find out whether the change of {websites} is stored.", left)
 
 
-def _ambiguous(domain: str, reason: str) -> AmbiguousWriteError:
-    error = AmbiguousWriteError(reason, domain)
+def _ambiguous(domain: str, reason: str, request: str = "") -> AmbiguousWriteError:
+    error = AmbiguousWriteError(reason, domain, request)
     error.remedy = "A retry of an operator looks the website up first. In your own code, call ensure_website."
     return error
 

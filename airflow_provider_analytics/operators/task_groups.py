@@ -155,8 +155,8 @@ def _show_digest(task_id: str, then: Callable[[Context], None] | None) -> Callab
         context["task"].params["approved_digest"] = Param(
             digest,
             type="string",
-            title="Digest of the plan",
-            description="Identifies the plan above: only this plan is applied. Leave it unchanged.",
+            title="Digest of this plan",
+            description="Only the plan with this digest is applied. Leave it unchanged.",
         )
         if then is not None:
             then(context)

@@ -225,7 +225,7 @@ def test_connection_form_is_saved_and_reopened(staged: Stage, screen: Screen, wa
     # Of the common fields of connections, those without a meaning here.
     assert not {"Login", "Schema"} & set(screen.in_sight().split(" "))
     ways.extras()
-    help_of_timeout = "Seconds to wait for a connection, and for the next bytes. If empty: 30."
+    help_of_timeout = "Seconds to wait for a connection, and for each part of a response. Default: 30."
     screen.sees("Timeout (s)", help_of_timeout, "Retries", "Requests per minute")
     ways.fill_in_timeout("20")
     screen.picture("connection_extras")

@@ -207,8 +207,8 @@ def _explain(
         return what, ""
     if all(map(_is_unchanged, targets)):
         waited = sum(client.confirm_waits)
-        if_late = f"If the service returns changes only after more than {waited:g} s, clear the task."
-        return what, f"{if_late} Otherwise: {other_method}"
+        if_late = f"If the service needs more than {waited:g} s to return a change, clear the task."
+        return what, f"{if_late} Otherwise, the service might ignore {method}. {other_method}"
     return what, _cause(targets) or "Write the values as the service returns them, unless it only returned them late."
 
 

@@ -84,8 +84,8 @@ def test_callback_of_the_user_is_called_after_the_digest_was_added() -> None:
     approve._pre_execute_hook({"ti": ti, "task": approve})  # as the task runner does
     assert shown == [approve]
     field = approve.params.get_param("approved_digest")
-    assert (field.value, field.schema["title"]) == ("d1", "Digest of the plan")
-    assert "only this plan is applied" in field.description
+    assert (field.value, field.schema["title"]) == ("d1", "Digest of this plan")
+    assert "Only the plan with this digest" in field.description
 
 
 @needs_approvals

@@ -167,7 +167,7 @@ def test_default_of_an_extra_is_the_documented_one() -> None:
     defaults = Settings(base_url="https://stats.example.com", api_key="k")
     for name, field in CONNECTION_TYPE["conn-fields"].items():
         default = getattr(defaults, name)
-        _, is_documented, documented = field["description"].rpartition("If empty: ")
+        _, is_documented, documented = field["description"].rpartition("Default: ")
         if is_documented and isinstance(default, (int, float)):
             assert json.loads(documented.removesuffix(".")) == default, name
 
