@@ -32,8 +32,6 @@ Each error has these attributes:
 * ``retry_after``: number of seconds that the service asks to wait, or None.
 
 ``str(error)`` also contains further details, the service, and the connection, but no API key and no website password.
-The local variables of its traceback can contain both, so an error tracker must not record the local variables of this
-package.
 """
 
 from __future__ import annotations

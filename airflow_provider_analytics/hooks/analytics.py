@@ -35,8 +35,7 @@ class AnalyticsHook(BaseHook):
 
     Records are plain dicts as the service returns them. Their keys are not documented; only ``id`` is certain.
 
-    A hook has one connection pool, which threads can share. A forked process opens its own connections. Close the hook,
-    or use it in a ``with`` statement.
+    Threads can share a hook. Close it, or use it in a ``with`` statement.
 
     All methods raise :class:`ValueError` for a bad argument, before they send a request. All other errors come from
     :mod:`airflow_provider_analytics.exceptions`.
@@ -188,8 +187,6 @@ class AnalyticsHook(BaseHook):
     def find_website(self, domain: str) -> dict[str, Any] | None:
         """Return the website of exactly this domain, or None. Case, a trailing dot, and punycode do not matter.
 
-        Searches and reads the website that was found. If the search is not conclusive, reads the whole list.
-
         :param domain: domain name, without scheme, port, or path.
         :return: the website record, or None.
         :raises DomainError: if the domain has several websites.
@@ -199,8 +196,8 @@ class AnalyticsHook(BaseHook):
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> dict[str, Any]:
         """Create a website, verify it, and return it.
 
-        The request is never sent twice. This method does not check whether the domain exists. In a task with retries,
-        call :meth:`ensure_website`: after a lost response, a retry of this method would create a second website.
+        The request is never sent twice, and the domain is not looked up. In a task with retries, call
+        :meth:`ensure_website`, because a retry of this method could create a second website.
         Omitted settings get the defaults of the service: privacy ``public``, no e-mail reports, bots excluded.
 
         :param domain: domain name, without scheme, port, or path.
@@ -217,9 +214,8 @@ class AnalyticsHook(BaseHook):
     def ensure_website(self, domain: str, **settings: Unpack[CreateSettings]) -> dict[str, Any]:
         """Return the website of a domain; create it with these settings if it does not exist.
 
-        The hook reads the complete list before the create, and the newest websites after it. If several tasks create
-        the same domain at the same time, at most one succeeds. An existing website is returned
-        unchanged, whatever its settings.
+        An existing website is returned unchanged, whatever its settings. If several tasks create the same domain at the
+        same time, at most one succeeds.
 
         :param domain: domain name, without scheme, port, or path.
         :param settings: as for :meth:`create_website`.
@@ -235,9 +231,8 @@ class AnalyticsHook(BaseHook):
     def update_website(self, website_id: int | str, **settings: Unpack[UpdateSettings]) -> dict[str, Any]:
         """Change settings of a website, verify it, and return it.
 
-        The website is fetched before and after the update. The sent settings must have changed, and no others. An
-        argument of None is not sent, and its setting is kept. ``[]`` clears a list. If the website already has all
-        settings, no update is sent.
+        The sent settings must have changed, and no others. None keeps a setting, and ``[]`` clears a list. If the
+        website already has all settings, no update is sent.
 
         :param website_id: id of the website.
         :param settings: fields that an update can send, as for :meth:`create_website`.
@@ -262,10 +257,9 @@ class AnalyticsHook(BaseHook):
         return self.client.get_account()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Fetch the account and the first page, without retries, because the user and the API server wait.
+        """Fetch the account and the first page, without retries.
 
-        :return: whether it succeeded, and a message with the host, and the reason, or the account and its number of
-            websites.
+        :return: whether it succeeded, and a message for the form.
         """
         try:
             # Airflow tests a copy under a temporary id, which means nothing to the user.

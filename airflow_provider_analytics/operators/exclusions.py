@@ -48,8 +48,7 @@ def chunk_websites(websites: Iterable[Mapping[str, Any] | str | int], chunks: in
 
     Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/exclusions/#chunks
 
-    A website is in the same chunk in every run, independent of other websites. A chunk can be empty, and chunks differ
-    slightly in size. With another number of chunks, websites move to other chunks.
+    A website is in the same chunk in every run, unless the number of chunks changes. A chunk can be empty.
 
     :param websites: ids, or records with ``id``, for example from ``hook.iter_websites()``.
     :param chunks: number of chunks, 1 or more.

@@ -67,8 +67,7 @@ def snapshot_asset(
 
     Its address is ``analytics://<analytics_conn_id>/<snapshot_name>``, with the filters as query.
 
-    ``SnapshotWebsitesOperator`` adds it to its outlets. A DAG with ``schedule=[snapshot_asset()]`` runs after each
-    snapshot; the extra of the event is the return value of the operator.
+    A DAG with ``schedule=[snapshot_asset()]`` runs after each snapshot.
 
     :param analytics_conn_id: id of the connection.
     :param snapshot_name: name of the snapshots.
@@ -91,15 +90,10 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
 
     Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/snapshots/
 
-    The data is written to ``<base_path>/<snapshot_name>/dt=YYYY-MM-DD/``, the manifest to
-    ``<base_path>/_<snapshot_name>/``. Readers get the complete snapshot or nothing. Passwords are never written.
+    Readers get the complete snapshot or nothing. Passwords are never written.
 
     The day is ``partition_date``, or the day of the run in the time zone of the DAG. A list that is read on another day
-    is late. It is published, marked as late, if the day has no snapshot yet and ended at most 12 hours ago. ``on_late``
-    decides about all other late lists.
-
-    The operator emits an event of ``asset`` with the return value as extra. From Airflow 3.3 on, it also emits an event
-    of the partitioned asset, with the day as key.
+    is late. The event of ``asset`` has the return value as extra.
 
     .. code-block:: python
 
@@ -377,8 +371,8 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
 class CompareSnapshotsOperator(ProviderBaseOperator):
     """Compare two snapshots field by field: removed, changed, and added websites.
 
-    All changes are written to ``_since-<previous>.jsonl`` in the folder of the current manifest. The return value
-    contains the first ones: removed websites and changes of privacy come first.
+    All changes are written to ``_since-<previous>.jsonl`` in the folder of the current manifest, removed websites and
+    changes of privacy first.
 
     .. code-block:: python
 
@@ -473,9 +467,8 @@ class CompareSnapshotsOperator(ProviderBaseOperator):
 class PruneSnapshotsOperator(ProviderBaseOperator):
     """Remove old snapshots; keep a number of daily, weekly, and monthly ones.
 
-    Only days, weeks, and months with a snapshot count, so nothing expires during a pause. The newest snapshot is
-    never removed. Damaged snapshots do not count, and are removed only with ``remove_damaged``. Leftovers of killed
-    runs are also removed, but no files of others.
+    Only days, weeks, and months with an undamaged snapshot count, so nothing expires during a pause. The newest
+    snapshot is never removed. Leftovers of killed runs are also removed, but no files of others.
 
     .. code-block:: python
 

@@ -191,8 +191,8 @@ class _SettingsOperator(AnalyticsBaseOperator):
 class CreateWebsiteOperator(_SettingsOperator):
     """Create a website, unless one with this domain exists.
 
-    The operator reads the complete list first, so that a retry does not create a second website. Afterwards, it reads
-    the newest websites. If two tasks create the same website at the same time, at most one of them succeeds.
+    The operator reads the complete list first, so that a retry does not create a second website. If two tasks create
+    the same website at the same time, at most one of them succeeds.
 
     .. code-block:: python
 

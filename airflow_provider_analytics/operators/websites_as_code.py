@@ -350,8 +350,8 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 class ExportWebsitesOperator(AnalyticsBaseOperator):
     """Write the current websites, or the websites of a snapshot, to a file for websites as code.
 
-    A plan of this file against the same websites is empty. To restore a snapshot, export it, plan, and apply. Ids,
-    statistics, and passwords cannot be restored; the top of the file lists the missing fields.
+    A plan of this file against the same websites is empty. The file contains no ids, statistics, and passwords, and its
+    top lists the missing fields.
 
     Guide: https://airflow-provider-analytics.github.io/airflow-provider-analytics/websites_as_code/#export-and-restore
 

@@ -106,10 +106,10 @@ class Previous(msgspec.Struct, frozen=True, kw_only=True):
     :param observed_at: start time of the read of its list.
     :param count: its number of websites.
     :param digest: SHA-256 of its manifest.
-    :param removed: number of websites removed since then.
-    :param privacy_changed: number of websites whose privacy changed since then; included in ``changed``.
-    :param changed: number of websites changed since then, in fields that count.
-    :param added: number of websites added since then.
+    :param removed: websites removed since then.
+    :param privacy_changed: websites whose privacy changed since then; included in ``changed``.
+    :param changed: websites changed since then, in fields that count.
+    :param added: websites added since then.
     """
 
     snapshot_date: date

@@ -109,7 +109,7 @@ STATEMENTS: tuple[Statement, ...] = (
         id_in_path="A website is addressed by its id.",
         store_required="A create must contain the domain.",
         store_optional="It can contain every other field that can be sent on create.",
-        update_optional="An update can contain any of the fields that can be sent on update, or only one.",
+        update_optional="An update can contain one or more of the fields that can be sent on update.",
         update_no_defaults="No defaults apply on update.",
         update_domain="An update cannot change the domain.",
         update_methods="`PUT` and `PATCH` are accepted.",
@@ -143,24 +143,23 @@ STATEMENTS: tuple[Statement, ...] = (
 
 OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint("response-bodies", "Response bodies",
-        "The supported forms are listed below. A task fails before its first write if the list has another form."),
+        "The supported forms below. With another form of list, a task fails before its first write."),
     OpenPoint("website-record", "Fields of a website record",
-        "Only `id` is required. Other fields are passed on as they are."),
+        "Only `id` is required."),
     OpenPoint("account-record", "Fields of the account record", "Passed on as it is."),
     OpenPoint("status-codes", "Status codes",
-        "200, 201, and 204 mean success. After any 2xx, a write counts as sent, and the website is read: after 202, "
-        "for up to 31.5 s."),
+        "200, 201, and 204 mean success. After a write with any 2xx, the website is read, after 202 for up to 31.5 s."),
     OpenPoint("page-parameter", "How a page of the list is selected",
-        "By the links or cursors to the next page, otherwise by the query parameter `page`, from 1 up. The extra "
-        "`page_parameter` changes it. A complete list must prove that pages were selected."),
+        "By the links or cursors to the next page, otherwise by the query parameter `page` or the extra "
+        "`page_parameter`."),
     OpenPoint("error-codes", "Error codes",
-        "By the HTTP status: one exception class for each that a caller can act on."),
+        "By the HTTP status, with a class for each that a caller can act on."),
     OpenPoint("error-payload", "Shape of error bodies",
-        "`message` or `error`, and messages by field under `errors`. Otherwise, the start of the body."),
+        "See the supported forms."),
     OpenPoint("error-conditions", "Causes of errors", "Bad values are rejected before a request is sent."),
     OpenPoint("transitions", "Allowed changes of values", "All are allowed."),
     OpenPoint("rate-limits", "Rate limits",
-        "`Retry-After` is obeyed. Without it, all requests slow down after 429 and 503. An extra sets a limit."),
+        "`Retry-After` is obeyed. The extra `requests_per_minute` sets a limit."),
     OpenPoint("events", "Events", "Not used."),
     OpenPoint("compatibility", "Deprecation policy",
         "The client names its version in the header `User-Agent`."),
@@ -267,8 +266,8 @@ def render() -> str:
     lines += [
         "",
         "Not supported: any other form, for example fields in camelCase or under `attributes` (JSON:API), flags as",
-        "on/off, and exclusion lists in one line, such as `a,b`, `{a,b}`, or JSON as text. A task fails before it",
-        "changes such a website, and the message contains what was returned.",
+        "on/off, and exclusion lists in one line, such as `a,b` or JSON as text. A task fails before it changes such a",
+        "website, and the message contains the returned value.",
         "",
         "<!-- Written by `make generate` from tests/contract/contract_table.py. -->",
     ]
