@@ -373,8 +373,8 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
         * ``output_path`` (string, such as ``"s3://analytics-state/websites.yaml"``): the argument.
         * ``websites_exported`` (number, such as ``60``): websites in the file.
         * ``origin`` (string, such as ``"https://stats.example.com"``): service or snapshot that was exported.
-        * ``omitted`` (number, such as ``0``): websites and settings that the file omits; the top of the file lists
-          them.
+        * ``omitted`` (number, such as ``0``): websites and settings, besides passwords, that the file omits; its top
+          lists them.
 
     :raises AirflowFailException: without a retry, if a domain has several websites, the snapshot does not exist, or
         the guard blocks the export.

@@ -266,7 +266,7 @@ def render() -> str:
     lines += [
         "",
         "Not supported: any other form, for example fields in camelCase or under `attributes` (JSON:API), flags as",
-        "on/off, and exclusion lists in one line, such as `a,b` or JSON as text. A task fails before it changes such a",
+        "on/off, and exclusion lists in one line, such as `gclid,fbclid`. A task fails before it changes such a",
         "website, and the message contains the returned value.",
         "",
         "<!-- Written by `make generate` from tests/contract/contract_table.py. -->",

@@ -214,6 +214,16 @@ def test_create_with_a_lost_response_is_never_retried_and_never_succeeds(fault: 
             assert service.stored == ["domain=new.example"]
 
 
+def test_unclear_create_has_outcome_cause_remedy_and_request_in_lines_of_their_own() -> None:
+    with served(http(502)) as (client, _), pytest.raises(AmbiguousWriteError) as caught:
+        client.create_website("new.example")
+    outcome, cause, remedy, request, _ = str(caught.value).splitlines()
+    assert outcome == "Website 'new.example' might have been created."
+    assert "502 Bad Gateway" in cause
+    assert remedy.startswith("A retry of an operator looks the website up first.")
+    assert request.endswith("Request: POST /api/v1/websites.")
+
+
 #: A list that lacks websites.
 UNPROVEN = http(200, {"data": [{"id": 1, "domain": "other.example"}], "total": 9})
 
