@@ -107,8 +107,10 @@ def all_websites_are_deleted(job: Job, planned: Planned) -> list[str]:
     number = len(planned.deleted)
     if number == 0 or number < len(planned.compared) or job.max_loss_fraction == 1:
         return []
-    websites = "The only website" if number == 1 else f"All {number:,} websites"
-    return [f"{websites} would be deleted.", *_cases(list(planned.deleted.values()))]
+    problem = f"All {number:,} websites would be deleted, because the websites file contains none of them."
+    if number == 1:
+        problem = "The only website would be deleted, because the websites file does not contain it."
+    return [problem, *_cases(list(planned.deleted.values()))]
 
 
 def many_websites_are_deleted(job: Job, planned: Planned) -> list[str]:

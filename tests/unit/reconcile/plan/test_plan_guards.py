@@ -151,6 +151,15 @@ def test_deleted_websites_are_compared_with_all_websites() -> None:
     assert findings([*deleted(range(4)), *unchanged], records_with(14)) == set()
 
 
+@pytest.mark.parametrize(("number", "start"), [(1, "The only website would"), (12, "All 12 websites would")])
+def test_finding_about_the_loss_of_all_websites_says_why(number: int, start: str) -> None:
+    changes = tuple(Change("delete", f"{item}.example", str(item), ()) for item in range(number))
+    plan = check_guards(guarded_job(0.3), planned_for(Plan(changes), records_with(number), None))
+    problem = plan.findings["empty_list"].splitlines()[0]
+    assert problem.startswith(start)
+    assert "because the websites file" in problem
+
+
 def test_overridden_finding_is_a_warning() -> None:
     changes = tuple(Change("delete", f"{item}.example", str(item), ()) for item in range(4))
     planned = planned_for(Plan(changes, 10, warnings=("first",)), records_with(10), None)
