@@ -46,7 +46,7 @@ def websites_as_code(
     return _approved(
         group_id,
         f"websites_as_code({group_id!r}, ...)",
-        "Change the websites?",
+        "Apply this plan to the websites?",
         lambda: PlanWebsitesOperator(task_id="plan", **arguments),
         lambda digest: ApplyWebsitesOperator(task_id="apply", approved_digest=digest, retries=2, **arguments),
         approval or {},
@@ -78,7 +78,7 @@ def exclusion_list(
     return _approved(
         group_id,
         f"exclusion_list({group_id!r}, ...)",
-        f"Change {operator.field} of the websites?",
+        f"Apply this plan to {operator.field} of the websites?",
         lambda: operator(task_id="plan", dry_run=True, **arguments),
         lambda digest: operator(task_id="apply", approved_digest=digest, retries=2, **arguments),
         approval or {},

@@ -15,6 +15,7 @@ from typing import Any
 import jinja2
 
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, Field, Flag, Lines, Privacy, PrivacyFlag
+from airflow_provider_analytics.api.listing import WHY_COMPLETE
 from airflow_provider_analytics.readable import counted, first_of, readable
 from airflow_provider_analytics.snapshots.diff import WebsiteChange, bounded, difference, display
 from airflow_provider_analytics.snapshots.formats import Row
@@ -65,6 +66,7 @@ def render_report(
     environment.filters["cut"] = _truncate
     return environment.get_template("report.html.j2").render(
         manifest=manifest,
+        why_complete=WHY_COMPLETE[manifest.proof.method],
         summary=summarize(rows),
         points=chart_points(counts),
         width=CHART_WIDTH,

@@ -124,9 +124,9 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     screen.sees("create 2 websites", "2 to create, 2 to update, 0 to delete")
     screen.picture("approve_1_planned")
     screen.open(f"{interface.url}/required_actions?response_received=false")
-    screen.shown("//td//a[normalize-space()='Change the websites?']")
+    screen.shown("//td//a[normalize-space()='Apply this plan to the websites?']")
     screen.picture("approve_2_asked")
-    screen.click("//td//a[normalize-space()='Change the websites?']")
+    screen.click("//td//a[normalize-space()='Apply this plan to the websites?']")
     screen.wait(lambda _: any(approve.is_enabled() for approve in screen.all(button("Approve"))))
     # Rendered, and not as Markdown source.
     assert screen.all("//strong[.='2 to create, 2 to update, 0 to delete']")

@@ -47,8 +47,8 @@ def test_approval_argument_replaces_the_default(group: str, name: str, value: ob
 @needs_approvals
 def test_approval_waits_for_a_day_by_default() -> None:
     approve = tasks_of("websites")["approve"]
-    assert (approve.response_timeout, approve.subject) == (timedelta(days=1), "Change the websites?")
-    assert tasks_of("office")["approve"].subject == "Change exclude_ips of the websites?"
+    assert (approve.response_timeout, approve.subject) == (timedelta(days=1), "Apply this plan to the websites?")
+    assert tasks_of("office")["approve"].subject == "Apply this plan to exclude_ips of the websites?"
 
 
 REJECTED = {"chosen_options": ["Reject"], "params_input": {}, "responded_at": datetime(2026, 1, 1, tzinfo=UTC)}
@@ -106,7 +106,7 @@ def test_exclusion_list_group_uses_the_given_operator() -> None:
         exclusion_list("campaigns", operator=SyncExcludedParamsOperator, exclude_params=["ref"])
     tasks: dict[str, Any] = dict(dag.task_dict)
     assert type(tasks["campaigns.plan"]) is type(tasks["campaigns.apply"]) is SyncExcludedParamsOperator
-    assert tasks["campaigns.approve"].subject == "Change exclude_params of the websites?"
+    assert tasks["campaigns.approve"].subject == "Apply this plan to exclude_params of the websites?"
 
 
 @needs_answers_in_dag_test
