@@ -147,6 +147,8 @@ class Outcome:
             error = StoppedError(summary, "The next try completes the work.")
             if self.leaves_incomplete:
                 error.remedy, error.permanent, error.before_retry = _CREATE_ONLY, True, "complete these websites first"
+            if any(target.is_another_website for target in self.targets):
+                error.remedy, error.permanent, error.before_retry = "", True, "check these websites first"
             raise error from None
         if isinstance(self.interrupted, (AuthenticationError, StorageError)):
             self.interrupted.so_far = summary

@@ -153,7 +153,8 @@ class Reader:
             return True
         new = {**NEW_WEBSITE, **create.settings}
         comparison = ExpectedRecord({}, {name: new[name] for name in COMPARED}).compare(record)
-        differing = describe({**comparison.not_applied, **dict.fromkeys(comparison.unverified, "is not returned")})
+        hidden = [name for name in comparison.unverified if name in create.settings]
+        differing = describe({**comparison.not_applied, **dict.fromkeys(hidden, "is not returned")})
         if differing:
             target.set(
                 State.UNCLEAR,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.fields import LINE_FIELDS, SETTABLE_FIELDS, Privacy, normalize
+from airflow_provider_analytics.api.fields import LINE_FIELDS, SETTABLE_FIELDS, Privacy, normalize, same_setting
 from airflow_provider_analytics.api.verification import COMPARED, ExpectedRecord, Record, cause_of, has_value
 from airflow_provider_analytics.exceptions import OTHER_METHODS, AnalyticsError, NotAppliedError
 from airflow_provider_analytics.readable import counted, first_of
@@ -103,7 +103,8 @@ def _restore(sender: Sender, target: Target) -> str:
         return _undo(target, record)
 
     before = target.expected.before
-    stays_closed = "privacy" in target.lost and not _is_undone("privacy", target)
+    is_closed = _was_public(before) and not same_setting("privacy", before["privacy"], read.get("privacy"))
+    stays_closed = is_closed and not _is_undone("privacy", target, read)
     unknown = {name for name in COMPARED if name in before and not has_value(name, before)}
     unknown |= target.emptied_lists(before)
     expected = ExpectedRecord({}, _undo(target, read).settings, target.planned.domain)
@@ -134,7 +135,7 @@ def _undo(target: Target, record: Record) -> Change:
     expected = target.expected
     fields = []
     for name in SETTABLE_FIELDS:
-        is_undone = _is_undone(name, target)
+        is_undone = _is_undone(name, target, record)
         if not is_undone and not has_value(name, record):
             continue
         now = after = _exact(name, record.get(name))
@@ -146,16 +147,19 @@ def _undo(target: Target, record: Record) -> Change:
     return Change("update", target.planned.domain, target.website_id, tuple(fields), record)
 
 
-def _is_undone(name: str, target: Target) -> bool:
+def _is_undone(name: str, target: Target, record: Record) -> bool:
     """Return whether a website gets the value from before back: the field was sent, or lost with the update."""
-    before = target.expected.before
-    if not has_value(name, before):
+    expected = target.expected
+    if not has_value(name, expected.before):
         return False
-    if name in target.expected.sent:
-        return True
-    # A person might have closed the page meanwhile, so a restore never makes one public.
-    is_opened = name == "privacy" and normalize(name, before[name]) == Privacy.PUBLIC.label
-    return name in target.lost and not is_opened
+    if name == "privacy" and _was_public(expected.before):
+        # Unless this task closed the page, a person might have done it.
+        return name in expected.sent and same_setting(name, expected.sent[name], record.get(name))
+    return name in expected.sent or name in target.lost
+
+
+def _was_public(record: Record) -> bool:
+    return has_value("privacy", record) and normalize("privacy", record["privacy"]) == Privacy.PUBLIC.label
 
 
 def _exact(name: str, value: object) -> Any:
@@ -169,18 +173,22 @@ def _lines_of_others(name: str, target: Target, record: Record) -> tuple[str, ..
     """Return the lines that others added to a list. A line that begins a missing own line is the end of a cut list."""
     if not has_value(name, record):
         return ()
-    own: set[str] = set()
-    for values in (target.expected.before, target.expected.sent):
-        if has_value(name, values):
-            own.update(line.casefold() for line in normalize(name, values[name]))
+    before, sent = _keys(name, target.expected.before), _keys(name, target.expected.sent)
     lines = {line.casefold(): line for line in normalize(name, record[name])}
-    missing = own - lines.keys()
+    missing = (sent or before) - lines.keys()
     added = []
     for key, line in lines.items():
         is_cut = any(whole.startswith(key) for whole in missing)
-        if key not in own and not is_cut:
+        if key not in before | sent and not is_cut:
             added.append(line)
     return tuple(added)
+
+
+def _keys(name: str, values: Record) -> set[str]:
+    """Return the lines of a list in lower case; none if it has no value."""
+    if not has_value(name, values):
+        return set()
+    return {line.casefold() for line in normalize(name, values[name])}
 
 
 # The error

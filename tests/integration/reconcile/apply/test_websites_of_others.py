@@ -13,6 +13,7 @@ from reconciling import Night
 
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 NEW = "203.0.113.7"
@@ -337,3 +338,67 @@ def test_website_is_not_called_restored_if_the_service_does_not_return_a_list_of
     with pytest.raises(AirflowFailException, match=r"does not return exclude_ips, or in an unknown form") as caught:
         night.apply(config={"websites": {f"{number}.example": {"exclude_bots": 1} for number in range(1, 13)}})
     assert "restored and verified" not in str(caught.value)
+
+
+def test_restore_leaves_a_page_that_a_person_closed_further_than_the_task(night: Night) -> None:
+    """The task made the page private, and a person protected it by a password."""
+    night.add(12, privacy=0, email=1)
+    night.sandbox.configure(updates="reset others")
+    closed: set[str] = set()
+
+    def close(request: RecordedRequest) -> None:
+        for website_id in night.updated - closed:
+            if request.operation == "show":
+                closed.add(website_id)
+                night.sandbox.change_website(int(website_id), privacy=2)
+
+    night.sandbox.meanwhile(close)
+    with pytest.raises((AnalyticsError, AirflowFailException), match="was not made public again"):
+        night.apply(
+            config={"websites": {f"{number}.example": {"privacy": "private"} for number in range(1, 13)}},
+            parallel_requests=1,
+        )
+    assert {website["privacy"] for website in night.sandbox.websites() if str(website["id"]) in closed} == {2}
+
+
+def test_restore_keeps_a_line_that_is_the_start_of_a_line_that_the_task_removed(night: Night) -> None:
+    night.add(12, email=1)
+    night.managed("192.0.2.10")
+    night.sandbox.configure(updates="reset others")
+    night.sandbox.clear_requests()
+    edited: set[str] = set()
+
+    def add_a_line(request: RecordedRequest) -> None:
+        for website_id in night.updated - edited:
+            if request.operation == "show":
+                edited.add(website_id)
+                night.sandbox.change_website(int(website_id), exclude_ips=f"{NEW}\n192.0.2.1")
+
+    night.sandbox.meanwhile(add_a_line)
+    with pytest.raises((AnalyticsError, AirflowFailException), match="restored and verified"):
+        night.managed(NEW, parallel_requests=1, override_guards=["entries_lost"])
+    lists = {str(website["id"]): set(website["exclude_ips"].split()) for website in night.sandbox.websites()}
+    assert [lists[website_id] for website_id in edited] == [{"192.0.2.10", "192.0.2.1"}] * 2
+
+
+def test_stop_after_a_website_of_someone_else_was_found_is_not_retried(night: Night) -> None:
+    config = {"websites": {f"{number}.example": {"privacy": "public"} for number in range(1, 9)}}
+    task = ApplyWebsitesOperator(task_id="apply", config=config)
+    night.sandbox.fault("create", drop=True, commit=False)
+
+    def create_first_and_stop(request: RecordedRequest) -> None:
+        if request.operation != "create" and night.operations["create"] == 1 and not night.sandbox.websites():
+            for number in range(1, 9):
+                night.add(f"{number}.example", privacy=1)
+            for website in night.sandbox.websites():
+                if f"domain={website['domain']}" not in night.sandbox.requests[created[0]].body.decode():
+                    night.sandbox.remove_website(website["id"])
+        if request.operation == "create":
+            created.append(len(night.sandbox.requests) - 1)
+            if len(created) == 2:
+                task.on_kill()
+
+    created: list[int] = []
+    night.sandbox.meanwhile(create_first_and_stop)
+    with pytest.raises(AirflowFailException, match=r"Another user might have created it"):
+        task.execute({})
