@@ -7,14 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from dag_runs import RunDag
 from fixture_types import Execute
-from laravel_application import INSTALL, VARIATIONS, LaravelApplication, require_tools
+from laravel_application import INSTALL, REFUSED, VARIATIONS, LaravelApplication, require_tools
 from laravel_steps import run_steps
 from samples import sample_dag
 
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, DeleteWebsiteOperator
 
 _NO_LIST = "No record contains exclude_params"
 _FULL = "You have reached the limit of websites of your plan"
@@ -45,17 +47,7 @@ FAILING: dict[str, dict[str, str]] = {
     "rows without settings": dict.fromkeys(
         ("favorites", "others", "list operator"), "the rows do not contain favorite"
     ),
-    # The interface says that these values are a number and a text.
-    "privacy as object": {
-        **dict.fromkeys(
-            (
-                *("create with settings", "update privacy", "set a password", "privacy back to public"),
-                *("create operator", "update operator"),
-            ),
-            "This form of privacy is not supported",
-        ),
-        **dict.fromkeys(("plan", "apply", "plan after apply", "drift"), "This form is not supported"),
-    },
+    # The interface says that a list is a text.
     "lists as objects": {
         **dict.fromkeys(
             ("create with settings", "set a list", "set a long list"), "This form of exclude_ips is not supported"
@@ -99,6 +91,17 @@ def test_steps_pass_with_the_default_settings(
         expected = FAILING.get(variation, {})
         assert failed.keys() == expected.keys(), "\n".join(f"{name}: {why}" for name, why in failed.items())
         assert [reason for name, reason in failed.items() if expected[name] not in reason] == []
+
+
+@pytest.mark.parametrize("variation", REFUSED)
+def test_form_that_is_not_in_the_table_is_refused_before_the_first_write(
+    variation: str, execute: Execute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LaravelApplication(REFUSED[variation], websites=2) as application:
+        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", application.connection_json())
+        for operator in (CreateWebsiteOperator, DeleteWebsiteOperator):
+            with pytest.raises((AnalyticsError, AirflowFailException), match="This form is not supported"):
+                execute(operator, domain="new.example")
 
 
 @pytest.mark.chosen

@@ -77,9 +77,6 @@ VARIATIONS: dict[str, dict[str, str]] = {
     "debug": {"APP_DEBUG": "true"},
     "60 requests per minute": {"APP_THROTTLE": "60"},
     "429 in another form": {"APP_THROTTLE": "60", "APP_LIMITED": "1"},
-    "list and records in data": {"APP_LIST": "beside", "APP_WRITTEN": "wrapped", "APP_WRAP": "website"},
-    "privacy as label": {"APP_RECORD": "labels"},
-    "privacy as object": {"APP_RECORD": "objects"},
     "dates for people": {"APP_RECORD": "people"},
     "rows without settings": {"APP_RECORD": "short"},
     "lists as objects": {"APP_LINES": "objects"},
@@ -90,6 +87,12 @@ VARIATIONS: dict[str, dict[str, str]] = {
     "domains in lower case": {"APP_DOMAIN": "lower"},
     "ETag": {"APP_ETAG": "1"},
     "202 for writes": {"APP_WRITTEN": "accepted"},
+}
+#: Variations whose forms are not in the table of the interface.
+REFUSED = {
+    "list under data.websites": {"APP_LIST": "beside"},
+    "privacy as label": {"APP_RECORD": "labels"},
+    "privacy as object": {"APP_RECORD": "objects"},
 }
 
 

@@ -103,7 +103,7 @@ SEARCHES = {
     "many services": "Many services or instances",
     "rotate api key": "Rotate the API key",
     "proxy": "Proxy and certificates",
-    "429": "Rate limit and timeouts",
+    "rate limit and timeouts": "Rate limit and timeouts",
     "create change delete one website": "Create, change, and delete single websites",
 }
 

@@ -84,7 +84,9 @@ def test_sync_fails_if_an_id_is_reassigned_before_the_update(night: Night, disto
             record["domain"] = "other.example"
 
     distortion.change = reuse
-    with pytest.raises(BulkError, match=r"(?s)The id 2 belongs to 'other\.example' now.*Websites: 2\.example \(id 2\)"):
+    with pytest.raises(
+        AirflowFailException, match=r"(?s)The id 2 belongs to 'other\.example' now.*Websites: 2\.example \(id 2\)"
+    ):
         night.managed("192.0.2.1")
 
 
