@@ -66,9 +66,11 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Exclude the changelog from the search, because it repeats the words of all other pages."""
+    """Exclude the changelog from the search, because it repeats the words of all other pages; prefer recovery."""
     if page.file.src_uri == "changelog.md":
         page.meta["search"] = {"exclude": True}
+    if page.file.src_uri == "troubleshooting.md":
+        page.meta["search"] = {"boost": 1.3}
     return markdown
 
 
