@@ -284,13 +284,14 @@ def test_task_marked_as_failed_stops_and_continues_when_it_is_cleared(service: S
     wait_for("the second try", lambda: api.run(dag_id, run_id).tasks["sync"].try_number == 2)
     assert service.ended(dag_id, run_id).tasks["sync"].try_number == 2
     # Service, table, and audit trail agree: each website is correct, and was updated once.
-    assert changed() == audited("update", "failed") == everywhere
+    assert changed() == audited("update") == everywhere
     assert address in listed()
     assert sorted(service.written().values()) == [1] * len(everywhere)
 
 
 def test_scheduled_run_after_unpausing_only_plans(service: Service) -> None:
     """A person unpauses the DAG two hours after its scheduled time, or triggers it, which unpauses it, too."""
+    service.api.set_variable("exclude_ips", "203.0.113.60")
     service.sandbox.clear_requests()
     service.api.unpause("sync_unpaused")
     [run] = wait_for("the scheduled run", lambda: service.api.runs("sync_unpaused"))
