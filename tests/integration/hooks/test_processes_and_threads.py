@@ -76,6 +76,15 @@ def test_forked_process_reads_only_its_own_responses(connect: Any) -> None:
 
 
 @forks
+def test_forked_process_opens_its_own_connection_even_if_that_of_its_parent_is_idle(connect: Any) -> None:
+    with RawServer(echo) as server, connect(server.url) as hook:
+        assert hook.get_website(1) == {"id": 1}
+        assert in_a_fork(lambda: str(hook.get_website(2))) == "{'id': 2}"
+        assert hook.get_website(3) == {"id": 3}
+        assert server.connections == 2
+
+
+@forks
 def test_forked_process_stops_its_own_requests(connect: Any) -> None:
     """The watchdog thread does not exist in a fork, and a stop of the fork does not stop the parent."""
     waiting, forked = threading.Event(), threading.Event()
