@@ -295,6 +295,14 @@ def test_retried_delete_keeps_a_new_website_with_the_same_id() -> None:
         client.delete_website(7, expected_domain="new.example")
 
 
+@pytest.mark.parametrize("expected", [None, WEBSITE["domain"]])
+def test_delete_succeeds_if_its_id_is_given_to_a_new_website_at_once(expected: str | None) -> None:
+    other = http(200, {"data": {**WEBSITE, "domain": "colleague.example"}})
+    with served([RECORD, http(204), other]) as (client, server):
+        client.delete_website(7, expected_domain=expected)
+        assert [request.method for request in server.requests] == ["GET", "DELETE", "GET"]
+
+
 def test_closed_idle_connection_does_not_count_as_a_fault() -> None:
     with served(Reply(RECORD, then="close"), max_retries=0) as (client, server):
         for _ in range(3):
