@@ -349,6 +349,21 @@ def test_list_of_favorites_is_correct_or_rejected(
             client_with().list_websites(favorite=wanted)
 
 
+def test_cache_between_client_and_service_does_not_make_a_list_old() -> None:
+    """It returns what it has, unless the request forbids that, as a proxy does for a service that sends no headers."""
+    stored, kept = rows(1, 2), {}
+
+    def respond(request: Request) -> bytes:
+        if request.target not in kept or "no-cache" in request.headers.get("Cache-Control", ""):
+            kept[request.target] = answer_read(request, stored)
+        return kept[request.target]
+
+    with served(respond) as (client, _):
+        for expected in ([2, 1], [3, 2, 1]):
+            assert [website["id"] for website in client.list_websites()] == expected
+            stored += rows(3)
+
+
 Record = dict[str, Any]
 
 DELETED: list[Record] = [{"deleted_at": "2026-11-20T03:00:00Z"}, {"deleted_at": 1_795_000_000}]
