@@ -399,6 +399,22 @@ def test_record_marked_as_deleted_counts_as_deleted(mark: Record) -> None:
         assert client.find_website("2.example") is None
 
 
+@pytest.mark.parametrize("meta", [{}, {"total": None}], ids=["closed reading", "both directions"])
+def test_website_that_is_created_and_deleted_during_the_read_is_not_in_the_list(meta: dict[str, Any]) -> None:
+    stored = rows(*range(1, 102))
+
+    def respond(request: Request) -> bytes:
+        if request.query.get("page") == "2":
+            stored[101:] = records(103, {102}, DELETED[0])[101:]
+        return answer_read(request, stored, **meta)
+
+    with served(respond) as (client, _):
+        listing = client.iter_websites()
+        assert {website["id"] for website in listing} == {*range(1, 102), 103}
+        assert listing.proof is not None
+        assert listing.proof.websites == 102
+
+
 @pytest.mark.parametrize("mark", NOT_DELETED, ids=str)
 def test_record_without_a_deletion_mark_exists(mark: Record) -> None:
     stored = records(3, {2}, mark)
