@@ -128,6 +128,18 @@ def test_run_fails_if_a_later_run_of_the_list_overtook_it(
     assert nights.everywhere() == {A, C}
 
 
+def test_fields_that_list_rows_omit_are_fetched_again_after_another_list(
+    analytics_sandbox: FakeService, nights: Nights
+) -> None:
+    """In the second plan of a run, the client knows the fields of single records, which rows do not have."""
+    analytics_sandbox.configure(list_hides=["exclude_ips"])
+    nights.sync("office", A)
+    nights.sync("vpn", V)
+    result = nights.sync("vpn", V)
+    assert [result[name] for name in ("updates", "entries_added", "unchanged")] == [0, 0, 3]
+    assert nights.everywhere() == {A, V}
+
+
 def test_address_that_moves_while_the_other_list_is_applied_remains(
     analytics_sandbox: FakeService, nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
