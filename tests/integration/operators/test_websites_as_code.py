@@ -315,19 +315,31 @@ def test_guard_counts_the_lists_of_all_compared_websites_even_if_list_rows_omit_
     assert plan["guard_message"].startswith("5 of 11 exclude_ips entries would be lost")
 
 
-def test_approved_change_is_not_sent_if_the_website_changed_meanwhile(night: Night, distortion: Distortion) -> None:
+@pytest.mark.parametrize(
+    ("is_updated", "problem"),
+    [
+        (False, r"since the plan was approved: .*exclude_ips remove 10\.0\.0\.2"),
+        (True, r"exclude_ips lacks 192\.0\.2\.1 and still has 10\.0\.0\.1, 10\.0\.0\.2"),
+    ],
+    ids=["before its update", "after its update"],
+)
+def test_approved_change_is_not_sent_if_the_website_changed_meanwhile(
+    night: Night, distortion: Distortion, is_updated: bool, problem: str
+) -> None:
     """The file replaces the list: an entry typed by hand would be removed without an approval."""
     night.write(
         "modes: {exclude_ips: replace}\ndefaults: {exclude_ips: [192.0.2.1]}\nwebsites: {1.example: , 2.example: }"
     )
     night.add(2, exclude_ips="10.0.0.1")
     digest = night.plan(**night.state)["digest"]
+    typed: list[object] = []
 
     def type_in(method: str, path: str) -> None:
-        if path == "/websites/1" and method == "GET":
-            night.sandbox.change_website(1, exclude_ips="10.0.0.1\n10.0.0.2")
+        is_read = (method, path) == ("GET", "/websites/1")
+        if is_read and ("1" in night.updated) == is_updated and not typed:
+            typed.append(night.sandbox.change_website(1, exclude_ips="10.0.0.1\n10.0.0.2"))
 
     distortion.before = type_in
-    with pytest.raises(BulkError, match=r"since the plan was approved: .*exclude_ips remove 10\.0\.0\.2"):
+    with pytest.raises(BulkError, match=problem):
         night.apply(**night.state, approved_digest=digest)
     assert night.lists() == ["10.0.0.1\n10.0.0.2", "192.0.2.1"]
