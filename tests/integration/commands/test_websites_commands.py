@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reconciling import Night
 
 from airflow_provider_analytics import commands
 from airflow_provider_analytics.commands import main
@@ -167,7 +168,22 @@ def test_plan_command_fails_if_a_guard_blocks_the_plan(
     file.write_text("websites: {}")
     assert main(["plan", str(file), "--prune"]) == 1
     assert "A guard blocks this plan" in capsys.readouterr().err
-    assert main(["plan", str(file), "--prune", "--override-guards", "empty_list"]) == 2
+    for option in (["--override-guards", "empty_list"], ["--max-loss-fraction", "1"]):
+        assert main(["plan", str(file), "--prune", *option]) == 2
+
+
+def test_plan_command_compares_with_the_table_of_the_named_list(night: Night, capsys: Capture) -> None:
+    night.add(1)
+    for address in ("192.0.2.1", "192.0.2.2"):
+        night.write({"websites": {"1.example": {"exclude_ips": [address]}}})
+        if address == "192.0.2.1":
+            night.apply(**night.state, list_name="office")
+    plan = ["plan", str(night.file), "--state-path", str(night.folder)]
+    assert main(plan) == 1
+    assert "list_name is missing" in capsys.readouterr().err
+    for name, removed in (("office", True), ("another", False)):
+        assert main([*plan, "--list-name", name]) == 2
+        assert ("remove `192.0.2.1`" in capsys.readouterr().out) is removed
 
 
 @pytest.mark.parametrize("command", [["plan", "a.yaml"]], ids=lambda item: item[0])
