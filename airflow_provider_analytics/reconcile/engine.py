@@ -175,8 +175,7 @@ def check_approval(job: Job, planned: Planned, digest: str | None) -> Planned:
         return replace(planned, approved=plan)
     approved = read_plan(job.folder, digest)
     if approved is None:
-        arguments = {**plan.scope, "override_guards": list(plan.override_guards)}
-        settings = ", ".join(f"{name} {value!r}" for name, value in arguments.items())
+        settings = ", ".join(f"{name} {value!r}" for name, value in plan.arguments.items())
         raise GuardError(
             "The plan is not the approved one. The file or a website has changed, the two tasks have different "
             "arguments, or the plan was applied before. To apply the rest of a plan, both tasks need the same "

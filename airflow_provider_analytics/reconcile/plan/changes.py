@@ -243,6 +243,11 @@ class Plan:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """The settings for which alone the plan is valid, and the overridden guards."""
+        return {**self.scope, "override_guards": list(self.override_guards)}
+
+    @property
     def password_sources(self) -> dict[str, list[str]]:
         """Password reference to the domains that get the password."""
         found: dict[str, list[str]] = {}

@@ -326,12 +326,8 @@ def raise_unless_remainder(planned: Plan, approved: Plan, records: Iterable[Reco
     :param planned: the current plan.
     :param records: the current records of all websites in the approved plan.
     """
-    _raise_unless_same_scope(planned, approved)
-    # The findings that were overridden in the approved plan do not block its remainder.
-    findings = dict(planned.findings)
-    for guard in approved.override_guards:
-        findings.pop(guard, None)
-    replace(planned, findings=findings).raise_if_blocked()
+    _raise_unless_same_arguments(planned, approved)
+    planned.raise_if_blocked()
     not_approved = []
     for change in planned.changes:
         problem = _not_approved(change, approved)
@@ -365,10 +361,10 @@ def raise_unless_approved(change: Change | None, approved: Plan) -> None:
         raise ValueError(f"Not changed, because it has changed since the plan was approved: {problem}")
 
 
-def _raise_unless_same_scope(planned: Plan, approved: Plan) -> None:
+def _raise_unless_same_arguments(planned: Plan, approved: Plan) -> None:
     differing = []
-    for name, value in planned.scope.items():
-        before = approved.scope.get(name)
+    for name, value in planned.arguments.items():
+        before = approved.arguments.get(name)
         if before != value:
             differing.append(f"{name} was {before!r}, here it is {value!r}")
     if differing:

@@ -144,9 +144,14 @@ def test_settings_of_the_approval_must_be_equal() -> None:
         raise_unless_remainder(Plan(WHOLE, scope={**approved.scope, "prune": False}), approved, ALL)
 
 
-def test_overridden_finding_of_the_approved_plan_does_not_block_its_remainder() -> None:
+def test_overridden_guards_of_the_approval_must_be_equal() -> None:
+    accepted = Plan(WHOLE, override_guards=("many_deleted",))
+    raise_unless_remainder(accepted, accepted, ALL)
+    with pytest.raises(GuardError, match=r"override_guards was \[\], here it is \['many_deleted'\]"):
+        raise_unless_remainder(accepted, APPROVED, ALL)
+    with pytest.raises(GuardError, match=r"override_guards was \['many_deleted'\], here it is \[\]"):
+        raise_unless_remainder(APPROVED, accepted, ALL)
     blocked = Plan(WHOLE, findings={"many_deleted": "4 of 10 websites would be deleted"})
-    raise_unless_remainder(blocked, Plan(WHOLE, override_guards=("many_deleted",)), ALL)
     with pytest.raises(GuardError, match="4 of 10 websites would be deleted"):
         raise_unless_remainder(blocked, APPROVED, ALL)
 
