@@ -246,10 +246,11 @@ def execute() -> Execute:
 
     def run(operator: type, *, task_id: str = "task", **arguments: Any) -> Any:
         allow_execute_in_this_thread()
-        ti = SimpleNamespace(dag_id="dag", run_id="run", task_id=task_id, map_index=-1, try_number=1, start_date=None)
+        names = {"dag_id": "the_dag", "run_id": "manual__2026-01-02T03:04:05+00:00", "task_id": task_id}
+        ti = SimpleNamespace(**names, map_index=-1, try_number=1, start_date=None)
         ti.xcom_push = lambda **_: None
         dag_run = SimpleNamespace(run_type="manual", run_after=datetime.now(UTC), triggering_user_name="Ann")
-        with DAG("dag", schedule=None) as dag:
+        with DAG("the_dag", schedule=None) as dag:
             task = operator(task_id=task_id, **arguments)
         return task.execute({"ti": ti, "dag": dag, "dag_run": dag_run, "outlet_events": OutletEvents()})
 

@@ -100,15 +100,6 @@ def test_value_is_sent_as_text_and_stored(
     assert ("" if stored is None else str(stored)) == sent
 
 
-@proves("favorite-values", "favorite-update", "email-values", "exclude_bots-values")
-@pytest.mark.parametrize("value", [False, True])
-def test_boolean_is_sent_as_a_number(client: AnalyticsClient, sandbox: SandboxServer, value: bool) -> None:
-    assert write(client, sandbox, "update", favorite=value)["favorite"] is value
-    assert last_form(sandbox) == [("favorite", str(int(value)))]
-    write(client, sandbox, "update", email=value, exclude_bots=value)
-    assert last_form(sandbox) == [("email", str(int(value))), ("exclude_bots", str(int(value)))]
-
-
 NO_FLAG: list[Any] = [2, -1, "yes", "", "None", 0.5, []]
 NO_LINES: list[Any] = [
     "",
@@ -245,11 +236,3 @@ def test_client_rejects_an_invalid_id_before_the_request(
         with pytest.raises(ValueError, match="website_id="):
             call(website_id)
     assert sandbox.requests == []
-
-
-@proves("id-sorts")
-def test_newest_first_sorts_by_descending_id(client: AnalyticsClient, sandbox: SandboxServer) -> None:
-    sandbox.seed(30)
-    found = client.list_websites(sort_by="id", sort="desc")
-    assert [website["id"] for website in found] == list(range(30, 0, -1))
-    assert [website["created_at"] for website in found] == sorted((w["created_at"] for w in found), reverse=True)

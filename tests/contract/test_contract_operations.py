@@ -123,7 +123,7 @@ def test_list_is_filtered_by_favorite(client: AnalyticsClient, sandbox: SandboxS
     assert {website["favorite"] for website in found} == ({True, False} if wanted is None else {wanted})
 
 
-@proves("sort-by", "sort")
+@proves("sort-by", "sort", "id-sorts")
 @pytest.mark.parametrize(("sort_by", "sort"), list(itertools.product(["id", "domain"], ["desc", "asc"])))
 def test_list_is_sorted_by_key_and_direction(
     client: AnalyticsClient, sandbox: SandboxServer, sort_by: str, sort: str

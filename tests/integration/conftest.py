@@ -97,6 +97,17 @@ def no_wait_before_reading_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def connect(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Create a connection to the sandbox without retries, which differs in some fields: ``connect("id", host=...)``."""
+
+    def make(conn_id: str = "analytics_default", **changes: Any) -> None:
+        fields = {**json.loads(analytics_sandbox.connection_json()), "extra": {"max_retries": 0}, **changes}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
+
+    return make
+
+
+@pytest.fixture
 def execute_task(monkeypatch: pytest.MonkeyPatch) -> Execute:
     """Run one operator as a task would, without a DAG run: ``execute_task(Operator, argument=...)``.
 

@@ -55,9 +55,6 @@ _DOMAINS = {"with www": "www.{}", "with scheme": "https://{}", "with port": "{}:
 class FakeServiceOptions(Options):
     """Differences of services. The defaults are those values of the sandbox."""
 
-    #: Reject unknown and repeated query parameters and form fields, which Laravel ignores: the package sends none.
-    strict_parameters: bool = True
-
     # Lists
 
     #: Paginator of Laravel. ``length`` counts the websites. ``simple`` has no total and no last page. ``cursor`` has no
@@ -260,7 +257,7 @@ class FakeEndpoints(Service):
     def _check_names(self, pairs: Sequence[tuple[str, str]], allowed: Collection[str]) -> None:
         names = [name for name, _ in pairs]
         wrong = {name for name in names if name not in allowed or names.count(name) > 1}
-        if wrong and self.options.strict_parameters:
+        if wrong:  # Laravel ignores them; the package sends none
             raise laravel.invalid({name: [f"The {name} field is prohibited."] for name in sorted(wrong)})
 
     def _obeyed(self, values: Mapping[str, Any]) -> dict[str, Any]:

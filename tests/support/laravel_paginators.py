@@ -13,16 +13,14 @@ from typing import Any
 
 from airflow_provider_analytics.sandbox.laravel import Paginator
 
-_IS_FORWARD = "_pointsToNextItems"
 #: Parameter ``sort_by`` to the fields of the order.
 SORT_FIELDS = {"id": ("id",), "domain": ("domain", "id")}
 
 
 @dataclass(frozen=True)
 class CursorPage(Paginator):
-    """A page of a list with the cursors of its neighbors."""
+    """A page of a list with the cursor of the next one."""
 
-    previous_cursor: str | None = None
     next_cursor: str | None = None
 
 
@@ -38,21 +36,16 @@ def page_by_cursor(
         cursor = json.loads(base64.urlsafe_b64decode(f"{text or ''}=="))
         at = _sort_key(cursor, names)
         keys = [_sort_key(website, names) for website in websites]
-        comes_before = operator.gt if descending else operator.lt
-        before = len([key for key in keys if comes_before(key, at)])
-        if cursor[_IS_FORWARD]:
-            start = before + keys.count(at)
-            end = start + size
-        else:
-            start, end = max(0, before - size), before
+        comes_before = operator.ge if descending else operator.le
+        start = len([key for key in keys if comes_before(key, at)])
+        end = start + size
     found = websites[start:end]
     return CursorPage(
         found,
         number=1,
         size=size,
         total=len(websites),
-        previous_cursor=_cursor(found[0], names, forward=False) if found and start > 0 else None,
-        next_cursor=_cursor(found[-1], names, forward=True) if found and end < len(websites) else None,
+        next_cursor=_cursor(found[-1], names) if found and end < len(websites) else None,
     )
 
 
@@ -61,8 +54,8 @@ def _sort_key(website: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     return [value.lower() if isinstance(value, str) else value for value in values]
 
 
-def _cursor(website: Mapping[str, Any], names: Sequence[str], *, forward: bool) -> str:
-    text = json.dumps({**{name: website[name] for name in names}, _IS_FORWARD: forward})
+def _cursor(website: Mapping[str, Any], names: Sequence[str]) -> str:
+    text = json.dumps({name: website[name] for name in names})
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
@@ -79,14 +72,11 @@ def simple_collection(body: dict[str, Any]) -> dict[str, Any]:
 
 def cursor_collection(page: CursorPage, body: dict[str, Any]) -> dict[str, Any]:
     """Return the body of ``cursorPaginate()``, given that of ``paginate()``."""
-    cursors = {"next": page.next_cursor, "prev": page.previous_cursor}
     links: dict[str, str | None] = dict.fromkeys(("first", "last", "prev", "next"))
-    for name, cursor in cursors.items():
-        if cursor is not None:
-            links[name] = f"{_link_without_page(body)}{cursor}"
+    if page.next_cursor is not None:
+        links["next"] = f"{_link_without_page(body)}{page.next_cursor}"
     shown = {name: body["meta"][name] for name in ("path", "per_page")}
-    shown |= {f"{name}_cursor": cursor for name, cursor in cursors.items()}
-    return {"data": body["data"], "links": links, "meta": shown}
+    return {"data": body["data"], "links": links, "meta": {**shown, "next_cursor": page.next_cursor}}
 
 
 def _link_without_page(body: dict[str, Any]) -> str:

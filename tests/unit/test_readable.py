@@ -25,23 +25,6 @@ def redactor() -> Redactor:
     return found
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        SECRET,
-        "k3y-with-a%2Fslash%26more",
-        "k3y-with-a/slash%26more",
-        "k3y-with-a\\/slash&more",
-        "k3y-with-a/slash&amp;more",
-        "OmszeS13aXRoLWEvc2xhc2gmbW9yZQ",
-    ],
-)
-def test_secret_is_masked_in_each_form(redactor: Redactor, form: str) -> None:
-    assert readable(f"key {form}.") == "key ***."
-    assert redactor(f"key {form}.") == "key ***."
-    assert redactor.finds(f"key {form}.")
-
-
 def test_start_of_a_secret_is_masked_only_at_the_end_of_a_part(redactor: Redactor) -> None:
     assert redactor.secrets == (SECRET,)
     start = SECRET[:8]
@@ -49,13 +32,6 @@ def test_start_of_a_secret_is_masked_only_at_the_end_of_a_part(redactor: Redacto
     assert readable(f"key {start}", is_part=True) == "key ***"
     assert readable(f"key {start} and more", is_part=True) == f"key {start} and more"
     assert readable(f"key {SECRET[:3]}", is_part=True) == f"key {SECRET[:3]}"
-
-
-def test_start_of_a_secret_is_masked_where_a_long_text_is_cut(redactor: Redactor) -> None:
-    text = "x" * (16 * 1024 - 10) + SECRET
-    shown = readable(text, len(text))
-    assert shown == "x" * (16 * 1024 - 10) + "***"
-    assert redactor.secrets[0][:10] not in shown
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import gzip
 import json
-from functools import partial
 from typing import Any
 
 import pytest
 from fake_services import FakeService
 from operations import OPERATIONS, PREFIX, READS, WRITES
-from raw_server import RawServer, Reply, Request, answer_read, http, list_body
+from raw_server import RawServer, Reply, Request, http, list_body
 from wire_client import WEBSITE, do, error_of, served
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import (
-    AmbiguousWriteError,
     AnalyticsConnectionError,
     AnalyticsError,
     NotAppliedError,
@@ -74,7 +72,7 @@ BAD_BODIES: dict[str, bytes] = {
 
 
 #: Responses after which a write counts as sent.
-READ_AFTERWARDS = ("partial content", "status 299")
+READ_AFTERWARDS = ("partial content", "accepted only", "status 299")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -88,26 +86,6 @@ def test_invalid_response_is_not_a_success(operation: str, name: str) -> None:
     assert error.method == OPERATIONS[operation].method
     assert isinstance(error.status, int)
     assert len(error.excerpt) <= EXCERPT_LENGTH
-
-
-SHAPES: dict[str, Any] = {
-    "list": [{"id": 7}, {"data": {}}, {}, {"data": [{"domain": "a.example"}]}, {"a": [{}], "b": [{}]}, {"data": [[1]]},
-             {"data": [{"id": None}]}, {"data": [{"id": ""}]}, {"data": [{"id": True}]}, {"data": [{"id": 7.5}]},
-             {"message": "Unauthenticated."}, {"success": False, "data": []}],
-    "show": [[WEBSITE], {}, {"data": []}, {"data": [WEBSITE]}, {"domain": "a.example"}, {"data": {"domain": "a"}},
-             {"data": None}],
-    "create": [[WEBSITE], {}, {"data": []}, {"data": {"domain": "new.example"}}, {"message": "ok"}],
-    "update": [[WEBSITE], {}, {"data": []}, {"message": "ok"}],
-    "delete": [{"success": False}, {"success": 0}, {"success": "false"}, {"status": "error", "message": "no"}],
-    "account": [[], {}, {"data": []}, {"data": None}, {"data": {}}, GOOD["list"], {"message": "Unauthenticated."}],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("operation", "body"), [(name, body) for name, bodies in SHAPES.items() for body in bodies])
-def test_json_of_another_structure_is_not_a_success(operation: str, body: Any) -> None:
-    found, _ = outcome(operation, http(200, body))
-    # A write without a record in its response is followed by a read.
-    assert isinstance(found, UnexpectedResponseError) or (operation in ("create", "update") and found is None), found
 
 
 @pytest.mark.parametrize("operation", READS)
@@ -162,72 +140,6 @@ def test_truncated_body_without_a_length_is_not_a_success(operation: str, is_zip
         rejected(operation, without_length(whole[:place], *headers))
 
 
-@pytest.mark.parametrize("status", [202, 203, 205, 206])
-def test_delete_with_status_202_is_verified(status: int) -> None:
-    gone, there = http(404), http(200, GOOD["show"])
-    accepted = http(status, {"message": "queued"} if status != 205 else b"")
-    with served([there, accepted, there, gone], max_retries=0) as (client, server):
-        client.delete_website(7)
-        assert [request.method for request in server.requests] == ["GET", "DELETE", "GET", "GET"]
-    error_of([there, accepted, there], lambda client: client.delete_website(7), NotAppliedError, "still exists")
-
-
-@pytest.mark.parametrize(("stored", "is_stored"), [({"email": 0}, True), ({"email": 1}, False)])
-def test_update_with_a_response_that_is_only_text_is_read_back(stored: dict[str, Any], is_stored: bool) -> None:
-    before = {"id": 7, "domain": "a.example", "email": 1}
-
-    def respond(request: Request) -> bytes:
-        if request.method == "PATCH":
-            before.update(stored)
-            return http(200, b"OK", kind="text/plain")
-        return answer_read(request, [before])
-
-    with served(respond) as (client, _):
-        if is_stored:
-            assert client.update_website(7, email=False).record["email"] == 0
-        else:
-            with pytest.raises(NotAppliedError):
-                client.update_website(7, email=False)
-
-
-@pytest.mark.parametrize("status", [202, 203, 206])
-def test_create_with_status_202_is_looked_up(status: int) -> None:
-    accepted, shown = http(status, {"message": "queued"}), http(200, GOOD["list"])
-    with served([accepted, EMPTY_LIST, shown, http(200, GOOD["show"])]) as (client, _):
-        assert client.create_website("new.example", email=True).record == WEBSITE
-    with served([accepted, EMPTY_LIST], max_retries=0) as (client, server):
-        with pytest.raises(AmbiguousWriteError, match="not in the list"):
-            client.create_website("new.example")
-        assert server.sent.count("POST /api/v1/websites") == 1
-
-
-def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> bytes:
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-    return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + end
-
-
-@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "create"])
-def test_truncated_chunked_body_is_not_a_success(operation: str) -> None:
-    body = json.dumps(GOOD[operation]).encode()
-    found, _ = outcome(operation, chunked(body[:5], body[5:]))
-    assert not isinstance(found, Exception), found
-    # The JSON is complete in each of these: only the end of the chunks is missing.
-    for end in (b"", b"5", b"5\r\nab", b"zz\r\n"):
-        rejected(operation, Reply(chunked(body, end=end), then="close"), kind=AnalyticsConnectionError)
-
-
-def test_damaged_gzip_is_not_a_success() -> None:
-    plain = json.dumps(GOOD["list"]).encode()
-    body = gzip.compress(plain)
-    flipped = body[:-6] + bytes([body[-6] ^ 1]) + body[-5:]
-    zipped = partial(http, 200, headers=[("Content-Encoding", "gzip")])
-    for damaged in (b"no gzip", flipped, plain):
-        rejected("list", zipped(damaged), kind=AnalyticsConnectionError)
-    for point in range(1, len(body) - 9, 7):
-        rejected("list", zipped(body[:point]))
-    assert outcome("list", zipped(body))[0] == [WEBSITE]
-
-
 def test_response_after_an_interim_response_belongs_to_its_request() -> None:
     def respond(request: Request) -> bytes | Reply:
         if request.target.endswith("/7"):
@@ -239,14 +151,6 @@ def test_response_after_an_interim_response_belongs_to_its_request() -> None:
             client.get_website(7)
         assert client.get_website(8) == {"id": 8}
         assert server.connections == 2
-
-
-@pytest.mark.parametrize("value", ["9" * 5000, "9" * 400, "-1", "1e3", "٣", ""])
-def test_numbers_outside_of_json_count_as_missing(value: str) -> None:
-    body = {"data": [{"id": value or "x"}], "total": value, "current_page": value}
-    with served(http(200, body)) as (client, _):
-        # Without a total: both directions, and the page parameter has no effect. A single website proves itself.
-        assert [row["id"] for row in client.list_websites()] == [value or "x"]
 
 
 def test_update_fails_if_the_service_omits_the_list_that_it_did_not_store(

@@ -192,6 +192,15 @@ def test_simultaneous_creates_of_a_domain_do_not_both_succeed(
         create_task().execute({})
 
 
+@pytest.mark.parametrize(("websites", "requests"), [(99, 1), (100, 3)])
+def test_first_page_is_the_whole_list_only_if_it_is_not_full(
+    client: AnalyticsClient, analytics_sandbox: SandboxServer, websites: int, requests: int
+) -> None:
+    analytics_sandbox.seed(websites)
+    assert len(client.newest_websites(None)) == websites
+    assert len(analytics_sandbox.requests) == requests
+
+
 # Fields that a response omits
 
 
@@ -221,6 +230,14 @@ def test_field_that_is_never_returned_is_logged_once(
         assert client.update_website(1, privacy="password", password=password).unverified == ("password",)
     messages = [message for message in caplog.messages if "does not return" in message]
     assert messages == ["The service does not return these fields, so they were not verified: password."]
+
+
+def test_existing_website_has_also_the_fields_that_rows_lack(
+    client: AnalyticsClient, analytics_sandbox: SandboxServer
+) -> None:
+    website = analytics_sandbox.add_website("a.example", privacy=1)
+    analytics_sandbox.configure(list_hides=["privacy"])
+    assert client.ensure_website("a.example").record == website
 
 
 # Services with a delay

@@ -35,27 +35,6 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 ClientWith = Callable[..., AnalyticsClient]
 PATH = "/api/v1/websites"
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "a parameter with brackets": {"page_parameter": "page[number]"},
-    "a cursor alone": {"paginator": "cursor", "page_parameter": "cursor", "links": "absent"},
-    "a list below data": {"list_key": "data.data"},
-    "the last page behind it": {"behind_last": "last"},
-    "the last page behind it, no numbers": {"behind_last": "last", "metadata": "none"},
-}
-
-
-@pytest.mark.parametrize("websites", [0, 100, 101])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_list_is_read_completely(
-    client: AnalyticsClient, analytics_sandbox: FakeService, shape: str, websites: int
-) -> None:
-    analytics_sandbox.seed(websites)
-    analytics_sandbox.configure(strict_parameters=False, **SHAPES[shape])
-    queries: tuple[dict[str, Any], ...] = ({}, {"sort": "asc"}, {"sort_by": "domain", "sort": "asc"})
-    for query in queries:
-        assert {int(website["id"]) for website in client.list_websites(**query)} == set(range(1, websites + 1))
-
-
 #: Address of the service in its links, behind a proxy.
 ADDRESSES = {
     "the same": None,
@@ -143,15 +122,6 @@ def test_total_cached_for_two_seconds_does_not_exhaust_the_reads(size: int, monk
         assert client.stats.lists_read_again == len(time.slept)
         assert client.stats.waited == sum(time.slept)
     assert list(WAITS_BETWEEN_READS[: len(time.slept)]) == time.slept
-
-
-@pytest.mark.parametrize("websites", [101, 201, 301])
-def test_list_counts_as_changed_if_a_page_disappears(
-    client: AnalyticsClient, analytics_sandbox: FakeService, websites: int
-) -> None:
-    analytics_sandbox.seed(websites)
-    analytics_sandbox.fault("list", commit=True, drift={"delete": 1})
-    assert len(client.list_websites()) == websites - 1
 
 
 def pages_of(size: int, **special: Callable[[Request], bytes | Reply]) -> Callable[[Request], bytes | Reply]:

@@ -98,16 +98,14 @@ def test_each_level_has_the_methods_that_send_a_password() -> None:
         assert names == {"create_website", "ensure_website", "update_website"}
 
 
-@pytest.mark.long
-def test_secret_at_the_cut_of_a_text_is_not_partly_visible() -> None:
-    bodies = [b" " * blank + f"{KEY} {KEY}".encode() for blank in (*range(0, 16_500, 250), *range(16_360, 16_384))]
-    bodies += [b"x" * before + KEY.encode() for before in range(150, 210)]
-    bodies += [LONG_KEY[:length].encode() for length in range(10, len(LONG_KEY), 17)]
-    for body in bodies:
-        key = LONG_KEY if body.startswith(b"sk") else KEY
-        for reply in (http(500, body), Reply(http(500, body, length=len(body) + 100), "close")):
-            error = error_of(reply, api_key=key)
-            assert key[8:12] not in f"{error}\n{error!r}\n{vars(error)}"
+@pytest.mark.parametrize("length", [10, 60, 110, 160])
+def test_secret_at_the_end_of_a_text_that_the_service_cut_is_not_partly_visible(length: int) -> None:
+    cut = LONG_KEY[:length]
+    bodies: tuple[Any, ...] = (cut.encode(), {"message": cut}, f"<title>{cut}</title>".encode())
+    replies: list[bytes | Reply] = [http(500, body) for body in bodies]
+    for reply in (*replies, Reply(http(500, cut.encode(), length=1000), "close")):
+        error = error_of(reply, api_key=LONG_KEY)
+        assert cut[2:8] not in f"{error}\n{error!r}\n{vars(error)}"
 
 
 HEADERS = [
@@ -140,23 +138,6 @@ def test_id_or_domain_that_contains_a_secret_is_an_error(
     reply = http(200, {"data": [record] if operation == "list" else record})
     error = error_of(reply, lambda client: do(client, operation), match=SHOWN_IN_A_NAME, api_key=LONG_KEY)
     assert parts_in(f"{everything_about(error)}{caplog.text}", LONG_KEY) == []
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("secret", ["the key", "a header", "a page password"])
-@pytest.mark.parametrize("place", ["id of a website", "domain", "id of the account"])
-def test_id_or_domain_with_any_form_of_a_secret_is_an_error(form: str, secret: str, place: str) -> None:
-    values = {"the key": KEY, "a header": "t0k/en+of a=header", "a page password": PASSWORD}
-    shown = f"x{FORMS[form](values[secret])}"
-    record = {"id": 1, "domain": "new.example", "domain" if place == "domain" else "id": shown}
-
-    def read(client: AnalyticsClient) -> Any:
-        client.redact.add(PASSWORD)
-        return do(client, "account" if place == "id of the account" else "show")
-
-    reply = http(200, {"data": record})
-    error = error_of(reply, read, match=SHOWN_IN_A_NAME, headers={"X-Token": values["a header"]})
-    assert leaked(everything_about(error), values[secret]) == []
 
 
 def test_ids_and_domains_can_contain_a_short_header_that_is_not_a_secret() -> None:

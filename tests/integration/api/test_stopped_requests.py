@@ -284,25 +284,6 @@ def join_watchdogs() -> int:
     return len(found)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_dead_watchdog_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    gives_up = Stopping.gives_up
-    monkeypatch.setattr(Stopping, "gives_up", lambda *_, **__: 1 / 0)
-
-    def respond(request: Request) -> bytes | Reply:
-        if request.method == "PATCH":
-            join_watchdogs()
-            return RECORD
-        monkeypatch.setattr(Stopping, "gives_up", gives_up)
-        client.stop()
-        return Reply(then="hang")
-
-    with waiting(respond) as (client, _):
-        assert update(client, 7, email="1") == WEBSITE
-        with pytest.raises(StoppedError):
-            client.get_website(7)
-
-
 def test_response_that_looks_complete_is_discarded_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the watchdog has closed the connection, a body without a length seems to end."""
     monkeypatch.setattr(transport, "MAX_TIMEOUTS", 1)

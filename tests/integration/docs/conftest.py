@@ -3,29 +3,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import DAG
-from airflow_versions import allow_execute_in_this_thread
-from dag_runs import OutletEvents
 
 from airflow_provider_analytics.operators import exclusions, snapshots, websites_as_code
-from airflow_provider_analytics.sandbox.server import SandboxServer
 
 DOCS = Path(__file__).parents[3] / "docs"
-
-
-@pytest.fixture(autouse=True)
-def nobody_else_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make no test wait for the updates of other users."""
-    monkeypatch.setattr("airflow_provider_analytics.api.client.SETTLE_SECONDS", 0)
 
 
 @pytest.fixture
@@ -38,47 +26,6 @@ def page() -> Callable[[str], str]:
 def blocks(page: Callable[[str], str]) -> Callable[[str, str], list[str]]:
     """Return the code blocks of a page in a language: ``blocks("monitoring", "python")``."""
     return lambda name, language: re.findall(rf"^```{language}\n(.*?)^```", page(name), re.DOTALL | re.MULTILINE)
-
-
-@pytest.fixture
-def connect(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Create a connection to the sandbox that differs in some fields: ``connect("conn_id", host=...)``."""
-
-    def make(conn_id: str = "analytics_default", **changes: Any) -> None:
-        fields = {**json.loads(analytics_sandbox.connection_json()), "extra": {"max_retries": 0}, **changes}
-        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
-
-    return make
-
-
-@pytest.fixture
-def execute() -> Callable[..., Any]:
-    """Run an operator like a manually triggered run: ``execute(Operator, argument=...)``."""
-
-    def run(operator: type, *, try_number: int = 1, **arguments: Any) -> Any:
-        ti = SimpleNamespace(
-            dag_id="the_dag",
-            run_id="manual__2026-01-02T03:04:05+00:00",
-            task_id="task",
-            map_index=-1,
-            try_number=try_number,
-            start_date=None,
-            xcom_push=lambda **_: None,
-        )
-        with DAG("the_dag", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-            task = operator(task_id="task", **arguments)
-        allow_execute_in_this_thread()
-        return task.execute(
-            {
-                "dag": dag,
-                "dag_run": SimpleNamespace(run_type="manual"),
-                "ti": ti,
-                "outlet_events": OutletEvents(),
-                "logical_date": datetime.now(UTC),
-            }
-        )
-
-    return run
 
 
 @pytest.fixture

@@ -17,20 +17,9 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
 @pytest.fixture
-def connect_sandbox(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Create a connection to the sandbox without retries, which differs in some fields: ``(conn_id, host=...)``."""
-
-    def connect(conn_id: str, **changes: Any) -> None:
-        fields = {**json.loads(analytics_sandbox.connection_json()), "extra": {"max_retries": 0}, **changes}
-        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
-
-    return connect
-
-
-@pytest.fixture
-def sandbox(analytics_sandbox: SandboxServer, connect_sandbox: Callable[..., None]) -> SandboxServer:
+def sandbox(analytics_sandbox: SandboxServer, connect: Callable[..., None]) -> SandboxServer:
     """The sandbox behind a client without retries, so that tests do not wait for a backoff."""
-    connect_sandbox("analytics_default")
+    connect()
     return analytics_sandbox
 
 

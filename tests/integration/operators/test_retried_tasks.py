@@ -88,11 +88,11 @@ def ends(tasks: Any) -> dict[str, tuple[str, int]]:
 
 
 def test_only_temporary_failures_are_retried(
-    sandbox: SandboxServer, run_tasks: RunTasks, connect_sandbox: Callable[..., None]
+    sandbox: SandboxServer, run_tasks: RunTasks, connect: Callable[..., None]
 ) -> None:
     sandbox.add_website("www.example.com")
     sandbox.add_website("old.example.com")
-    connect_sandbox("wrong_key", password="wr0ng-key")
+    connect("wrong_key", password="wr0ng-key")
     for operation in ("account", "show", "list", "update", "delete", "create"):
         sandbox.fault(operation, status=503, headers={"Retry-After": "0"})
     tasks = run_tasks(

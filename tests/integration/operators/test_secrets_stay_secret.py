@@ -174,9 +174,9 @@ def test_plan_with_a_secret_in_any_value_is_returned_without_it(
 
 
 def test_header_that_repeats_the_base_url_is_not_a_secret(
-    sandbox: SandboxServer, connect_sandbox: Callable[..., None], execute: Execute, tmp_path: Path
+    sandbox: SandboxServer, connect: Callable[..., None], execute: Execute, tmp_path: Path
 ) -> None:
-    connect_sandbox("analytics_default", extra={"headers": {"Origin": sandbox.url}})
+    connect("analytics_default", extra={"headers": {"Origin": sandbox.url}})
     result = execute(SyncExcludedParamsOperator, exclude_params=["y"], dry_run=True, state_path=f"{tmp_path}/state")
     assert result["scope"]["service"] == sandbox.url
 

@@ -78,8 +78,7 @@ def in_a_run(folder: Path) -> list[BaseOperator]:
 
 
 @pytest.fixture(autouse=True)
-def nobody_else_writes(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider_analytics.api.client.SETTLE_SECONDS", 0)
+def websites(analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.seed(12)
 
 
@@ -124,14 +123,6 @@ def test_operator_that_needs_a_run_fails_before_any_change(tmp_path: Path, analy
             task.execute({})
     assert analytics_sandbox.requests == []
     assert list(tmp_path.iterdir()) == []
-
-
-def test_websites_file_with_a_managed_list_needs_a_run(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
-    config = {"modes": {"exclude_ips": "managed"}, "websites": {"a.example": {"exclude_ips": ["192.0.2.1"]}}}
-    task = ApplyWebsitesOperator(task_id="apply", config=config, state_path=str(tmp_path), list_name="a_list")
-    with pytest.raises(AirflowFailException, match="Missing in the context: ti"):
-        task.execute({})
-    assert analytics_sandbox.requests == []
 
 
 def test_plan_of_a_managed_list_with_a_name_works_without_a_run(tmp_path: Path) -> None:

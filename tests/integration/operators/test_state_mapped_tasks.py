@@ -67,15 +67,6 @@ def test_mapped_tasks_with_their_own_list_names_keep_their_entries(
         assert nights.everywhere() == {*entries[0], *entries[1]}
 
 
-def test_mapped_tasks_with_equal_entries_share_a_list(nights: Nights) -> None:
-    def run(website: str, arguments: dict[str, Any]) -> None:
-        nights.sync("shared", A, B, websites=[website], **arguments)
-
-    for _ in range(2):
-        assert mapped(nights, run, "1.example", "2.example", "3.example") == []
-        assert nights.everywhere() == {A, B}
-
-
 def test_retry_of_a_mapped_task_can_have_different_entries(nights: Nights) -> None:
     def run(entries: list[str], arguments: dict[str, Any]) -> None:
         nights.sync("shared", *entries, **arguments)

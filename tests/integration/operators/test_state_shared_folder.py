@@ -81,22 +81,6 @@ def test_explain_lists_both_lists_of_an_address(nights: Nights, capsys: pytest.C
     assert ["removed from the list on 2026-11-23" in row for row in sorted(rows)] == [True, False]
 
 
-@pytest.mark.parametrize("emptied", ["office", "vpn"])
-def test_emptied_table_of_any_list_blocks_each_list(
-    nights: Nights, emptied: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A disk that was full can leave an empty file."""
-    nights.sync("office", SHARED, OTHER)
-    nights.sync("vpn", SHARED)
-    (file,) = nights.folder.rglob(f"{emptied}.json")
-    file.write_bytes(b"")
-    with pytest.raises(AirflowFailException, match=f"This is not a list table: .*{emptied}.json"):
-        nights.sync("office", OTHER)
-    assert nights.everywhere() == {SHARED, OTHER}
-    assert main(["explain", SHARED, "--state-path", str(nights.folder)]) != 0
-    assert f"{emptied}.json" in capsys.readouterr().err
-
-
 def test_empty_list_needs_an_override_but_the_removal_of_half_the_entries_does_not(nights: Nights) -> None:
     nights.sync("office", *OFFICES[:2])
     assert nights.sync("office", OFFICES[0])["guard_message"] is None

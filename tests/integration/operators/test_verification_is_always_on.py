@@ -74,9 +74,9 @@ def test_arguments_cannot_turn_verification_off(
     assert not found, f"{operator.__name__} does not read what it wrote with {', '.join(found)}"
 
 
-def test_extras_cannot_turn_verification_off(write: Callable[..., bool], connect_sandbox: Callable[..., None]) -> None:
+def test_extras_cannot_turn_verification_off(write: Callable[..., bool], connect: Callable[..., None]) -> None:
     given = {"verify": "false", "update_method": "PUT", "max_retries": "0"}
     for name in EXTRAS:
-        connect_sandbox("analytics_default", extra={name: given.get(name, "1")})
+        connect("analytics_default", extra={name: given.get(name, "1")})
         for operator in (CreateWebsiteOperator, UpdateWebsiteOperator, DeleteWebsiteOperator):
             assert not write(operator), f"{operator.__name__} does not read what it wrote with the extra {name}"

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import times_logged
-from fake_services import FakeService
 from fixture_types import Execute
 
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
@@ -143,7 +142,7 @@ def test_update_changes_only_the_given_settings(
         run(UpdateWebsiteOperator, website_id=2, email_reports=True)
 
 
-def test_delete_removes_the_website_of_the_domain(sandbox: SandboxServer, connect_sandbox: Callable[..., None]) -> None:
+def test_delete_removes_the_website_of_the_domain(sandbox: SandboxServer, connect: Callable[..., None]) -> None:
     for name in "abc":
         sandbox.add_website(f"{name}.example.com")
     for deleted in (True, False):
@@ -152,8 +151,8 @@ def test_delete_removes_the_website_of_the_domain(sandbox: SandboxServer, connec
         assert run(DeleteWebsiteOperator, domain="B.example.com") == named
     assert run(DeleteWebsiteOperator, website_id=3, ignore_if_missing="false")["deleted"] is True
     assert sandbox.websites() == []
-    connect_sandbox("wrong_place", host=f"{sandbox.url}/elsewhere")
-    connect_sandbox("wrong_key", password="wr0ng-key")
+    connect("wrong_place", host=f"{sandbox.url}/elsewhere")
+    connect("wrong_key", password="wr0ng-key")
     rejected: list[tuple[type[Exception], dict[str, Any]]] = [
         (NotFoundError, {"website_id": 3, "ignore_if_missing": "false"}),
         (DomainError, {"domain": "c.example.com", "ignore_if_missing": False}),
@@ -178,35 +177,6 @@ def test_id_and_domain_that_are_given_together_must_both_match(
     assert {request.method for request in sandbox.requests} == {"GET"}
     run(operator, website_id=1, domain="A.example.", **settings)
     assert [request.method for request in sandbox.requests if request.method != "GET"] in (["DELETE"], ["PATCH"])
-
-
-@pytest.mark.parametrize(
-    ("operator", "arguments"),
-    [
-        (CreateWebsiteOperator, {"privacy": "private", "if_exists": "update"}),
-        (UpdateWebsiteOperator, {"privacy": "private"}),
-        (DeleteWebsiteOperator, {}),
-    ],
-)
-def test_website_of_a_domain_is_not_changed_after_it_was_renamed(
-    sandbox: FakeService, operator: type, arguments: dict[str, Any]
-) -> None:
-    """The id was found by the domain, and another website has it right before the write."""
-    sandbox.add_website("a.example", privacy=0)
-    run(operator, domain="a.example", **arguments)
-    reads = next(number for number, request in enumerate(sandbox.requests) if request.method != "GET")
-    sandbox.reset()
-    sandbox.add_website("b.example")
-    sandbox.add_website("a.example", privacy=0)
-
-    def rename(request: Any) -> None:
-        if len(sandbox.requests) == reads:
-            sandbox.change_website(2, domain="renamed.example")
-
-    sandbox.meanwhile(rename)
-    with pytest.raises((DomainError, AirflowFailException), match=r"'renamed\.example', not 'a\.example'"):
-        run(operator, domain="a.example", **arguments)
-    assert [request.method for request in sandbox.requests] == ["GET"] * reads
 
 
 def test_domain_of_several_websites_is_never_deleted(sandbox: SandboxServer) -> None:

@@ -115,13 +115,6 @@ def test_secret_is_never_verified() -> None:
     assert "password" in comparison.unverified
 
 
-def test_missing_comment_of_another_user_is_an_unsent_change() -> None:
-    before = {"exclude_ips": "10.0.0.1 # Ann"}
-    expected = ExpectedRecord(before, {"exclude_ips": ("10.0.0.1 # Ann",)}, shared=frozenset({"exclude_ips"}))
-    assert expected.compare({"exclude_ips": "10.0.0.1"}).unsent
-    assert expected.compare({"exclude_ips": "10.0.0.1   #  Ann\n10.0.0.9"}).is_as_expected
-
-
 @pytest.mark.parametrize("earlier_sent", [{"email": 0}, {"exclude_ips": ("10.0.0.1 # Ann", "192.0.2.1")}])
 def test_entry_that_is_sent_again_does_not_hide_a_lost_line_of_another_user(earlier_sent: dict[str, Any]) -> None:
     """The later write is computed from a record that lacks the line already."""

@@ -124,11 +124,6 @@ def test_expired_entry_passes_when_the_dag_is_parsed() -> None:
     UpdateWebsiteOperator(task_id="update", website_id=1, exclude_ips=expired)
 
 
-def test_text_like_a_file_name_is_an_entry_if_the_list_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fields.LINE_FIELDS, "exclude_params", entries.EntryType())
-    SyncExcludedParamsOperator(task_id="sync", exclude_params="/admin", state_path="/data/state")
-
-
 def test_choices_equal_the_choices_of_the_modules_that_use_them() -> None:
     assert CHOICES["exclude_ips_as"] == tuple(formats.EXCLUDE_IPS_AS)
     assert set(CHOICES["format"]) == set(formats.FORMATS)

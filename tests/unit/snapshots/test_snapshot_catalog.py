@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,13 +32,6 @@ def test_catalog_lists_snapshots_and_their_completeness(shelf: Shelf) -> None:
     assert list_snapshots(shelf.base)[1].problems == (f"{taken[1].files[0]} is missing",)
     assert newest_snapshot(shelf.base) == taken[2]
     assert others.days() == {20: True}
-
-
-def test_newest_snapshot_is_found_if_the_base_is_a_local_path(tmp_path: Path) -> None:
-    taken = Shelf(str(tmp_path)).take(3)
-    found = newest_snapshot(tmp_path)
-    assert found is not None
-    assert (found.manifest, [str(path) for path in found.files]) == (taken.manifest, list(map(str, taken.files)))
 
 
 def test_latest_names_the_newest_day(shelf: Shelf) -> None:

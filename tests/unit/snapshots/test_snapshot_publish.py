@@ -37,15 +37,6 @@ def contents(snapshot: Snapshot) -> dict[str, bytes]:
     }
 
 
-def test_rerun_replaces_the_snapshot_and_removes_the_old_files(shelf: Shelf) -> None:
-    first, second = shelf.take(30), shelf.take(31, HOUR)
-    assert shelf.read() == second
-    assert shelf.count() == 31
-    assert held(second) == own(second)
-    assert first.manifest.file_names.isdisjoint(second.manifest.file_names)
-    assert shelf.fs.cat_file(second.partition.success.path) == b""
-
-
 class DiesError(BaseException):
     """The process ends at once: no code catches this exception, and no code cleans up."""
 
