@@ -55,6 +55,9 @@ def is_loopback(hostname: str) -> bool:
         return hostname == "localhost"
 
 
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
 def _base_url(text: str, info: ValidationInfo) -> str:
     """Return the base URL without a trailing slash."""
     if not text:
@@ -88,7 +91,11 @@ def _base_url(text: str, info: ValidationInfo) -> str:
     is_private = url.scheme == "https" or is_loopback(hostname)
     if not is_private and not info.data.get("allow_insecure_http"):
         raise ValueError(f"{shown} would send the key in clear text. Use https, or set the extra allow_insecure_http.")
-    return SplitResult(url.scheme, url.netloc, path, "", "").geturl()
+    # State folders and snapshots are of a service, which has one spelling.
+    place = url.netloc.lower()
+    if port == _DEFAULT_PORTS[url.scheme]:
+        place = place.removesuffix(f":{port}")
+    return SplitResult(url.scheme, place, path, "", "").geturl()
 
 
 def _is_url(text: str, hostname: str) -> bool:

@@ -113,9 +113,11 @@ BASE_URLS = [
     ("https://[2001:db8::1]/app", 8443, "https://[2001:db8::1]:8443/app"),
     ("2001:db8::1", 8443, "https://[2001:db8::1]:8443"),
     ("2001:db8::1", None, "https://[2001:db8::1]"),
-    ("http://127.8.8.8:80", None, "http://127.8.8.8:80"),
+    ("http://127.8.8.8:80", None, "http://127.8.8.8"),
+    ("https://STATS.example.com:443/", None, "https://stats.example.com"),
+    ("https://stats.example.com:80", None, "https://stats.example.com:80"),
     ("http://[::1]:8000/app", None, "http://[::1]:8000/app"),
-    ("http://LOCALHOST:8000", None, "http://LOCALHOST:8000"),
+    ("http://LOCALHOST:8000", None, "http://localhost:8000"),
 ]
 
 
