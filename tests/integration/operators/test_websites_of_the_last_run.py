@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,12 @@ def test_failed_run_is_not_the_last_run(sandbox: SandboxServer, execute: Execute
     assert not [*tmp_path.rglob("last_websites.json")]
 
 
-def test_plan_names_the_guards_of_the_last_run(sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
-    given = {**APPLY, "state_path": str(tmp_path)}
+@pytest.mark.parametrize("spelled", [str.lower, str.upper])
+def test_plan_names_the_guards_of_the_last_run(
+    sandbox: SandboxServer, execute: Execute, tmp_path: Path, spelled: Callable[[str], str]
+) -> None:
+    config = {**CONFIG, "websites": {spelled(domain): {"email": True} for domain in DOMAINS}}
+    given = {"config": config, "state_path": str(tmp_path)}
     assert execute(PlanWebsitesOperator, **given)["blocked_by"] == []
     forget(sandbox, 13)
     for _ in range(2):  # a blocked plan is not the last run

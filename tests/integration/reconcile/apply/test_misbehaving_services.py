@@ -248,6 +248,15 @@ def test_delete_is_verified_for_any_response_to_a_missing_website(night: Night, 
     assert night.sandbox.websites() == []
 
 
+def test_domain_of_a_website_that_is_marked_as_deleted_can_be_created_again(night: Night) -> None:
+    night.add(3)
+    night.sandbox.configure(deletes="mark")
+    for _ in range(2):
+        night.execute(DeleteWebsiteOperator, domain="1.example")
+        assert night.execute(CreateWebsiteOperator, domain="1.example", privacy="private")["created"] is True
+    assert [website["domain"] for website in night.sandbox.websites()] == ["2.example", "3.example", "1.example"]
+
+
 @pytest.mark.parametrize("how", ["404", "403", "200", "the delete itself"])
 def test_plan_with_a_delete_fails_if_the_website_remains(night: Night, how: str) -> None:
     night.add(2)
@@ -442,6 +451,16 @@ def test_first_create_and_first_delete_are_verified_before_the_others(night: Nig
         first, second, *_ = [number for number, element in enumerate(requests) if element.operation == operation]
         reads = requests[first + 1 : second]
         assert any(read.operation == "list" or read.path == requests[first].path for read in reads)
+
+
+def test_updates_come_before_creates_and_creates_before_deletes(night: Night) -> None:
+    night.add(20)
+    kept = {f"{number}.example": {"privacy": "private"} for number in range(1, 16)}
+    new = {f"new{number}.example": {"privacy": "private"} for number in range(5)}
+    night.apply(config={"websites": {**kept, **new}}, prune=True, parallel_requests=1)
+    writes = [request.operation for request in night.sandbox.requests]
+    sent = [operation for operation in writes if operation in ("update", "create", "delete")]
+    assert sent == ["update"] * 15 + ["create"] * 5 + ["delete"] * 5
 
 
 def test_run_stops_after_two_new_websites_if_the_update_after_a_create_resets_defaults(night: Night) -> None:

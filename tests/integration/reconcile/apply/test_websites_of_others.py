@@ -12,6 +12,7 @@ from distortion import Distortion
 from reconciling import Night
 
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
@@ -292,22 +293,25 @@ def test_create_that_names_the_id_of_another_website_is_no_duplicate(night: Nigh
 
 @pytest.mark.parametrize("mode", ["merge", "managed"])
 @pytest.mark.parametrize("lines", [None, "", [], "left out"])
+@pytest.mark.parametrize(
+    ("operator", "field"), [(SyncExcludedIpsOperator, "exclude_ips"), (SyncExcludedParamsOperator, "exclude_params")]
+)
 def test_list_is_not_written_if_only_the_fetched_website_lacks_its_lines(
-    night: Night, distortion: Distortion, lines: Any, mode: str
+    night: Night, distortion: Distortion, operator: type, field: str, lines: Any, mode: str
 ) -> None:
     """The list of websites contains the lines, so an empty list might be an error of the service."""
-    night.add(12, **SETTINGS)
+    night.add(12, **{field: "10.0.0.1 # Ann"})
 
     def change(method: str, path: str, record: Any) -> None:
         if path.startswith("/websites/"):
-            record["exclude_ips"] = lines
+            record[field] = lines
             if lines == "left out":
-                del record["exclude_ips"]
+                del record[field]
 
     distortion.change = change
-    with pytest.raises(BulkError, match="exclude_ips had lines when the websites were listed, and has none now"):
-        night.sync(NEW, **night.state, mode=mode)
-    assert night.lists() == [SETTINGS["exclude_ips"]] * 12
+    with pytest.raises(BulkError, match=f"{field} had lines when the websites were listed, and has none now"):
+        night.execute(operator, **{field: [NEW]}, **night.state, mode=mode)
+    assert night.lists(field) == ["10.0.0.1 # Ann"] * 12
 
 
 def test_list_that_a_colleague_clears_before_its_update_is_written_by_the_retry(night: Night) -> None:
