@@ -92,6 +92,11 @@ def test_secret_in_an_id_or_a_domain_is_an_error(body: Any) -> None:
         laravel.page(answer([FIRST, body], secrets=("key-5f2a",)))
 
 
+@pytest.mark.parametrize("name", ["id", "uuid", "email", "username", "name"])
+def test_account_with_a_single_field_is_identified_by_it(name: str) -> None:
+    assert laravel.account_id({"plan": "free", name: "ann@example.com"}) == "ann@example.com"
+
+
 def test_account_is_identified_by_its_best_field() -> None:
     assert laravel.account(answer({"data": {"email": "a@example.com"}})) == {"email": "a@example.com"}
     assert laravel.account_id({"email": "a@example.com", "uuid": "u", "name": "n"}) == "u"
