@@ -254,6 +254,22 @@ def test_old_snapshots_are_removed(run: Callable[..., TaskOutcome], tmp_path: Pa
     assert len(list(tmp_path.glob("websites/*/*"))) == left
 
 
+@pytest.mark.parametrize(
+    ("kept", "removed"),
+    [
+        ({"keep_days": 2}, ["2026-11-20"]),
+        ({"keep_weeks": 2}, ["2026-11-23"]),
+        ({"keep_months": 2}, ["2026-11-23", "2026-11-20"]),
+    ],
+)
+def test_days_weeks_and_months_are_kept_by_the_argument_of_their_name(
+    run: Callable[..., TaskOutcome], tmp_path: Path, kept: dict[str, int], removed: list[str]
+) -> None:
+    for night in (0, 3, 7):
+        Shelf(str(tmp_path)).take(3, night * NIGHT)
+    assert run(PruneSnapshotsOperator, **kept).returned["removed"] == removed
+
+
 def test_log_names_the_days_that_are_not_whole_and_the_days_without_a_manifest(
     run: Callable[..., TaskOutcome], tmp_path: Path, task_log: Callable[[], str]
 ) -> None:
