@@ -50,6 +50,12 @@ def test_metadata_lists_each_public_module_of_hooks_and_operators() -> None:
         assert names == {path.stem for path in (package / folder).glob("[!_]*.py")} - internal
 
 
+def test_connection_form_hides_only_the_fields_that_no_connection_uses() -> None:
+    """The test button of Airflow 2.11 reads the extra from the form, and does nothing if it is hidden."""
+    [connection_type] = get_provider_info()["connection-types"]
+    assert connection_type["ui-field-behaviour"]["hidden-fields"] == ["login", "schema"]
+
+
 def test_airflow_discovers_the_provider_and_the_hook() -> None:
     assert get_provider_info()["versions"] == [__version__] == [metadata.version(PACKAGE)]
     assert ProvidersManager().providers[PACKAGE].version == __version__  # type: ignore[no-untyped-call]
