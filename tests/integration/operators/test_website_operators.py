@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import times_logged
+from fake_services import FakeService
 from fixture_types import Execute
 
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
@@ -177,6 +178,19 @@ def test_id_and_domain_that_are_given_together_must_both_match(
     assert {request.method for request in sandbox.requests} == {"GET"}
     run(operator, website_id=1, domain="A.example.", **settings)
     assert [request.method for request in sandbox.requests if request.method != "GET"] in (["DELETE"], ["PATCH"])
+
+
+def test_website_that_exists_is_not_updated_if_it_was_renamed_after_it_was_found(sandbox: FakeService) -> None:
+    sandbox.add_website("a.example", privacy=0)
+
+    def rename(request: Any) -> None:
+        if request.operation == "show":
+            sandbox.change_website(1, domain="renamed.example")
+
+    sandbox.meanwhile(rename)
+    with pytest.raises(AirflowFailException, match=r"Website id 1 has the domain 'renamed\.example', not 'a\.example'"):
+        run(CreateWebsiteOperator, domain="a.example", privacy="private", if_exists="update")
+    assert sandbox.websites()[0]["privacy"] == 0
 
 
 def test_domain_of_several_websites_is_never_deleted(sandbox: SandboxServer) -> None:
