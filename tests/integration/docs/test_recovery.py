@@ -109,6 +109,26 @@ def test_recovery_after_half_of_the_websites_were_deleted(
     assert recipe(RESTORE)["plan"]["creates"] == 0
 
 
+def test_recovery_of_a_single_website(
+    analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run, page: Callable[[str], str]
+) -> None:
+    ips, params = "203.0.113.7 # office\n203.0.113.8", "# ads\nutm_source # spring"
+    item = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_params=params, exclude_ips=ips)
+    other = analytics_sandbox.add_website("other.example.com", privacy=1)
+    take()
+    before = settings(analytics_sandbox)["shop.example.com"]
+    for website in (item, other):
+        analytics_sandbox.change_website(website["id"], privacy=0, exclude_params="")
+    # An entry that was added after the snapshot is removed; a comment is sent only with a missing entry.
+    analytics_sandbox.change_website(item["id"], exclude_ips="203.0.113.7 # moved\n198.51.100.9")
+    [argument] = re.findall(r"`(websites=\[.*?\])`", page("troubleshooting"))
+    done = recipe(RESTORE, ("output_path=", f"{argument}, output_path="), WITH_UPDATES)
+    assert (done["export"]["websites_exported"], done["apply"]["applied"]) == (1, 1)
+    after = settings(analytics_sandbox)
+    assert after["shop.example.com"] == {**before, "exclude_ips": "203.0.113.7 # moved\n203.0.113.8"}
+    assert after["other.example.com"]["privacy"] == 0
+
+
 def test_recovery_after_a_wrong_list_was_synced(
     analytics_sandbox: SandboxServer,
     take: Callable[[], None],
@@ -212,6 +232,17 @@ def test_recovery_after_a_list_shrank(
     *begin, dag_id, option, conf = shlex.split(trigger)
     assert (begin, option) == (["airflow", "dags", "trigger"], "--conf")
     assert [night(dag_id, **json.loads(conf)), night()] == ["success", "success"]
+
+
+def test_commands_equal_the_commands_of_the_deployment_page(page: Callable[[str], str]) -> None:
+    """tests/system/test_deployment.py runs these; the others are variants of them."""
+    [override] = re.findall(r"```console\n\s*(.*?)\n\s*```", page("guards"))
+    assert override == 'airflow dags trigger sync_excluded_ips --conf \'{"override_guards": ["entries_lost"]}\''
+    steps = page("connection").partition("\n## Rotate the API key\n")[2]
+    delete, add, test = re.findall(r"^    (\S* ?airflow .*)$", steps, re.MULTILINE)
+    assert test in page("deployment")
+    assert add in page("deployment")
+    assert delete == "airflow connections delete analytics_default"
 
 
 @pytest.mark.parametrize("stored", [True, False])

@@ -28,11 +28,17 @@ PASSWORD = {"privacy": "password"}
 ANOTHER_SECRET = {"privacy": "password", "password_from": "connection:analytics_default"}
 
 LISTS: Rows = [
+    ({"per_page": True}, ["per_page=True"]),
     ({"sort_by": "name"}, ["sort_by='name'", "id, domain"]),
     ({"search_by": "id"}, ["search_by='id'", "Allowed: domain"]),
+    ({"favorite": "perhaps"}, ["favorite='perhaps'", "True or False"]),
+    ({"max_records": "None"}, ["max_records='None'"]),
 ]
 CREATES: Rows = [
+    ({"domain": ""}, ["domain=''", "a domain name"]),
     ({"domain": "a example"}, ["domain='a example'", "spaces"]),
+    ({"domain": "a.example\n"}, ["domain='a.example"]),
+    ({**NEW, "privacy": 3}, ["privacy=3", "public (0)"]),
     ({**NEW, "privacy": "privat"}, ["privacy='privat'", "private (1)", "The closest is 'private'."]),
     ({**NEW, "password_from": "variable:page_password"}, ["privacy=None", "a password has no effect"]),
     ({**NEW, **ANOTHER_SECRET}, ["Allowed: connection:page_password"]),
@@ -42,8 +48,13 @@ CREATES: Rows = [
 UPDATES: Rows = [
     (ONE, ["Nothing to update", "email_reports", "password_from", "favorite"]),
     ({"email_reports": True}, ["website_id and domain are missing"]),
+    ({**NEW, "email_reports": 3}, ["email_reports=3", "True or False"]),
+    ({**ONE, "privacy": "open"}, ["privacy='open'", "password (2)"]),
     ({**ONE, "exclude_ips": [" "]}, ["exclude_ips=[' '] has no entries. To clear the list, give []"]),
+    ({**ONE, "exclude_ips": ""}, ["no entries. To clear the list, give []"]),
     ({**ONE, "exclude_ips": "192.0.2.1 # until=2020-01-31"}, ["only expired entries"]),
+    ({**ONE, "exclude_ips": "192.0.2.1 # until=soon"}, ["exclude_ips", "has the expiration date 'soon'"]),
+    ({**ONE, "exclude_ips": "None"}, ["exclude_ips='None'", "use the filter tojson"]),
     ({**ONE, "password_from": "variable:page_password"}, ["privacy=None", "a password has no effect"]),
     ({**ONE, "password_from": "s3cret"}, ["password_from (value not shown)"]),
     ({**ONE, **PASSWORD, "password_from": "connection:page_password_x"}, ["No password was found in password_from="]),
@@ -58,6 +69,9 @@ UPDATES: Rows = [
 ]
 DELETES: Rows = [
     ({}, ["website_id and domain are missing"]),
+    ({"website_id": "None"}, ["website_id='None'"]),
+    ({"domain": "None"}, ["domain='None'"]),
+    ({**ONE, "ignore_if_missing": "None"}, ["ignore_if_missing='None'"]),
 ]
 ROWS: dict[Any, Rows] = {
     ListWebsitesOperator: LISTS,
@@ -67,6 +81,7 @@ ROWS: dict[Any, Rows] = {
     GetWebsiteOperator: [
         ({}, ["website_id and domain are missing"]),
         ({**ONE, **NEW}, ["Set only one of them"]),
+        ({"website_id": ".."}, ["website_id='..'"]),
     ],
     # Without state_path, a list only grows; without base_path, an export contains the current websites.
     SyncExcludedIpsOperator: [

@@ -37,7 +37,9 @@ def assert_short(error: BaseException, reason: str) -> None:
     [
         (SyncExcludedIpsOperator, SYNC, {"status": 503}, "503 Service Unavailable"),
         (SnapshotWebsitesOperator, SNAPSHOT, {"body": "<html>Log in</html>"}, "is a web page"),
+        (SyncExcludedIpsOperator, SYNC, {"drop": True}, "connection"),
         (SyncExcludedIpsOperator, SYNC, {"status": 401}, "Not retried: correct"),
+        (SnapshotWebsitesOperator, {"base_path": "/folder/file/a"}, {}, "/file/a"),
         (CompareSnapshotsOperator, {"base_path": "/folder/file/a"}, {}, "/file/a"),
         (SyncExcludedIpsOperator, {**SYNC, "state_path": "/folder/file/a"}, {}, "/file/a"),
         (SnapshotWebsitesOperator, SNAPSHOT, {"disk": "full"}, "No space left on device"),

@@ -137,8 +137,11 @@ NO_ADDRESS = "is not an IP address"
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        *((line, NO_ADDRESS) for line in ("*.example.com", "2130706433", "vpn.example.com:443")),
+        *((line, NO_ADDRESS) for line in ("*.example.com", "2130706433", "0x7f.1", "1.2.3", "vpn.example.com:443")),
         ("1.1.1.1 # until=2026-13-01", "has the expiration date '2026-13-01', which cannot be read. Allowed: until="),
+        ("1.1.1.1 # until=20270131", "has the expiration date '20270131', which cannot be read"),
+        ("1.1.1.1 # until=2027-01-31 office", "has the expiration date '2027-01-31 office', which cannot be read"),
+        ("1.1.1.1 # until=", "has the expiration date '', which cannot be read"),
         ("1.1.1.1 # until=2027-01-31, until=2027-02-28", "has several expiration dates. Allowed: one until=YYYY-MM-DD"),
     ],
 )
@@ -167,10 +170,14 @@ def test_comment_without_an_expiration_date_is_only_a_reason(night: Night, sync:
     ("comment", "problem"),
     [
         ("util=2027-01-31", "has util= in its comment, which has no meaning. The closest is until="),
+        ("expires=2027-01-31", "has expires= in its comment, which has no meaning. The closest is until="),
+        ("valid_until = 2027-01-31", "has valid_until= in its comment, which has no meaning. The closest is until="),
         ("office ownr=ann", "has ownr= in its comment, which has no meaning. The closest is owner="),
         ("ticket=17, by Ann", "has ticket= in its comment, which has no meaning. Allowed: owner= and until="),
+        ("until: 2026-11-01", "has the date 2026-11-01 in its comment. The closest is until="),
         ("office until 2027-01-31", "has the date 2027-01-31 in its comment. The closest is until="),
         ("bis 31.12.2026", "has the date 31.12.2026 in its comment. The closest is until="),
+        ("until 2027-01-31T10:00", "has the date 2027-01-31 in its comment. The closest is until="),
     ],
 )
 @pytest.mark.parametrize("mode", ["managed", "merge"])

@@ -17,6 +17,7 @@ from field_values import FLAGS, VALUES
 from sync_operators import SYNC_OPERATORS, WEBSITE_OPERATORS
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS
+from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.base import ARGUMENTS
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
@@ -191,6 +192,19 @@ def test_odd_value_is_an_error_that_names_the_argument(
     ]
 
 
+@pytest.mark.parametrize(("operator", "name"), TEMPLATES, ids=lambda item: getattr(item, "__name__", item))
+def test_accepted_value_never_ends_in_an_error_of_python(
+    operator: type, name: str, analytics_sandbox: SandboxServer, tmp_path: Path
+) -> None:
+    accepted = ACCEPTED.get(f"{operator.__name__}.{name}", ACCEPTED.get(name, set()))
+    given = {key: value.format(tmp_path) if "{}" in str(value) else value for key, value in OPERATORS[operator].items()}
+    for label in sorted(accepted):
+        analytics_sandbox.reset()
+        analytics_sandbox.add_website("a.example", privacy=1)
+        outcome = run(operator, given, name, ODD[label]())
+        assert outcome is None or isinstance(outcome, (AnalyticsError, AirflowFailException)), (label, outcome)
+
+
 def run(operator: type, given: Mapping[str, Any], name: str, value: Any) -> Exception | None:
     """Run a task with this rendered value of a template; return its error."""
     task = operator(task_id="task", **given)
@@ -205,9 +219,26 @@ def run(operator: type, given: Mapping[str, Any], name: str, value: Any) -> Exce
     return None
 
 
+def test_per_website_can_select_a_website_by_its_id(analytics_sandbox: SandboxServer) -> None:
+    website = analytics_sandbox.add_website("a.example")
+    analytics_sandbox.add_website("b.example")
+    task = SyncExcludedIpsOperator(
+        task_id="task", exclude_ips=["192.0.2.1"], per_website={website["id"]: ["192.0.2.2"]}
+    )
+    assert task.execute({})["verified"] is True
+    assert [website["exclude_ips"] for website in analytics_sandbox.websites()] == ["192.0.2.1\n192.0.2.2", "192.0.2.1"]
+
+
 @pytest.mark.parametrize("websites", [{"search": None}, {"search": " "}, {"favorite": "None"}, {"search": "null"}])
 def test_filter_without_a_value_does_not_select_all_websites(websites: Any, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.add_website("a.example")
     with pytest.raises((AirflowFailException, ValueError), match="Allowed: a value for each filter"):
         SyncExcludedIpsOperator(task_id="task", exclude_ips=["192.0.2.1"], websites=websites).execute({})
     assert analytics_sandbox.websites()[0]["exclude_ips"] is None
+
+
+def test_native_template_of_a_day_without_dashes_is_named(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+    task = SnapshotWebsitesOperator(task_id="task", base_path=str(tmp_path))
+    task.partition_date = 20260102  # type: ignore[assignment] # what "{{ ds_nodash }}" renders to
+    with pytest.raises(AirflowFailException, match=r"partition_date=20260102 is not allowed\. Allowed: a date"):
+        task.execute({})

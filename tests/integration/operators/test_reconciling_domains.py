@@ -26,6 +26,13 @@ def test_sync_selects_only_the_website_of_exactly_this_domain(domain: str, night
     assert excluded(night) == [domain, "other.example"]
 
 
+@pytest.mark.parametrize("domain", NEAR)
+def test_sync_excepts_only_the_website_of_exactly_this_domain(domain: str, night: Night) -> None:
+    night.add(" ".join(NEAR))
+    night.sync(IP, except_websites=[domain])
+    assert excluded(night) == [item for item in NEAR if item != domain]
+
+
 def test_file_changes_and_deletes_only_the_website_of_exactly_this_domain(night: Night) -> None:
     night.add(" ".join(NEAR))
     result = night.apply(config={"websites": {"example.com": {"exclude_ips": [IP]}}}, prune=True)

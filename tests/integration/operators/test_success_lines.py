@@ -12,7 +12,7 @@ from airflow_versions import times_logged
 from fixture_types import Execute
 from fsspec.implementations.local import LocalFileSystem
 
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.snapshots import PruneSnapshotsOperator, SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
@@ -33,6 +33,13 @@ SERVICE = [
     (
         SyncExcludedIpsOperator,
         {"exclude_ips": ["192.0.2.1"]},
+        "update",
+        "1 entry added",
+        "on 0 of 1 website (1 failed): ",
+    ),
+    (
+        SyncExcludedParamsOperator,
+        {"exclude_params": ["gclid"]},
         "update",
         "1 entry added",
         "on 0 of 1 website (1 failed): ",
@@ -71,6 +78,8 @@ def test_change_that_the_service_rejects_is_not_reported_as_done(
 #: Operator and arguments to whether the task reads the account before the list.
 INTRODUCED = [
     (ListWebsitesOperator, {}, False),
+    (CreateWebsiteOperator, {"domain": "new.example"}, False),
+    (SyncExcludedIpsOperator, {"exclude_ips": ["192.0.2.1"]}, False),
     (SyncExcludedIpsOperator, {"exclude_ips": ["192.0.2.1"], "state_path": "{folder}"}, True),
     (ApplyWebsitesOperator, {"config": FILE}, True),
     (SnapshotWebsitesOperator, {"base_path": "{folder}", "on_late": "publish"}, True),

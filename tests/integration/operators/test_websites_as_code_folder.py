@@ -44,8 +44,12 @@ def test_folder_is_read_with_all_endings_of_yaml(name: str, folder: Path, night:
     "name",
     [
         "team/d.yaml",
+        "team/eu/d.YML",
         "d.yaml.bak",
+        "d.yaml~",
         "d.yml.j2",
+        "d.yaml.disabled",
+        "d.json",
         "D.JSON",
     ],
 )

@@ -148,3 +148,9 @@ def test_undocumented_field_does_not_count_as_a_change(shelf: Shelf) -> None:
     assert third is not None
     assert (third.changed, diff_snapshots(shelf.series)["changed"]) == (0, 0)
     assert diff_snapshots(shelf.series, ignored=("email",))["changed"] == 1
+
+
+def test_list_with_the_maximum_number_of_entries_is_not_cut() -> None:
+    entries = [f"192.0.2.{number}" for number in range(10)]
+    change = {"fields": {"exclude_ips": {"before": None, "after": entries}}}
+    assert bounded(change) == change

@@ -72,6 +72,13 @@ def test_values_that_do_not_fit_are_null_and_reported(record: Record, cells: Rec
         assert json.loads(row["record"]) == {"id": 1} | record
 
 
+def test_equal_values_of_different_types_are_different_cells() -> None:
+    made, report = rows(*({"id": number, "email": value} for number, value in enumerate([1, True, "1", 1.0] * 9)))
+    assert [row["email"] for row in made] == [1, 1, 1, None] * 9
+    assert {type(row["email"]) for row in made} == {int, type(None)}
+    assert dict(report.invalid_values) == {"email": 9}
+
+
 def test_passwords_are_dropped_at_any_depth() -> None:
     (row,), report = rows(
         {"id": 1, "password": "hunter2", "share": {"Password_hash": "hunter2", "links": [{"password": "hunter2"}]}}
