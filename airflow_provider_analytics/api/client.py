@@ -7,7 +7,7 @@ import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, TypeVar, Unpack, cast
 
@@ -39,6 +39,7 @@ from airflow_provider_analytics.api.verification import (
     cause_of,
     has_value,
     is_final,
+    with_omitted,
 )
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
@@ -299,6 +300,9 @@ class AnalyticsClient(ReadingClient):
                 with suppress(AnalyticsApiError, UnexpectedResponseError):
                     self.page(DEFAULT_QUERY)
                 comparison = self.read_until(str(website_id), attempts[-1])
+            # A field that appears with the update was omitted before, because it was empty.
+            attempts[-1] = replace(attempts[-1], before=with_omitted(dict(attempts[-1].before), self.known_fields))
+            comparison = attempts[-1].compare(comparison.record)
             if is_sent and comparison.is_as_expected and not comparison.is_current:
                 # No sent value shows whether the read was too early: the website had all of them before.
                 self.wait(SETTLE_SECONDS)

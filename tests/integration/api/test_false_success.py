@@ -164,6 +164,16 @@ def test_update_fails_if_the_service_omits_the_list_that_it_did_not_store(
         client.update_website(website["id"], exclude_ips=["192.0.2.1"])
 
 
+def test_value_that_appears_with_the_update_was_changed_by_it(
+    client: AnalyticsClient, analytics_sandbox: FakeService
+) -> None:
+    """The service omits empty values, and no website has another one, so no record contained the field before."""
+    website = analytics_sandbox.add_website("shop.example", exclude_bots=0)
+    analytics_sandbox.configure(omits="empty", updates="reset others")
+    with pytest.raises(NotAppliedError, match="exclude_bots is True, was False"):
+        client.update_website(website["id"], privacy=1)
+
+
 def test_update_is_unverified_if_the_list_that_would_contain_the_field_cannot_be_read(
     client: AnalyticsClient, analytics_sandbox: FakeService
 ) -> None:
