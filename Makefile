@@ -141,7 +141,7 @@ SEEDS ?= 12
 selective: install  ## Print how many websites services that damage some of them damage before a run stops; SEEDS (12) runs each
 	@PYTHONPATH=tests/support $(PY) tests/fuzzer/selective.py $(SEEDS)
 
-fault-matrix: install  ## Test all combinations of list formats
+fault-matrix: install  ## Test all combinations of list formats and write behaviors
 	@FAULT_MATRIX=all $(PY) -m pytest $(PYTEST_FLAGS) tests/integration/api/test_fault_matrix.py
 
 N ?= 40

@@ -59,7 +59,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def _base_url(text: str, info: ValidationInfo) -> str:
-    """Return the base URL without a trailing slash."""
+    """Return the base URL in one spelling: a host in lower case, no default port, and no trailing slash."""
     if not text:
         raise ValueError(f"The Base URL is missing. Enter it, {_EXAMPLE_URLS}.")
     # The message omits parts that might be secret: a user with a password, a query, a fragment.
@@ -91,11 +91,13 @@ def _base_url(text: str, info: ValidationInfo) -> str:
     is_private = url.scheme == "https" or is_loopback(hostname)
     if not is_private and not info.data.get("allow_insecure_http"):
         raise ValueError(f"{shown} would send the key in clear text. Use https, or set the extra allow_insecure_http.")
-    # State folders and snapshots are of a service, which has one spelling.
-    place = url.netloc.lower()
-    if port == _DEFAULT_PORTS[url.scheme]:
-        place = place.removesuffix(f":{port}")
-    return SplitResult(url.scheme, place, path, "", "").geturl()
+    # A state folder is named after the Base URL, so each service has one spelling.
+    host = hostname
+    if ":" in hostname:
+        host = f"[{hostname}]"
+    if port not in (None, _DEFAULT_PORTS[url.scheme]):
+        host = f"{host}:{port}"
+    return SplitResult(url.scheme, host, path, "", "").geturl()
 
 
 def _is_url(text: str, hostname: str) -> bool:

@@ -320,7 +320,7 @@ def test_list_of_favorites_is_correct_or_rejected(
 
 
 def test_cache_between_client_and_service_does_not_make_a_list_old() -> None:
-    """It returns what it has, unless the request forbids that, as a proxy does for a service that sends no headers."""
+    """It returns a stored response, unless the request forbids that, as a proxy does for a service without headers."""
     stored, kept = rows(1, 2), {}
 
     def respond(request: Request) -> bytes:

@@ -109,7 +109,7 @@ def test_pruning_is_optional_and_guarded_and_its_override_is_part_of_the_approva
     for arguments in ({**prune, "approved_digest": plan["digest"]}, {"prune": "true"}):
         with pytest.raises(AirflowFailException, match="10 of 11 websites would be deleted"):
             night.apply(**arguments)
-    # The approver did not accept what the guard found.
+    # The approver did not accept the finding of the guard.
     with pytest.raises(AirflowFailException, match=r"override_guards was \[\], here it is \['many_deleted'\]"):
         night.apply(**prune, override_guards="many_deleted", approved_digest=plan["digest"])
     assert len(night.sandbox.websites()) == 11

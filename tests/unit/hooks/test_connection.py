@@ -116,6 +116,9 @@ BASE_URLS = [
     ("http://127.8.8.8:80", None, "http://127.8.8.8"),
     ("https://STATS.example.com:443/", None, "https://stats.example.com"),
     ("https://stats.example.com:80", None, "https://stats.example.com:80"),
+    ("https://stats.example.com:0443/app", None, "https://stats.example.com/app"),
+    ("https://stats.example.com:/app", None, "https://stats.example.com/app"),
+    ("https://[2001:DB8::1]:443", None, "https://[2001:db8::1]"),
     ("http://[::1]:8000/app", None, "http://[::1]:8000/app"),
     ("http://LOCALHOST:8000", None, "http://localhost:8000"),
 ]
