@@ -16,6 +16,7 @@ from airflow_provider_analytics.api.verification import (
     ExpectedRecord,
     Record,
     is_final,
+    with_omitted,
 )
 from airflow_provider_analytics.exceptions import AnalyticsError, AuthenticationError, StoppedError
 from airflow_provider_analytics.readable import counted
@@ -233,6 +234,12 @@ class Reader:
         """Compare a record with the sent values, and with the current desired values: others might have changed it."""
         desired = self._sender.planned.desired
         allowed = {name: desired.kept(name, record) for name in desired.shared}
+        if target.planned.action == "update":
+            # A field that appears with an update was omitted before, because it was empty.
+            known = self._client.known_fields
+            record = with_omitted(dict(record), known)
+            before = with_omitted(dict(target.expected.before), known)
+            target.expected = replace(target.expected, before=before)
         comparison = target.expected.compare(record, allowed)
         change = self._still_wanted(target, record)
         if change is None:

@@ -159,6 +159,20 @@ def test_both_websites_are_restored_if_the_problem_repeats(
     assert ("did not store exclude_ips" in str(caught.value)) is is_not_stored
 
 
+@pytest.mark.parametrize("number", [1, 30])
+def test_value_that_appears_with_an_update_was_changed_by_it(night: Night, number: int) -> None:
+    """The service omits empty values, and no website has another one, so no record contained the field before."""
+    night.add(number, exclude_bots=0, exclude_ips=OWN)
+    before = night.sandbox.websites()
+    night.sandbox.configure(omits="empty", updates="reset others")
+    with pytest.raises((NotAppliedError, AirflowFailException), match="exclude_bots is True, was False") as caught:
+        night.sync(NEW)
+    restored = str(caught.value).count("Its values were restored and verified")
+    is_alone = number == 1
+    assert restored == (0 if is_alone else 2)
+    assert is_alone or night.sandbox.websites() == before
+
+
 def test_audit_trail_contains_the_reason_and_the_end_of_each_restored_website(
     night: Night, websites: list[Website]
 ) -> None:
