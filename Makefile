@@ -24,6 +24,8 @@ AGAIN = $(MAKE) --no-print-directory
 export UV_PYTHON_DOWNLOADS := never
 # The tests start dozens of processes that import Airflow. Without compiled files, that takes twice as long.
 export UV_COMPILE_BYTECODE := 1
+# Some images set this. Then each of these processes would compile the package and the tests again.
+unexport PYTHONDONTWRITEBYTECODE
 # uv does not read the settings of pip, so pass it the package index that pip uses.
 PIP_INDEX := $(shell $(PYTHON) -m pip config list 2>/dev/null | sed -n "s/^[a-z:]*\.index-url='\(.*\)'$$/\1/p" | tail -n 1)
 ifneq ($(PIP_INDEX),)
