@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,6 +24,18 @@ SMALL_RUNS = {
     "tests/fuzzer/two_tasks.py": ["1"],
     "scripts/snapshot_formats.py": ["120"],
 }
+#: Runs each program in one process: each imports Airflow, which takes a second.
+HELP_OF_EACH = """
+import runpy, sys
+from pathlib import Path
+
+for program in sys.argv[1:]:
+    sys.argv, sys.path[0] = [program, "--help"], str(Path(program).parent)
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except SystemExit as end:
+        print(program, "ended with", end.code)
+"""
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -151,9 +162,9 @@ def test_each_program_of_the_makefile_prints_its_help() -> None:
     commands = "".join(line for line in MAKEFILE.splitlines(keepends=True) if line.startswith("\t"))
     programs = sorted(set(re.findall(r"(?<= )(?:scripts|tests/\w+)/(?!test_)\w+\.py", commands)))
     assert len(programs) >= 14
-    with ThreadPoolExecutor(2) as pool:
-        for program, done in zip(programs, pool.map(lambda path: run_program(path, "--help"), programs), strict=True):
-            assert (done.returncode, done.stdout.partition(" ")[0]) == (0, "usage:"), f"{program}\n{done.stderr}"
+    done = run_program("-c", HELP_OF_EACH, *programs)
+    ended = re.findall(r"^usage: (?s:.*?)\n(\S+) ended with (\d)$", done.stdout, re.MULTILINE)
+    assert ended == [(program, "0") for program in programs], done.stderr
 
 
 @pytest.mark.repository
