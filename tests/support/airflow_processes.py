@@ -295,9 +295,12 @@ class AirflowProcesses:
     :param home: an empty directory, Airflow's home; logs of the processes are in its ``processes`` folder.
     :param dags: the folder of DAGs.
     :param settings: further environment variables of all processes, including connections.
+    :param web_only: start the web server, and the others only by :meth:`start_others`.
     """
 
-    def __init__(self, home: Path, dags: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, home: Path, dags: Path, settings: Mapping[str, str] | None = None, *, web_only: bool = False
+    ) -> None:
         self.home = home
         self.url = f"http://127.0.0.1:{free_port()}"
         self.api = AirflowApi(self.url, self.output)
@@ -311,17 +314,18 @@ class AirflowProcesses:
         of_the_version = airflow_versions.process_settings(self.url)
         self.env = environment(home, {**server_settings(home, self.url), **of_the_version, **own, **(settings or {})})
         self.processes: dict[str, Popen[bytes]] = {}
+        self._web_only = web_only
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         try:
             for command in airflow_versions.setup_commands(USER, PASSWORD):
                 self.run(*command)
-            for name in airflow_versions.PROCESSES:
-                self.start(name, name)
-            if not airflow_versions.AIRFLOW_2:
-                self.start("execution-api", *execution_api(self.env))
-            wait_for("a healthy Airflow", self._is_healthy)
+            self.start(airflow_versions.WEB_SERVER, airflow_versions.WEB_SERVER)
+            if self._web_only:
+                wait_for("a web server", self._is_serving)
+            else:
+                self.start_others()
         except BaseException as error:
             self._stop()
             error.add_note(self.output())
@@ -342,6 +346,14 @@ class AirflowProcesses:
         for process in self.processes.values():
             process.terminate()
         self._stack.close()
+
+    def start_others(self) -> None:
+        """Start the processes that find and run tasks, and wait until all processes are healthy."""
+        for name in airflow_versions.OTHER_PROCESSES:
+            self.start(name, name)
+        if not airflow_versions.AIRFLOW_2:
+            self.start("execution-api", *execution_api(self.env))
+        wait_for("a healthy Airflow", self._is_healthy)
 
     def start(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Popen[bytes]:
         """Start an ``airflow`` command that keeps running, and return its process.
@@ -373,16 +385,19 @@ class AirflowProcesses:
         folder.mkdir(exist_ok=True)
         return folder / f"{name}.log"
 
-    def _is_healthy(self) -> bool:
+    def _is_serving(self) -> bool:
         for name, process in self.processes.items():
             assert process.poll() is None, f"{name} ended with status {process.poll()}"
         try:
-            if self.api.unhealthy() or not (airflow_versions.AIRFLOW_2 or has_execution_api(self.env)):
-                return False
+            self.api.get(airflow_versions.HEALTH)
             self.api.log_in()
         except requests.RequestException:
             return False  # not yet
         return True
+
+    def _is_healthy(self) -> bool:
+        can_run_tasks = airflow_versions.AIRFLOW_2 or has_execution_api(self.env)
+        return can_run_tasks and self._is_serving() and not self.api.unhealthy()
 
     def output(self) -> str:
         """Return the end of the output of each process, for messages."""

@@ -307,10 +307,9 @@ def allow_execute_in_this_thread() -> None:
 
 # The processes of an Airflow, and its REST API.
 
-#: The commands of an Airflow that keep running.
-PROCESSES = (
-    ("scheduler", "triggerer", "webserver") if AIRFLOW_2 else ("scheduler", "dag-processor", "triggerer", "api-server")
-)
+#: The commands of an Airflow that keep running: the one that a person sees, and the others.
+WEB_SERVER = "webserver" if AIRFLOW_2 else "api-server"
+OTHER_PROCESSES = ("scheduler", "triggerer") if AIRFLOW_2 else ("scheduler", "dag-processor", "triggerer")
 #: Commands whose health is in the API.
 HEALTHY = ("scheduler", "triggerer") if AIRFLOW_2 else ("scheduler", "dag_processor", "triggerer")
 API = "/api/v1" if AIRFLOW_2 else "/api/v2"

@@ -100,13 +100,14 @@ IN_PICTURES = ("analytics_default", "wrong_key")
 
 @dataclass(frozen=True)
 class Stage:
-    """An Airflow, connections to its services, two of these services, and the folder of the snapshots."""
+    """An Airflow, connections to its services, two of the services, and the folders of the snapshots and DAGs."""
 
     airflow: AirflowProcesses
     connections: dict[str, dict[str, Any]]
     good: SandboxServer
     shrunk: SandboxServer
     base_path: Path
+    dags: Path
 
     def add_connection(self, conn_id: str) -> None:
         self.airflow.api.add_connection({"connection_id": conn_id, **self.connections[conn_id]})
@@ -148,7 +149,7 @@ def take_nights(sandbox: SandboxServer, base_path: Path, nights: int) -> None:
 
 @pytest.fixture(scope="module")
 def staged(checkout: Path, in_pictures: Callable[[str], Path]) -> Iterator[Stage]:
-    """Services of every kind, and an Airflow with a connection to each of them."""
+    """Services of every kind, and the web server of an Airflow with a connection to each of them."""
     home = in_pictures("airflow")
     (home / "airflow").mkdir()
     dags = shutil.copytree(checkout / "dags", home / "dags")
@@ -183,19 +184,32 @@ def staged(checkout: Path, in_pictures: Callable[[str], Path]) -> Iterator[Stage
             "AIRFLOW__WEBSERVER__WORKER_CLASS": "gthread",
             "GUNICORN_CMD_ARGS": "--threads=8",
         }
-        airflow = stack.enter_context(AirflowProcesses(home / "airflow", dags, settings))
-        stage = Stage(airflow, connections, good, shrunk, base_path)
+        airflow = stack.enter_context(AirflowProcesses(home / "airflow", dags, settings, web_only=True))
+        stage = Stage(airflow, connections, good, shrunk, base_path, dags)
         for conn_id in IN_PICTURES:
             stage.add_connection(conn_id)
         yield stage
 
 
 @pytest.fixture(scope="module")
-def night_run(staged: Stage) -> NightRun:
+def at_work(staged: Stage) -> Stage:
+    """The same Airflow, which also has found all DAGs and runs them."""
+
+    def found_all() -> bool:
+        dags = staged.airflow.api.get("/dags", limit=100)["dags"]
+        return len({dag["fileloc"] for dag in dags}) == len(list(staged.dags.glob("*.py")))
+
+    staged.airflow.start_others()
+    wait_for("the DAGs", found_all)
+    return staged
+
+
+@pytest.fixture(scope="module")
+def night_run(at_work: Stage) -> NightRun:
     """A run of all nights, after nights without a problem; one of the services lost half of its websites since then."""
-    good, shrunk, api = staged.good, staged.shrunk, staged.airflow.api
-    take_nights(good, staged.base_path / "analytics_default", NIGHTS)
-    take_nights(shrunk, staged.base_path / "shrunk", 1)
+    good, shrunk, api = at_work.good, at_work.shrunk, at_work.airflow.api
+    take_nights(good, at_work.base_path / "analytics_default", NIGHTS)
+    take_nights(shrunk, at_work.base_path / "shrunk", 1)
     found = good.websites()
     good.remove_website(int(found[7]["id"]))
     good.change_website(int(found[11]["id"]), privacy=2)
@@ -203,9 +217,9 @@ def night_run(staged: Stage) -> NightRun:
     for website in shrunk.websites()[: WEBSITES // 2]:
         shrunk.remove_website(int(website["id"]))
     for conn_id in LOG_TEXTS.keys() - {*IN_PICTURES}:
-        staged.add_connection(conn_id)
+        at_work.add_connection(conn_id)
     api.unpause("nights")
-    return NightRun(staged.airflow, api.trigger("nights"))
+    return NightRun(at_work.airflow, api.trigger("nights"))
 
 
 @pytest.fixture(scope="module")
@@ -253,8 +267,8 @@ def test_connection_test_button_reports_the_problem(staged: Stage, screen: Scree
         staged.airflow.api.remove_connection(conn_id)
 
 
-def test_sample_form_names_and_explains_its_params(staged: Stage, screen: Screen, ways: Screens) -> None:
-    api = staged.airflow.api
+def test_sample_form_names_and_explains_its_params(at_work: Stage, screen: Screen, ways: Screens) -> None:
+    api = at_work.airflow.api
     explained = set()
     for dag in api.get("/dags")["dags"]:
         dag_id = dag["dag_id"]
@@ -306,7 +320,7 @@ def test_snapshot_creates_an_event_of_its_asset(night_run: NightRun, screen: Scr
 
 
 def test_sample_form_lists_guards_and_can_be_submitted_with_its_defaults(
-    staged: Stage, screen: Screen, ways: Screens
+    at_work: Stage, screen: Screen, ways: Screens
 ) -> None:
     ways.trigger_form("nightly_website_snapshot")
     ways.choices()
@@ -314,5 +328,5 @@ def test_sample_form_lists_guards_and_can_be_submitted_with_its_defaults(
     screen.picture("trigger_choices")
     ways.trigger_form("nightly_website_snapshot")
     ways.trigger()
-    runs = partial(staged.airflow.api.runs, "nightly_website_snapshot")
+    runs = partial(at_work.airflow.api.runs, "nightly_website_snapshot")
     assert len(wait_for("the run", lambda: [run for run in runs() if run["run_type"] == "manual"])) == 1
