@@ -51,6 +51,11 @@ def text_of(path: str) -> str:
     return (CHECKOUT / path).read_text()
 
 
+def source_of(path: str, line: str) -> str:
+    """Return the part of a test file that contains this line."""
+    return next(part for part in text_of(f"tests/{path}").split("\n\n") if line in part)
+
+
 def page(name: str) -> str:
     return text_of(f"docs/{name}")
 
@@ -121,14 +126,14 @@ PLACES_OF_A_FORMAT: dict[str, Callable[[], str]] = {
     "the sizes of tests/snapshot_formats.md (make formats)": lambda: text_of("tests/snapshot_formats.md"),
     "Manifest (snapshots/manifest.py)": lambda: inspect.getdoc(Manifest) or "",
     "docs/loading.md": lambda: page("loading.md"),
-    "tests/integration/snapshots/test_snapshot_readers.py, the readers that are tried": lambda: text_of(
-        "tests/integration/snapshots/test_snapshot_readers.py"
+    "tests/integration/snapshots/test_snapshot_readers.py, the readers that are tried": lambda: source_of(
+        "integration/snapshots/test_snapshot_readers.py", "ALL = "
     ),
-    "tests/integration/snapshots/test_snapshot_s3.py": lambda: text_of(
-        "tests/integration/snapshots/test_snapshot_s3.py"
+    "tests/integration/snapshots/test_snapshot_operator.py, the test of S3": lambda: source_of(
+        "integration/snapshots/test_snapshot_operator.py", "def test_snapshot_in_s3"
     ),
-    "tests/unit/snapshots/test_snapshot_memory.py, the growth per website": lambda: text_of(
-        "tests/unit/snapshots/test_snapshot_memory.py"
+    "tests/unit/snapshots/test_snapshot_formats.py, the growth per website": lambda: source_of(
+        "unit/snapshots/test_snapshot_formats.py", "def test_ten_times_as_many_websites"
     ),
     "tests/system/test_recipes.py, the night of each format": lambda: text_of("tests/system/test_recipes.py"),
 }

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshot operators in real DAG runs against the sandbox (``operators/snapshots.py``)."""
+"""Snapshot operators in real DAG runs against the sandbox, and on an S3 server (``operators/snapshots.py``)."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shlex
+import tempfile
+import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,11 +18,12 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowFailException, AirflowNotFoundException, Asset
-from airflow_versions import FILE_SYSTEMS, last_asset_event, needs_whole_lines, register_assets
+from airflow_versions import FILE_SYSTEMS, attach, last_asset_event, needs_whole_lines, register_assets
 from dag_runs import RunDag, TaskOutcome
-from shelf import NIGHT, Shelf, held, own, websites
+from shelf import HOUR, NIGHT, NOON, Shelf, held, own, websites
+from upath import UPath
 
-from airflow_provider_analytics.exceptions import AnalyticsError
+from airflow_provider_analytics.exceptions import AnalyticsError, StorageError
 from airflow_provider_analytics.hooks.connection import storage_path
 from airflow_provider_analytics.operators.snapshots import (
     CompareSnapshotsOperator,
@@ -29,7 +34,8 @@ from airflow_provider_analytics.operators.snapshots import (
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots import publish
 from airflow_provider_analytics.snapshots.manifest import ListSource
-from airflow_provider_analytics.storage import StoragePath, put_bytes
+from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
+from airflow_provider_analytics.storage import StoragePath, put_bytes, temporary_folder
 
 TODAY = datetime.now(UTC)
 AZURE = "abfss://cont@acct.dfs.core.windows.net/analytics"
@@ -301,3 +307,82 @@ def test_log_names_the_days_that_are_not_whole_and_the_days_without_a_manifest(
     log = task_log()
     assert re.search(r"snapshot of 2026-11-22 .*damaged", log)
     assert re.search(r"no manifest.* 2026-01-31", log)
+
+
+@pytest.fixture
+def bucket(s3: dict[str, Any]) -> Shelf:
+    shelf = Shelf(StoragePath.of(UPath(f"s3://bucket-{uuid.uuid4().hex}/analytics", **s3)))
+    with pytest.raises(StorageError, match=r"Cannot write the snapshot to s3://bucket-.*bucket"):
+        shelf.take(3)  # a missing bucket is not created
+    shelf.fs.mkdir(str(shelf.base).split("/")[2])
+    return shelf
+
+
+@pytest.mark.slow  # the S3 libraries of both sides take seconds to load
+@pytest.mark.parametrize(("file_format", "compression"), [("jsonl", "gzip"), ("csv", "gzip"), ("parquet", None)])
+def test_snapshot_in_s3_is_written_replaced_read_and_removed(
+    bucket: Shelf, file_format: str, compression: str | None
+) -> None:
+    first, second, third = (
+        bucket.take(count, when, format=file_format, compression=compression, html_report=True)
+        for count, when in ((120, NOON), (121, HOUR), (121, NIGHT))
+    )
+    for snapshot in (second, third):
+        day = snapshot.manifest.snapshot_date
+        assert (bucket.read(day), bucket.count(day), held(snapshot)) == (snapshot, 121, own(snapshot))
+    assert first.manifest.file_names.isdisjoint(held(second))
+    assert third.manifest.previous is not None
+    assert bucket.days() == {21: True, 20: True}
+    prune(bucket.series, plan_pruning(bucket.series, Retention(1), NOON, remove_damaged=False))
+    assert (bucket.days(), held(second)) == ({21: True}, [])
+    assert str(third.partition.data).startswith("s3://bucket-")
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_operator_writes_to_s3(
+    run_dag: RunDag, bucket: Shelf, s3: dict[str, Any], analytics_sandbox: SandboxServer
+) -> None:
+    attach("s3", bucket.fs)
+    analytics_sandbox.seed(120)
+    with DAG(f"s3_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(bucket.base), html_report=True)
+        snapshot >> CompareSnapshotsOperator(task_id="compare", base_path=str(bucket.base))
+    returned = run_dag(dag).tasks["snapshot"].returned
+    read = bucket.read(returned["snapshot_date"])
+    assert read
+    assert (read.digest, bucket.count(returned["snapshot_date"])) == (returned["digest"], 120)
+    assert returned["path"].startswith(str(bucket.base))
+    assert returned["report"].startswith(f"{bucket.base}/_websites/")
+
+
+def test_temporary_folder_of_a_killed_process_is_removed_by_a_later_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with temporary_folder() as folder:
+        left = folder
+    left.mkdir()  # as if no process had removed it
+    others, link = tmp_path / "of-somebody-else", tmp_path / "analytics-snapshot-of-somebody"
+    others.mkdir()
+    link.symlink_to(others)
+    for hours, names in ((47, {left.name, others.name, link.name}), (49, {others.name, link.name})):
+        then = time.time() - hours * 3600
+        for item in (left, others):
+            os.utime(item, (then, then))
+        with temporary_folder() as mine:
+            assert {path.name for path in tmp_path.iterdir()} == {mine.name, *names}
+        assert not mine.exists()
+
+
+def test_worker_without_a_writable_temporary_folder_is_told_about_tmpdir(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp', '/']")
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_get_default_tempdir", fail)
+    with pytest.raises(StorageError, match=r"No usable temporary directory found.*\s.*TMPDIR"), temporary_folder():
+        pass
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/self")
+    with pytest.raises(StorageError, match="TMPDIR"), temporary_folder():
+        pass
