@@ -210,7 +210,7 @@ BREAKS = [
         "reconcile.plan.plan_guards",
         "    if problem:\n        raise ValueError",
         "    if False:\n        raise ValueError",
-        ("unit/reconcile/plan/test_approval.py", ""),
+        ("unit/reconcile/plan/test_plan_guards.py", "approv"),
     ),
     Break(
         "A snapshot is complete or does not exist",

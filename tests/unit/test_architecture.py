@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/internals/architecture.md: its statement about readers of snapshots.
 
-The number of times that a value is sent again is tested in ``tests/integration/reconcile/apply/test_resends.py``, the
+The number of times that a value is sent again is tested in ``tests/integration/reconcile/apply/test_results.py``, the
 snapshots that guards compare in ``tests/unit/snapshots/test_snapshot_guards.py``, and the names in ``test_imports.py``.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: digest, guards, and the text for an approval (``reconcile/plan/changes.py``)."""
+"""Plans: changes, digest, guards, and the text for an approval (``reconcile/plan/changes.py``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from guard_inputs import guarded_job, planned_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan
+from airflow_provider_analytics.reconcile.desired.desired_state import DesiredState, DesiredWebsite
+from airflow_provider_analytics.reconcile.desired.list_lines import EntryList
+from airflow_provider_analytics.reconcile.plan.changes import Change, FieldChange, Plan, change_of
 from airflow_provider_analytics.reconcile.plan.plan_guards import check_guards
 from airflow_provider_analytics.reconcile.plan.plan_markdown import MAX_CHARACTERS, to_markdown
 
@@ -253,3 +255,12 @@ def test_warning_of_several_lines_has_a_line_for_each() -> None:
         "**Warning:** `Overridden guard many_deleted: 4 of 10 websites would be deleted.`\n\n"
         "- `1.example (id 1)`\n- `2.example (id 2)`\n"
     ) in text
+
+
+def test_replaced_list_in_an_unknown_form_counts_as_the_lines_that_it_has() -> None:
+    website = DesiredWebsite(lists={"exclude_ips": EntryList.of(("1.1.1.1",))})
+    desired = DesiredState(by_id={"1": website}, modes={"exclude_ips": "replace"})
+    change = change_of(desired, {"id": 1, "domain": "a.example", "exclude_ips": "2.2.2.2, 3.3.3.3"})
+    assert change is not None
+    (field_change,) = change.fields
+    assert (field_change.before, field_change.after) == (("2.2.2.2, 3.3.3.3",), ("1.1.1.1",))
