@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files for GitHub and for Airflow's registry: they name the project's real places and files."""
+"""Files for GitHub, Airflow's registry, and builds: real places, pinned tools with hashes, and tested versions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import matrix
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from airflow_provider_analytics.get_provider_info import get_provider_info
 
@@ -148,3 +152,80 @@ def test_every_module_names_its_license() -> None:
     ]
     assert len(modules) > 300
     assert not [path for path in modules if path.read_text().strip() and line not in path.read_text().splitlines()[:2]]
+
+
+#: The first versions without a known denial of service by a response.
+SAFE = {"urllib3": "2.6.3", "requests": "2.32.4", "idna": "3.7"}
+
+
+@pytest.mark.parametrize("tools", ["release", "docs", "uv"])
+def test_every_pin_of_a_tool_has_hashes(tools: str) -> None:
+    text = (ROOT / "constraints" / f"{tools}.txt").read_text()
+    pins = [pin for pin in re.split(r"^(?=\S)", text, flags=re.MULTILINE) if pin]
+    assert len(pins) >= (1 if tools == "uv" else 20)
+    for pin in pins:
+        requirement, *hashes = pin.split("--hash=")
+        assert re.fullmatch(r"==[^*]+", str(Requirement(requirement.replace("\\", "").strip()).specifier))
+        assert hashes
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}[\s\\]*", hashe) for hashe in hashes)
+
+
+def test_tools_are_installed_only_with_hashes() -> None:
+    recipes = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    installs = [line for line in recipes.splitlines() if re.search(r"pip (install|sync)", line)]
+    # The environments of the tests have pins without hashes.
+    tools = [line for line in installs if "--python $(PY)" not in line and "--python .venv" not in line]
+    assert len(tools) == 2
+    assert all("--require-hashes" in line for line in tools)
+    assert not re.search(r"pip install(?!.*--requirement).* uv\b", recipes)
+
+
+def floors() -> dict[str, str]:
+    """Return the lowest version of each dependency that pyproject.toml allows."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = {}
+    for text in project["dependencies"]:
+        requirement = Requirement(text)
+        [lowest] = [item.version for item in requirement.specifier if item.operator == ">="]
+        found[str(canonicalize_name(requirement.name))] = lowest
+    return found
+
+
+def test_lowest_version_of_each_dependency_is_declared_and_safe() -> None:
+    assert floors().items() >= SAFE.items()
+
+
+def test_wire_tests_run_on_the_lowest_versions() -> None:
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints" / "floors.txt").read_text(), re.MULTILINE))
+    declared = floors()
+    assert {name: pinned[name] for name in SAFE} == SAFE
+    assert declared.keys() <= pinned.keys()
+    older = [name for name, version in declared.items() if Version(pinned[name]) < Version(version)]
+    assert older == []
+    assert "run: make test-floors" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+
+
+TABLE = (ROOT / "constraints" / "test_runs.md").read_text("utf-8").partition("<!-- begin runs")[2]
+
+
+def test_every_pinned_airflow_was_run_without_a_failure() -> None:
+    rows = [re.split(r" *\| *", line.strip("| ")) for line in TABLE.splitlines() if line.startswith("| ")]
+    table = {(airflow, python): cells for airflow, python, *cells in rows}
+    for cell in matrix.pinned():
+        discovery, *suites, samples = table[cell.airflow, cell.python]
+        assert discovery == "yes"
+        for counts in suites:
+            assert re.fullmatch(r"[\d,]+(, \d+ skipped)?", counts), f"{cell}: {counts}"
+        assert int(samples.partition(" of ")[0]) > 0
+
+
+def test_readme_claims_only_tested_versions() -> None:
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    airflows = [cell.airflow for cell in matrix.pinned()]
+    pythons = sorted({cell.python for cell in matrix.pinned()})
+    minor = [version.rpartition(".")[0] for version in airflows]
+    assert (
+        f"Airflow {minor[0]} to {matrix.newest().rpartition('.')[0]} and Python {pythons[0]} to {pythons[-1]}" in readme
+    )
+    assert "docs/reference/compatibility.md" in readme
+    assert f'apache-airflow>={minor[0]}"' in (ROOT / "pyproject.toml").read_text("utf-8")

@@ -363,3 +363,15 @@ def test_base_path_must_be_text(tmp_path: Path) -> None:
         read_snapshot(str(tmp_path), "yesterday")
     with pytest.raises(ValueError, match=r"day=.* is not allowed. Allowed: a date"):
         read_snapshot(str(tmp_path), NOON)  # a point in time has different days in different time zones
+
+
+def test_reader_does_not_compare_the_manifest_with_the_digest_in_success(local: Shelf) -> None:
+    """As docs/internals/architecture.md says."""
+    taken = local.take(3)
+    path = Path(taken.partition.manifest.path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "count": 99}))
+    read = local.read()
+    assert read is not None
+    assert read.manifest.count == 99
+    assert read.digest != Path(taken.partition.success.path).read_text()
+    assert local.days() == {20: True}
