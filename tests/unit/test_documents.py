@@ -41,7 +41,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/concepts.md": {},
     "docs/sample_dags.md": {},
     "docs/guards.md": {},
-    "docs/how_it_works.md": {"integration/docs/test_how_it_works": "text"},
+    "docs/how_it_works.md": {"integration/docs/test_pages": "text"},
     "docs/connection.md": {"unit/hooks/test_connection": "console"},
     "docs/operators.md": {"system/test_quickstart": "console python"},
     "docs/reference/exceptions.md": {"integration/hooks/test_hook_over_a_socket": "python text"},
@@ -51,7 +51,7 @@ RUN_BY: dict[str, dict[str, str]] = {
         "system/test_quickstart": "console",
     },
     "docs/snapshots.md": {
-        "integration/docs/test_snapshots_page": "- python",
+        "integration/docs/test_pages": "- python",
         "system/test_oldest_pip": "console",
     },
     "docs/limitations.md": {},
