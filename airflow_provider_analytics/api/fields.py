@@ -2,7 +2,7 @@
 """Table of website fields, and the forms and queries built from it (interface.md, Fields).
 
 All code that depends on the set of fields is derived from :data:`WEBSITE_FIELDS`, or compared with it by
-``tests/unit/test_fields_are_everywhere.py``. A value has three forms:
+``tests/unit/test_typical_changes.py``. A value has three forms:
 
 *given* by a user
     Anything that :meth:`Field.from_user` accepts. ``None`` means "not given": the field is not sent.

@@ -19,6 +19,7 @@ from connections import with_parallel_requests
 from distortion import Distortion
 from fake_services import FakeService
 from fixture_types import Execute
+from mail import Inbox, mail_server
 from nights import Nights
 from raw_server import RawServer
 from reconciling import Night
@@ -155,6 +156,15 @@ def distortion(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
         }
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))
         yield between
+
+
+@pytest.fixture
+def inbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
+    """The mail server of the connection smtp_default, and the recipient of the mails of sample DAGs."""
+    with mail_server() as inbox:
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
+        monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_NOTIFY", "team@example.com")
+        yield inbox
 
 
 @pytest.fixture

@@ -49,12 +49,7 @@ def test_lists_plans_and_audit_trails_are_readable_only_by_their_owner(
 
 @pytest.mark.parametrize(("how", "file", "folder"), [("keep", 0o600, 0o700), ("hash", 0o644, 0o755)])
 def test_snapshots_with_addresses_are_readable_only_by_their_owner(
-    how: str,
-    file: int,
-    folder: int,
-    serving: Serving,
-    execute: Execute,
-    tmp_path: Path,
+    how: str, file: int, folder: int, serving: Serving, execute: Execute, tmp_path: Path
 ) -> None:
     with serving({"id": 1, "domain": "a.example"}):
         execute(SnapshotWebsitesOperator, base_path=f"{tmp_path}/base", exclude_ips_as=how, html_report=True)

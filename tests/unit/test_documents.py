@@ -50,10 +50,7 @@ RUN_BY: dict[str, dict[str, str]] = {
         "integration/sandbox/test_sandbox_page": "output python sh",
         "system/test_quickstart": "console",
     },
-    "docs/snapshots.md": {
-        "integration/docs/test_pages": "- python",
-        "system/test_oldest_pip": "console",
-    },
+    "docs/snapshots.md": {"integration/docs/test_pages": "- python", "system/test_oldest_pip": "console"},
     "docs/limitations.md": {},
     "docs/single_websites.md": {"integration/docs/test_guides": "python"},
     "docs/deployment.md": {
@@ -66,9 +63,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python"},
     "docs/troubleshooting.md": {"integration/docs/test_recovery": "console python"},
     "docs/websites_from_a_table.md": {"integration/docs/test_guides": "csv output python"},
-    "docs/websites_as_code.md": {
-        "integration/operators/test_reconciling_dag_runs": "python yaml",
-    },
+    "docs/websites_as_code.md": {"integration/operators/test_reconciling_dag_runs": "python yaml"},
     "docs/websites_in_git.md": {"integration/docs/test_websites_in_git": "python text"},
     "docs/guarantees.md": {},
     "docs/reference/interface.md": {},

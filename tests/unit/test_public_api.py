@@ -78,10 +78,7 @@ RELEASE_KEYS = {"state", "source-date-epoch", "dependencies"}
 #: Keys that Airflow 2 does not know and ignores.
 NEWER_KEYS = {"asset-uris", "cli"}
 #: Modules that users do not import.
-INTERNAL_MODULES = {
-    "hooks": {"connection", "host_names"},
-    "operators": {"base", "lineage", "links", "reconciling"},
-}
+INTERNAL_MODULES = {"hooks": {"connection", "host_names"}, "operators": {"base", "lineage", "links", "reconciling"}}
 
 
 def schema(name: str) -> dict[str, Any]:

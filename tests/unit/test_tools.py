@@ -28,10 +28,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 DOCUMENT = "# Runs\n\n<!-- begin checks, written by each check -->\n<!-- end checks -->\n\n## Versions\n"
 #: Programs that no other test runs, with an input so small that they take seconds.
-SMALL_RUNS = {
-    "tests/fuzzer/two_tasks.py": ["1"],
-    "scripts/snapshot_formats.py": ["120"],
-}
+SMALL_RUNS = {"tests/fuzzer/two_tasks.py": ["1"], "scripts/snapshot_formats.py": ["120"]}
 #: Runs each program in one process: each imports Airflow, which takes a second.
 HELP_OF_EACH = """
 import runpy, sys

@@ -7,7 +7,7 @@ import asyncio
 import runpy
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +24,7 @@ from airflow_versions import (
 )
 from dag_runs import RunDag
 from fake_services import FakeService
-from mail import Inbox, mail_server
+from mail import Inbox
 
 from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
 from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOperator
@@ -53,14 +53,6 @@ def module_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., 
         return module
 
     return load
-
-
-@pytest.fixture
-def inbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
-    """The mail server of the connection smtp_default."""
-    with mail_server() as inbox:
-        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
-        yield inbox
 
 
 def test_production_dag_of_the_guide_takes_and_prunes_snapshots(

@@ -51,11 +51,7 @@ SNAPSHOTS = [
     (CompareSnapshotsOperator, {"base_path": "{folder}"}, "CompareSnapshotsOperator"),
     (PruneSnapshotsOperator, {"base_path": "{folder}", "keep_days": 1}, "PruneSnapshotsOperator"),
 ]
-PAGES: dict[str, list[Any]] = {
-    "websites": WEBSITES,
-    "websites_as_code": AS_CODE,
-    "snapshots": SNAPSHOTS,
-}
+PAGES: dict[str, list[Any]] = {"websites": WEBSITES, "websites_as_code": AS_CODE, "snapshots": SNAPSHOTS}
 TYPES: dict[str, Any] = {
     "string": str,
     "date": str,

@@ -8,23 +8,18 @@ import os
 import re
 import runpy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import (
-    DAG,
-    AirflowOptionalProviderFeatureException,
-    ParamValidationError,
-    task,
-)
+from airflow.providers.common.compat.sdk import DAG, AirflowOptionalProviderFeatureException, ParamValidationError, task
 from airflow_versions import needs_answers_in_dag_test, needs_approvals, needs_exceptions_in_callbacks
 from dag_runs import RunDag
 from distortion import Distortion
-from mail import Inbox, mail_server
+from mail import Inbox
 from raw_server import Request
 from reconciling import Night
 from samples import SAMPLES, sample, sample_dag
@@ -39,14 +34,6 @@ from airflow_provider_analytics.operators.websites import (
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites_files
 
 Run = Callable[..., Any]
-
-
-@pytest.fixture
-def inbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
-    with mail_server() as inbox:
-        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
-        monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_NOTIFY", "team@example.com")
-        yield inbox
 
 
 @pytest.mark.sample("sync_excluded_ips")

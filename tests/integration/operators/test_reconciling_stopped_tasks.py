@@ -127,11 +127,7 @@ def handler_of_before() -> Iterator[None]:
 
 @pytest.mark.usefixtures("handler_of_before")
 def test_timed_out_task_leaves_correct_records(
-    night: Night,
-    distortion: Distortion,
-    run_dag: RunDag,
-    task_log: Callable[[], str],
-    monkeypatch: pytest.MonkeyPatch,
+    night: Night, distortion: Distortion, run_dag: RunDag, task_log: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers, ended = itertools.count(1), threading.Event()
 

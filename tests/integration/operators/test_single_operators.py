@@ -71,10 +71,7 @@ def in_a_run(folder: Path) -> list[BaseOperator]:
         operator(task_id=name, state_path=state, **{name: VALUES[name].given})
         for name, operator in SYNC_OPERATORS.items()
     ]
-    return [
-        *lists,
-        ApplyWebsitesOperator(task_id="applied", config=public, state_path=state),
-    ]
+    return [*lists, ApplyWebsitesOperator(task_id="applied", config=public, state_path=state)]
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ import time_machine
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import awaited_uris, needs_exceptions_in_callbacks
 from dag_runs import RunDag
-from mail import mail_server
+from mail import Inbox
 from samples import sample, sample_dag
 from shelf import HOUR, NIGHT, Shelf, websites
 
@@ -191,18 +191,13 @@ def take(tmp_path: Path) -> Callable[[], Any]:
 
 @needs_exceptions_in_callbacks
 @pytest.mark.sample("alert_on_changes")
-def test_alert_mail_names_the_domains(
-    run_dag: RunDag, take: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with mail_server() as inbox:
-        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
-        monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_NOTIFY", "team@example.com")
-        task = run_dag(sample_dag("alert_on_changes", tmp_path)).tasks["check"]
-        assert (task.state, task.try_number) == ("failed", 1)
-        mail, text = inbox.only_mail()
-        take()  # nothing changed since
-        assert run_dag(sample_dag("alert_on_changes", tmp_path)).state == "success"
-        assert len(inbox.received) == 1
+def test_alert_mail_names_the_domains(run_dag: RunDag, take: Callable[[], Any], tmp_path: Path, inbox: Inbox) -> None:
+    task = run_dag(sample_dag("alert_on_changes", tmp_path)).tasks["check"]
+    assert (task.state, task.try_number) == ("failed", 1)
+    mail, text = inbox.only_mail()
+    take()  # nothing changed since
+    assert run_dag(sample_dag("alert_on_changes", tmp_path)).state == "success"
+    assert len(inbox.received) == 1
     assert [mail[name] for name in ("To", "From", "Subject")] == ["team@example.com", "airflow@example.com", SUBJECT]
     assert "(2):\n'site-1.example.com'\n'new.example'" in html.unescape(text.replace("\r\n", "\n"))
 
@@ -211,11 +206,7 @@ def test_alert_mail_names_the_domains(
 @pytest.mark.sample("alert_on_changes")
 @pytest.mark.parametrize("recipient", [None, "team@example.com"], ids=["no variable", "no mail server"])
 def test_message_to_slack_is_sent_although_no_mail_can_be(
-    run_dag: RunDag,
-    take: Callable[[], Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    recipient: str | None,
+    run_dag: RunDag, take: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipient: str | None
 ) -> None:
     sent: list[str] = []
 

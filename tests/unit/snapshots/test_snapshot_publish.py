@@ -18,13 +18,7 @@ from airflow_provider_analytics import storage
 from airflow_provider_analytics.exceptions import GuardError, IncompleteListError, StorageError
 from airflow_provider_analytics.snapshots import publish as publishing
 from airflow_provider_analytics.snapshots.catalog import Snapshot
-from airflow_provider_analytics.storage import (
-    StoragePath,
-    names,
-    new_token,
-    put_bytes,
-    read_bytes,
-)
+from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes, read_bytes
 
 MINUTE = timedelta(minutes=1)
 

@@ -193,9 +193,7 @@ KEPT: dict[str, Any] = {"websites": {f"{number}.example": {} for number in range
 
 
 @pytest.mark.parametrize(
-    "run",
-    [lambda night: night.sync(NEW), lambda night: night.apply(config=KEPT, prune=True)],
-    ids=["update", "delete"],
+    "run", [lambda night: night.sync(NEW), lambda night: night.apply(config=KEPT, prune=True)], ids=["update", "delete"]
 )
 def test_website_is_not_gone_if_the_account_is_not_found_either(
     night: Night, distortion: Distortion, run: Callable[[Night], Any]

@@ -40,6 +40,17 @@ def give_to_bob(night: Night, step: int, *, ids: set[str] | None = None) -> dict
     return given
 
 
+def rival_creates(night: Night, **settings: Any) -> None:
+    """Lose the create of the task, and its response, and make someone else create the website."""
+    night.sandbox.fault("create", drop=True, commit=False)
+
+    def create_first(request: RecordedRequest) -> None:
+        if night.operations["create"] and not night.sandbox.websites():
+            night.add("new.example", **settings)
+
+    night.sandbox.meanwhile(create_first)
+
+
 @pytest.mark.parametrize("step", range(6, 26))
 def test_website_is_not_restored_after_its_id_was_given_to_another_domain(night: Night, step: int) -> None:
     night.add(12, **SETTINGS)
@@ -138,13 +149,7 @@ def test_website_that_someone_else_created_during_a_lost_create_is_unclear(
     night: Night, create_only: bool, rival: dict[str, Any]
 ) -> None:
     """The response to the create is lost, it was not applied, and the domain has a website afterwards."""
-    night.sandbox.fault("create", drop=True, commit=False)
-
-    def create_first(request: RecordedRequest) -> None:
-        if night.operations["create"] and not night.sandbox.websites():
-            night.add("new.example", **{"privacy": 0, "email": 1, **rival})
-
-    night.sandbox.meanwhile(create_first)
+    rival_creates(night, **{"privacy": 0, "email": 1, **rival})
     config = {"websites": {"new.example": {"privacy": "public", "email": True}}}
     # Without a retry, which would change it.
     with pytest.raises(AirflowFailException, match=r"might have created it, so it was not changed") as caught:
@@ -157,13 +162,7 @@ def test_website_that_someone_else_created_during_a_lost_create_is_unclear(
 
 def test_rival_of_a_lost_create_is_not_called_an_incomplete_website(night: Night) -> None:
     """The create cannot send favorite, so a website of this task would still need an update."""
-    night.sandbox.fault("create", drop=True, commit=False)
-
-    def create_first(request: RecordedRequest) -> None:
-        if night.operations["create"] and not night.sandbox.websites():
-            night.add("new.example", privacy=1)
-
-    night.sandbox.meanwhile(create_first)
+    rival_creates(night, privacy=1)
     config = {"websites": {"new.example": {"privacy": "public", "favorite": True}}}
     with pytest.raises(AirflowFailException, match="Another user might have created it") as caught:
         night.apply(config=config, create_only=True)
@@ -193,13 +192,7 @@ def test_approved_create_is_not_completed_if_someone_else_creates_the_website_fi
     """The list was read before, so the create is sent, and its response is lost."""
     night.write({"websites": {"new.example": {"privacy": "public"}}})
     digest = night.plan(**night.state)["digest"]
-    night.sandbox.fault("create", drop=True, commit=False)
-
-    def create_first(request: RecordedRequest) -> None:
-        if night.operations["create"] and not night.sandbox.websites():
-            night.add("new.example", privacy=1)
-
-    night.sandbox.meanwhile(create_first)
+    rival_creates(night, privacy=1)
     with pytest.raises(AirflowFailException, match="was not changed"):
         night.apply(**night.state, approved_digest=digest)
     assert night.lists("privacy") == [1]
@@ -235,16 +228,11 @@ def test_sync_by_id_is_not_retried_after_the_id_got_a_new_owner(night: Night) ->
 def test_website_with_a_lost_create_is_unclear_if_the_service_returns_too_few_fields(
     night: Night, distortion: Distortion
 ) -> None:
-    night.sandbox.fault("create", drop=True, commit=False)
-
-    def create_first(request: RecordedRequest) -> None:
-        if night.operations["create"] and not night.sandbox.websites():
-            night.add("new.example", privacy=1)
 
     def hide(method: str, path: str, record: Any) -> None:
         record.pop("privacy", None)
 
-    night.sandbox.meanwhile(create_first)
+    rival_creates(night, privacy=1)
     distortion.change = hide
     with pytest.raises(AirflowFailException, match=r"privacy is not returned"):
         night.apply(config={"websites": {"new.example": {"privacy": "public", "favorite": True}}})

@@ -77,11 +77,7 @@ def test_list_reaches_its_desired_value_and_remains_unchanged(
     after = reconcile("exclude_ips", current, wanted, mode, owned)
     keys = {Addresses().key(line) for line in after}
     before = {Addresses().key(line) for line in current}
-    expected = {
-        "merge": before | set(wanted),
-        "replace": set(wanted),
-        "managed": (before - set(owned)) | set(wanted),
-    }
+    expected = {"merge": before | set(wanted), "replace": set(wanted), "managed": (before - set(owned)) | set(wanted)}
     assert keys == expected[mode]
     assert reconcile("exclude_ips", after, wanted, mode, tuple(entry for entry in owned if entry in wanted)) == after
 
