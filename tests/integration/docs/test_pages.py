@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,19 +185,6 @@ def test_documented_code_writes_the_documented_layout(
     assert (len(names["rows"]), names["newest"], names["damaged"]) == (12, None, [])
     assert run_block(compare)["compare"]["is_first"]
     assert run_block(prune)["prune"]["kept"] == 1
-
-
-def test_snapshot_of_the_guide_is_readable_only_by_its_owner(
-    analytics_sandbox: SandboxServer,
-    connect: Callable[..., None],
-    blocks: Callable[[str, str], list[str]],
-    run_block: Callable[..., dict[str, Any]],
-) -> None:
-    connect()
-    analytics_sandbox.seed(12)
-    result = run_block(blocks("snapshots", "python")[0])["snapshot"]
-    [file] = [Path(item.removeprefix("file://")) for item in result["files"]]
-    assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SAMPLES.glob("*.py")))

@@ -31,7 +31,6 @@ from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     DeleteWebsiteOperator,
     GetWebsiteOperator,
-    ListWebsitesOperator,
     UpdateWebsiteOperator,
 )
 from airflow_provider_analytics.operators.websites_as_code import (
@@ -110,27 +109,6 @@ def test_template_with_the_delimiters_of_the_dag_needs_an_asset() -> None:
         pytest.raises(ValueError, match="asset is required, because base_path"),
     ):
         SnapshotWebsitesOperator(task_id="snapshot", base_path="[[ var.value.base ]]")
-
-
-def test_records_of_another_task_select_their_websites(sandbox: SandboxServer, run_dag: RunDag, tmp_path: Path) -> None:
-    for domain in ("a.example", "b.example", "shop.example"):
-        sandbox.add_website(domain)
-    with DAG("records", schedule=None, start_date=START) as dag:
-        found = ListWebsitesOperator(task_id="list", search="shop")
-        one = GetWebsiteOperator(task_id="get", domain="a.example")
-        websites: Any = found.output
-        website: Any = one.output
-        SyncExcludedIpsOperator(task_id="sync", exclude_ips=["192.0.2.1"], websites=websites)
-        SyncExcludedParamsOperator(task_id="params", exclude_params=["gclid"], websites=website)
-        file: Any = tmp_path / "exported.yaml"
-        ExportWebsitesOperator(task_id="export", output_path=file, websites=websites)
-    run = run_dag(dag)
-    assert {task.state for task in run.tasks.values()} == {"success"}
-    lists = {website["domain"]: (website["exclude_ips"], website["exclude_params"]) for website in sandbox.websites()}
-    assert lists["shop.example"][0] == "192.0.2.1"
-    assert lists["a.example"][1] == "gclid"
-    assert run.tasks["sync"].returned["updates"] == run.tasks["params"].returned["updates"] == 1
-    assert run.tasks["export"].returned["websites_exported"] == 1
 
 
 def test_error_names_default_args_that_mean_something_else_in_a_sensor() -> None:

@@ -76,20 +76,6 @@ def test_entry_that_a_stale_list_omits_is_removed(night: Night, distortion: Dist
     assert night.lists() == ["10.0.0.1\n192.0.2.1"] * 4
 
 
-def test_sync_fails_if_an_id_is_reassigned_before_the_update(night: Night, distortion: Distortion) -> None:
-    night.add(2)
-
-    def reuse(method: str, path: str, record: Website) -> None:
-        if "2" in night.updated and record["id"] == 2:
-            record["domain"] = "other.example"
-
-    distortion.change = reuse
-    with pytest.raises(
-        AirflowFailException, match=r"(?s)The id 2 belongs to 'other\.example' now.*Websites: 2\.example \(id 2\)"
-    ):
-        night.managed("192.0.2.1")
-
-
 def test_result_is_the_same_if_the_service_ignores_the_search(night: Night) -> None:
     night.add("shop.example other.example")
     night.sandbox.configure(ignored=["search"])

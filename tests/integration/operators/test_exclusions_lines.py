@@ -97,13 +97,16 @@ def test_changed_address_of_a_host_name_is_replaced_on_all_websites_in_the_same_
     assert rows["2606:4700:4700::1111"].removed_on == "2026-11-24"
 
 
-def test_addresses_of_an_unresolvable_name_remain_for_a_week(night: Night, scenario: Scenario, sync: Sync) -> None:
+def test_addresses_of_an_unresolvable_name_remain_for_a_week(
+    night: Night, scenario: Scenario, sync: Sync, caplog: pytest.LogCaptureFixture
+) -> None:
     night.add(1)
     scenario.answers[VPN] = ["1.1.1.1"]
     sync("8.8.8.8", VPN)
     scenario.answers.clear()
     scenario.pass_days(7)
     assert (sync("9.9.9.9", VPN)["updates"], lists(night)) == (1, [["1.1.1.1", "9.9.9.9"]])
+    assert "Its last answer of 2026-11-23 is used until 2026-11-30: 1.1.1.1" in caplog.text
     scenario.pass_days()
     with pytest.raises(AnalyticsError, match="its last answer, of 2026-11-23, is older than 7 days"):
         sync("9.9.9.9", VPN)

@@ -24,13 +24,15 @@ from raw_server import Request
 from reconciling import Night
 from samples import SAMPLES, sample, sample_dag
 
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     DeleteWebsiteOperator,
+    GetWebsiteOperator,
     ListWebsitesOperator,
     UpdateWebsiteOperator,
 )
+from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator
 from airflow_provider_analytics.reconcile.desired.websites_file import parse_websites_files
 
 Run = Callable[..., Any]
@@ -394,9 +396,17 @@ def test_outputs_of_operators_name_websites(run_dag: RunDag, night: Night) -> No
         sync = SyncExcludedIpsOperator(task_id="sync", websites=[created], exclude_ips=["192.0.2.1"])
         others = SyncExcludedIpsOperator(task_id="others", except_websites=created, exclude_ips=["192.0.2.2"])
         mapped = UpdateWebsiteOperator.partial(task_id="mapped", privacy="private").expand(website_id=found)
-        update >> sync >> others >> mapped >> DeleteWebsiteOperator(task_id="delete", website_id=created)
+        listed = SyncExcludedParamsOperator(task_id="listed", websites=found, exclude_params=["gclid"])
+        one: Any = GetWebsiteOperator(task_id="get", domain="a.example").output
+        params = SyncExcludedParamsOperator(task_id="params", websites=one, exclude_params=["utm"])
+        export = ExportWebsitesOperator(task_id="export", output_path=f"{night.folder}/exported.yaml", websites=found)
+        update >> sync >> others >> mapped >> listed >> params >> export
+        export >> DeleteWebsiteOperator(task_id="delete", website_id=created)
     outcome = run_dag(dag)
     assert outcome.state == "success"
+    assert (outcome.tasks["listed"].returned["updates"], outcome.tasks["params"].returned["updates"]) == (1, 1)
+    assert outcome.tasks["export"].returned["websites_exported"] == 1
+    assert night.lists("exclude_params") == ["utm", "gclid"]
     assert outcome.tasks["delete"].returned == {"website_id": 3, "domain": None, "deleted": True}
     assert night.lists() == ["192.0.2.2", "192.0.2.2"]
     assert [website["privacy"] for website in night.sandbox.websites()] == [0, 1]

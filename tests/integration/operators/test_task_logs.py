@@ -299,15 +299,12 @@ PASSING = [
 
 @pytest.mark.parametrize("error", [*PERMANENT, *PASSING], ids=repr)
 def test_error_is_permanent_or_temporary(error: Exception) -> None:
-    with pytest.raises(AirflowFailException if error in PERMANENT else type(error)), FailWithoutRetry():
+    with pytest.raises(AirflowFailException if error in PERMANENT else type(error)) as caught, FailWithoutRetry():
         raise error
-
-
-@pytest.mark.parametrize("error", PERMANENT, ids=repr)
-def test_message_asks_to_fix_an_argument_only_if_an_argument_is_wrong(error: Exception) -> None:
-    with pytest.raises(AirflowFailException) as caught, FailWithoutRetry():
-        raise error
-    assert ("Not retried: correct the input first." in str(caught.value)) == isinstance(error, ValueError)
+    # It asks to fix an argument only if an argument is wrong.
+    assert ("Not retried: correct the input first." in str(caught.value)) == (
+        error in PERMANENT and isinstance(error, ValueError)
+    )
 
 
 def test_text_of_an_error_does_not_decide_about_the_retry() -> None:

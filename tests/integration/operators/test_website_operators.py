@@ -193,15 +193,6 @@ def test_website_that_exists_is_not_updated_if_it_was_renamed_after_it_was_found
     assert sandbox.websites()[0]["privacy"] == 0
 
 
-def test_domain_of_several_websites_is_never_deleted(sandbox: SandboxServer) -> None:
-    sandbox.configure(allow_duplicates=True)
-    for _ in range(2):
-        sandbox.add_website("a.example")
-    with pytest.raises(AirflowFailException, match=r"2 websites have the domain 'a\.example'"):
-        run(DeleteWebsiteOperator, domain="a.example")
-    assert len(sandbox.websites()) == 2
-
-
 ENTRIES = """
 # offices
 203.0.113.7  # office Berlin, owner=it@example.com, until=2099-01-31

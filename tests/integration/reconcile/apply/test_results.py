@@ -183,25 +183,6 @@ def test_fetched_website_keeps_the_domain_of_the_list_if_it_was_renamed_in_betwe
     assert failures == {}
 
 
-def test_renamed_website_is_not_changed(night: Night) -> None:
-    night.add(3)
-    night.sandbox.configure(list_hides=["exclude_ips"])
-    renamed: list[str] = []
-
-    def rename(request: Any) -> None:
-        if request.operation == "show" and not renamed:
-            renamed.append(request.path.rpartition("/")[2])
-            night.sandbox.change_website(int(renamed[0]), domain="renamed.example")
-
-    night.sandbox.meanwhile(rename)
-    websites = {f"{number}.example": {"exclude_ips": ["192.0.2.1"]} for number in range(1, 4)}
-    with pytest.raises(Exception, match=r"has the domain 'renamed\.example', not '"):
-        night.apply(config={"websites": websites}, **night.state)
-    found = {website["domain"]: website["exclude_ips"] for website in night.sandbox.websites()}
-    assert found.pop("renamed.example") is None
-    assert set(found.values()) == {"192.0.2.1"}
-
-
 @pytest.mark.parametrize("hidden", [[], ["exclude_ips"], ["exclude_ips", "favorite"], [*FIELDS]], ids=str)
 def test_result_is_verified_although_list_rows_lack_some_fields(
     night: Night, task_log: Callable[[], str], hidden: list[str]

@@ -20,13 +20,11 @@ from airflow_provider_analytics.reconcile.desired import list_lines as maintaine
 from airflow_provider_analytics.reconcile.desired.exclusion_list import ExclusionList, parse_selectors, select
 from airflow_provider_analytics.reconcile.desired.list_lines import (
     EXPIRING_DAYS,
-    KEEP_UNRESOLVED_DAYS,
     EntryList,
     EntrySource,
     Resolution,
     merge_lists,
     read_list,
-    resolve,
 )
 from airflow_provider_analytics.reconcile.desired.tables import Identity, Run, Table
 from airflow_provider_analytics.reconcile.desired.yaml_values import ProblemsError
@@ -289,19 +287,6 @@ def test_source_says_expired_only_if_the_entry_was_removed_after_its_expiration_
     removed_on: str, text: str
 ) -> None:
     assert EntrySource(until=date(2027, 1, 31), removed_on=removed_on).text == f"{text}2027-01-31"
-
-
-@pytest.mark.parametrize("days", [KEEP_UNRESOLVED_DAYS, KEEP_UNRESOLVED_DAYS + 1])
-def test_host_name_that_does_not_resolve_keeps_its_addresses_for_seven_days(days: int) -> None:
-    at = datetime(2026, 11, 23, 12, tzinfo=UTC)
-    last = {"vpn.example.com": Resolution((ADDRESS,), at - timedelta(days=days))}
-    if days > KEEP_UNRESOLVED_DAYS:
-        with pytest.raises(Exception, match="older than 7 days"):
-            resolve({"vpn.example.com": "timeout"}, last, at)
-    else:
-        found, [warning] = resolve({"vpn.example.com": "timeout"}, last, at)
-        assert found == last
-        assert "2026-11-16 is used until 2026-11-23: 192.0.2.1" in warning
 
 
 def test_addresses_of_a_host_name_are_not_reported_as_expiring() -> None:

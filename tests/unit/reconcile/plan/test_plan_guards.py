@@ -116,12 +116,6 @@ def test_lists_can_lose_30_percent_of_the_entries_of_all_websites(lost: int, fou
     assert findings([*element, *both], records) == found
 
 
-def test_replaced_entries_do_not_count_as_lost() -> None:
-    records = records_with(10, exclude_ips="192.0.2.1")
-    changes = [update(item, FieldChange("exclude_ips", ("192.0.2.1",), ("192.0.2.9",))) for item in range(10)]
-    assert findings(changes, records) == set()
-
-
 def test_entries_of_deleted_websites_do_not_count_as_lost() -> None:
     records = records_with(20, exclude_ips="192.0.2.1")
     lists = FieldChange("exclude_ips", tuple(ENTRIES), None)
@@ -209,6 +203,11 @@ ALL: list[dict[str, Any]] = [ONE, TWO, DOOMED]
         pytest.param((ADD_1, NEW, GONE), [ONE, DONE, DOOMED], id="an update was applied"),
         pytest.param((listing(1, "3.3.3.3", "3.3.3.3 1.1.1.1"), ADD_2, NEW, GONE), ALL, id="somebody typed an entry"),
         pytest.param((ADD_1, ADD_2, setting("n.example", "5", favorite=True), GONE), [MADE, *ALL], id="created"),
+        pytest.param(
+            (ADD_1, ADD_2, Change("update", "n.example", "5", (FieldChange("privacy", "public", "private"),)), GONE),
+            [{**MADE, "favorite": 1}, *ALL],
+            id="created with another value",
+        ),
         pytest.param((), [{**ONE, "exclude_ips": "1.1.1.1"}, DONE, MARKED], id="all was done"),
     ],
 )
@@ -314,8 +313,3 @@ def test_overridden_guards_of_the_approval_must_be_equal() -> None:
     blocked = Plan(WHOLE, findings={"many_deleted": "4 of 10 websites would be deleted"})
     with pytest.raises(GuardError, match="4 of 10 websites would be deleted"):
         raise_unless_remainder(blocked, APPROVED, ALL)
-
-
-def test_website_that_was_created_is_updated_to_the_approved_values() -> None:
-    update = Change("update", "n.example", "5", (FieldChange("privacy", "public", "private"),))
-    raise_unless_remainder(Plan((ADD_1, ADD_2, update, GONE)), APPROVED, [{**MADE, "favorite": 1}, *ALL])
