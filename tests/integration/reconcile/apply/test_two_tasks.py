@@ -179,14 +179,6 @@ def test_error_names_unsent_changes_of_websites_that_did_not_fail(night: Night, 
         night.sync(NEW)
 
 
-def test_edit_of_the_only_website_of_a_plan_fails_with_the_values_before(night: Night, distortion: Distortion) -> None:
-    """Without another website, the cause might be the service or a person."""
-    night.add(3, exclude_ips="192.0.2.1 # Ann")
-    after_the_update(distortion, night, exclude_ips=f"192.0.2.1\n{NEW}")
-    with pytest.raises(AirflowFailException, match=r"lacks 192.0.2.1 # Ann\. Values before: .*192.0.2.1 # Ann"):
-        night.sync(NEW, websites=["1.example"])
-
-
 @pytest.mark.parametrize("mode", ["merge", "managed"])
 @pytest.mark.parametrize("websites", [1, 3, 30])
 def test_own_entry_is_sent_again_if_a_person_removes_it_after_the_update(
