@@ -39,8 +39,13 @@ Run = Callable[..., Any]
 
 
 @pytest.mark.sample("sync_excluded_ips")
-def test_sample_sync_excluded_ips(run_dag: RunDag, night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sample_sync_excluded_ips(
+    run_dag: RunDag, night: Night, monkeypatch: pytest.MonkeyPatch, task_log: Callable[[], str]
+) -> None:
     night.add(1, exclude_ips="9.9.9.9")
+    ended = run_dag(sample_dag("sync_excluded_ips", night.folder)).tasks["sync"]
+    assert (ended.state, ended.try_number) == ("failed", 1)
+    assert "exclude_ips is empty: the Variable exclude_ips is missing, or has no entries." in task_log()
 
     def sync(*addresses: str, **params: Any) -> Any:
         monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "\n".join(addresses))
@@ -54,16 +59,6 @@ def test_sample_sync_excluded_ips(run_dag: RunDag, night: Night, monkeypatch: py
     assert sync(whole[0], override_guards=["entries_lost"]).returned["entries_removed"] == 12
     assert night.lists() == ["9.9.9.9\n203.0.113.7"]
     assert len(list(night.folder.rglob("audit/*/*.jsonl"))) == 2
-
-
-@pytest.mark.sample("sync_excluded_ips")
-def test_missing_variable_of_a_sample_fails_at_once_and_is_named(
-    run_dag: RunDag, night: Night, task_log: Callable[[], str]
-) -> None:
-    night.add(1)
-    ended = run_dag(sample_dag("sync_excluded_ips", night.folder)).tasks["sync"]
-    assert (ended.state, ended.try_number) == ("failed", 1)
-    assert "exclude_ips is empty: the Variable exclude_ips is missing, or has no entries." in task_log()
 
 
 @pytest.mark.sample("sync_excluded_ips_in_chunks")

@@ -231,17 +231,21 @@ def test_entries_are_added_again_and_audited_after_a_late_update_of_another_list
 
 MANY_A = [f"192.0.2.{number}" for number in range(1, 13)]
 MANY_B = [f"198.51.100.{number}" for number in range(1, 13)]
-ASKS_FOR_A_NAME = "with different entries.*Give each mapped task its own list_name"
 
 
-def mapped(nights: Nights, run: Callable[..., Any], *parts: Any) -> list[str]:
-    """Run a mapped task once, and return the errors of its instances."""
+def mapped(nights: Nights, *parts: list[str], names: Sequence[str | None] = (None, None)) -> list[str]:
+    """Run a mapped task once with these entries of its instances; return their errors.
+
+    :param names: the list of each instance; None: that of the task.
+    """
     nights.now = nights.now.replace(day=nights.now.day + 1)
     errors = []
-    for number, part in enumerate(parts):
+    for number, entries in enumerate(parts):
         arguments: dict[str, Any] = {"run_id": f"night {nights.now.day}", "task_id": "sync", "map_index": number}
+        if names[number]:
+            arguments["list_name"] = names[number]
         try:
-            run(part, arguments)
+            nights.sync("shared", *entries, override_guards=["empty_list"], **arguments)
         except AirflowFailException as error:
             errors.append(str(error))
     return errors
@@ -253,11 +257,8 @@ def mapped(nights: Nights, run: Callable[..., Any], *parts: Any) -> list[str]:
 def test_mapped_tasks_with_different_entries_ask_for_a_list_name(
     nights: Nights, first: list[str], second: list[str]
 ) -> None:
-    def run(entries: list[str], arguments: dict[str, Any]) -> None:
-        nights.sync("shared", *entries, override_guards=["empty_list"], **arguments)
-
     for _ in range(3):
-        [error] = mapped(nights, run, first, second)
+        [error] = mapped(nights, first, second)
         assert "with different entries" in error
         assert "Give each mapped task its own list_name" in error
         assert nights.everywhere() == set(first)
@@ -267,19 +268,13 @@ def test_mapped_tasks_with_different_entries_ask_for_a_list_name(
 def test_mapped_tasks_with_their_own_list_names_keep_their_entries(
     nights: Nights, entries: tuple[list[str], list[str]]
 ) -> None:
-    def run(part: tuple[str, list[str]], arguments: dict[str, Any]) -> None:
-        nights.sync("shared", *part[1], **{**arguments, "list_name": part[0]})
-
     for _ in range(3):
-        assert mapped(nights, run, ("a", entries[0]), ("b", entries[1])) == []
+        assert mapped(nights, *entries, names=("a", "b")) == []
         assert nights.everywhere() == {*entries[0], *entries[1]}
 
 
 def test_retry_of_a_mapped_task_can_have_different_entries(nights: Nights) -> None:
-    def run(entries: list[str], arguments: dict[str, Any]) -> None:
-        nights.sync("shared", *entries, **arguments)
-
-    assert mapped(nights, run, [A]) == []
+    assert mapped(nights, [A]) == []
     nights.sync("shared", A, C, run_id=f"night {nights.now.day}", task_id="sync", map_index=0)
     assert nights.everywhere() == {A, C}
 

@@ -321,19 +321,12 @@ def test_entries_of_a_killed_run_are_removed_by_the_next_one_without_an_override
     assert nights.everywhere() == set(entries[:30])
 
 
-def test_address_remains_if_a_list_whose_name_starts_with_a_dot_has_it(nights: Nights) -> None:
+def test_hidden_file_is_no_table_and_a_name_that_starts_with_a_dot_is_a_list(nights: Nights) -> None:
     nights.sync(".office", SHARED)
     nights.sync("vpn", SHARED, OTHER)
+    (nights.table("vpn").parent / "._office.json").write_bytes(b"not a table")
     nights.sync("vpn", OTHER)
     assert nights.everywhere() == {SHARED, OTHER}
-
-
-def test_hidden_files_in_the_state_folder_are_not_tables(nights: Nights) -> None:
-    nights.sync("office", SHARED)
-    [table] = nights.folder.rglob("office.json")
-    (table.parent / "._office.json").write_bytes(b"not a table")
-    nights.sync("office", OTHER)
-    assert nights.everywhere() == {OTHER}
 
 
 def test_second_read_after_another_list_does_not_repeat_the_warnings(

@@ -202,25 +202,27 @@ ENTRIES = """
 """
 
 
+@pytest.mark.parametrize(
+    ("entries", "stored"),
+    [
+        (ENTRIES, "203.0.113.7\n2001:db8::7\n203.0.113.0/24"),
+        (
+            [{"entry": "203.0.113.7", "comment": "office"}, {"entry": "203.0.113.8", "reason": "home"}],
+            "203.0.113.7 # office\n203.0.113.8",
+        ),
+    ],
+    ids=["text", "comment"],
+)
 @pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
-def test_comments_of_a_list_are_not_sent_by_operators_of_a_single_website(
-    operator: Any, analytics_sandbox: SandboxServer
+def test_operators_of_a_single_website_send_only_comments_that_are_given_as_comment(
+    operator: Any, entries: Any, stored: str, analytics_sandbox: SandboxServer
 ) -> None:
     if operator is UpdateWebsiteOperator:
         analytics_sandbox.add_website("a.example")
-    operator(task_id="task", domain="a.example", exclude_ips=ENTRIES, exclude_params="utm # ads\n# more\n").execute({})
+    operator(task_id="task", domain="a.example", exclude_ips=entries, exclude_params="utm # ads\n# more\n").execute({})
     (website,) = analytics_sandbox.websites()
-    assert website["exclude_ips"] == "203.0.113.7\n2001:db8::7\n203.0.113.0/24"
+    assert website["exclude_ips"] == stored
     assert website["exclude_params"] == "utm"
-
-
-@pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
-def test_comment_that_is_given_as_comment_is_sent(operator: Any, analytics_sandbox: SandboxServer) -> None:
-    if operator is UpdateWebsiteOperator:
-        analytics_sandbox.add_website("a.example")
-    entries = [{"entry": "203.0.113.7", "comment": "office"}, {"entry": "203.0.113.8", "reason": "home"}]
-    operator(task_id="task", domain="a.example", exclude_ips=entries).execute({})
-    assert analytics_sandbox.websites()[0]["exclude_ips"] == "203.0.113.7 # office\n203.0.113.8"
 
 
 def test_sync_removes_an_address_that_a_create_sent_from_the_same_list(

@@ -117,12 +117,6 @@ def test_states_of_a_result_are_disjoint_complete_and_correct(
     assert all(same_setting("privacy", website["privacy"], "private") for website in stored.values())
 
 
-def test_run_on_selected_websites_is_not_compared_with_the_websites_of_a_whole_run(night: Night) -> None:
-    night.add(12)
-    assert night.managed(NEW)["applied"] == 12
-    assert night.managed(NEW, "192.0.2.9", websites=["1.example"])["applied"] == 1
-
-
 def updates(night: Night) -> Counter[str]:
     """Return the number of updates by website."""
     sent = (request for request in night.sandbox.requests if request.operation == "update")
