@@ -152,13 +152,9 @@ def test_defaults_are_those_of_the_nearest_signature(found: Callable[..., Any]) 
         assert defaults.get(name) == expected, name
 
 
-def test_default_that_is_a_class_is_printed_by_its_name() -> None:
+def test_class_is_printed_by_its_name_and_keyword_arguments_with_stars_and_without_a_default() -> None:
     page = "\n".join(reference.operators("airflow_provider_analytics.operators.task_groups"))
     assert "* `operator` (default `SyncExcludedIpsOperator`): " in page
-
-
-def test_keyword_arguments_are_printed_with_stars_and_without_a_default() -> None:
-    page = "\n".join(reference.operators("airflow_provider_analytics.operators.task_groups"))
     assert page.count("* `**arguments`: ") == 2
     assert "* `**settings`: as for `create_website`." in "\n".join(reference.hook())
 

@@ -33,6 +33,9 @@ def test_start_of_a_secret_is_masked_only_at_the_end_of_a_part(redactor: Redacto
     assert readable(f"key {start}", is_part=True) == "key ***"
     assert readable(f"key {start} and more", is_part=True) == f"key {start} and more"
     assert readable(f"key {SECRET[:3]}", is_part=True) == f"key {SECRET[:3]}"
+    # A very long text is cut before it is masked.
+    long = "x" * (16 * 1024 - 10)
+    assert readable(long + SECRET, len(long + SECRET)) == f"{long}***"
 
 
 @pytest.mark.parametrize(

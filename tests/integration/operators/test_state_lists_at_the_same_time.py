@@ -233,17 +233,16 @@ MANY_A = [f"192.0.2.{number}" for number in range(1, 13)]
 MANY_B = [f"198.51.100.{number}" for number in range(1, 13)]
 
 
-def mapped(nights: Nights, *parts: list[str], names: Sequence[str | None] = (None, None)) -> list[str]:
+def mapped(nights: Nights, *parts: list[str], **each: Sequence[Any]) -> list[str]:
     """Run a mapped task once with these entries of its instances; return their errors.
 
-    :param names: the list of each instance; None: that of the task.
+    :param each: other arguments, with a value for each instance.
     """
     nights.now = nights.now.replace(day=nights.now.day + 1)
     errors = []
     for number, entries in enumerate(parts):
         arguments: dict[str, Any] = {"run_id": f"night {nights.now.day}", "task_id": "sync", "map_index": number}
-        if names[number]:
-            arguments["list_name"] = names[number]
+        arguments |= {name: values[number] for name, values in each.items()}
         try:
             nights.sync("shared", *entries, override_guards=["empty_list"], **arguments)
         except AirflowFailException as error:
@@ -269,8 +268,15 @@ def test_mapped_tasks_with_their_own_list_names_keep_their_entries(
     nights: Nights, entries: tuple[list[str], list[str]]
 ) -> None:
     for _ in range(3):
-        assert mapped(nights, *entries, names=("a", "b")) == []
+        assert mapped(nights, *entries, list_name=("a", "b")) == []
         assert nights.everywhere() == {*entries[0], *entries[1]}
+
+
+def test_mapped_tasks_with_equal_entries_share_a_list(nights: Nights) -> None:
+    for _ in range(2):
+        websites = (["1.example"], ["2.example"], ["3.example"])
+        assert mapped(nights, [A, B], [A, B], [A, B], websites=websites) == []
+        assert nights.everywhere() == {A, B}
 
 
 def test_retry_of_a_mapped_task_can_have_different_entries(nights: Nights) -> None:

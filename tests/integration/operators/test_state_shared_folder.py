@@ -69,18 +69,6 @@ def test_list_that_could_not_read_the_websites_keeps_its_addresses_on_them(
     assert nights.everywhere() == {SHARED, OTHER}
 
 
-def test_explain_lists_both_lists_of_an_address(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
-    nights.sync("office", SHARED, OTHER)
-    nights.sync("vpn", SHARED)
-    nights.sync("office", OTHER)
-    capsys.readouterr()
-    assert main(["explain", SHARED, "--state-path", str(nights.folder)]) == 0
-    header, *rows = capsys.readouterr().out.splitlines()
-    assert header.startswith("ENTRY")
-    assert [row.split("  ")[1].strip() for row in sorted(rows)] == ["office (exclude_ips)", "vpn (exclude_ips)"]
-    assert ["removed from the list on 2026-11-23" in row for row in sorted(rows)] == [True, False]
-
-
 def test_empty_list_needs_an_override_but_the_removal_of_half_the_entries_does_not(nights: Nights) -> None:
     nights.sync("office", *OFFICES[:2])
     assert nights.sync("office", OFFICES[0])["guard_message"] is None
@@ -236,29 +224,32 @@ def test_list_owns_no_entries_on_websites_that_it_never_selected(nights: Nights,
     assert nights.lists()[CORP] == {"192.0.2.1", "192.0.2.2"}
 
 
-def test_explain_names_the_websites_and_services_of_an_entry(
+def test_explain_names_the_lists_websites_and_services_of_an_entry(
     nights: Nights, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def column(number: int) -> list[str]:
+    def table() -> list[list[str]]:
         capsys.readouterr()
         assert main(["explain", "192.0.2.1", "--state-path", str(nights.folder)]) == 0
-        return [re.split("  +", line)[number] for line in capsys.readouterr().out.splitlines()]
+        return [re.split("  +", line) for line in capsys.readouterr().out.splitlines()]
 
     nights.sync("first", "192.0.2.1", except_websites=[CORP])
     nights.sync("second", "192.0.2.1", websites=["*.example", CORP])
     nights.sync("third", "192.0.2.1", websites=SHOP, per_website={SHOP[0]: ["192.0.2.9"]})
-    selected = ["all websites except 1.example", "*.example and 1 more", "2.example and 1 more"]
-    assert column(2) == ["FOR", *selected]
+    assert [row[:3] for row in table()] == [
+        ["ENTRY", "LIST", "FOR"],
+        ["192.0.2.1", "first (exclude_ips)", "all websites except 1.example"],
+        ["192.0.2.1", "second (exclude_ips)", "*.example and 1 more"],
+        ["192.0.2.1", "third (exclude_ips)", "2.example and 1 more"],
+    ]
+    nights.sync("second", "192.0.2.2", websites=["*.example", CORP])
+    rows = table()[1:]
+    assert ["removed from the list on 2026-11-23" in row[-1] for row in rows] == [False, True, False]
     text = nights.table("first").read_text()
     other = nights.folder / "stats.example.com-1" / "lists" / "first.json"
     other.parent.mkdir(parents=True)
     other.write_text(re.sub('"service": "[^"]*"', '"service": "https://stats.example.com"', text))
-    services = [json.loads(text)["service"]] * 3 + ["https://stats.example.com"]
-    names = ["first", "second", "third", "first"]
-    assert column(1) == [
-        "LIST",
-        *(f"{name} (exclude_ips) of {element}" for name, element in zip(names, services, strict=True)),
-    ]
+    expected = [f"{row[1]} of {json.loads(text)['service']}" for row in rows]
+    assert [row[1] for row in table()] == ["LIST", *expected, "first (exclude_ips) of https://stats.example.com"]
 
 
 @pytest.mark.parametrize("note", ["203.0.113.5 home of Eve", "203.0.113.5#home of Eve", "2001:db8::5 (Bob, home)"])
