@@ -223,3 +223,11 @@ def test_newest_website_has_the_highest_id(analytics_sandbox: FakeService, hook:
     for number in range(1, 12):
         analytics_sandbox.add_website(f"{number}.example")
     assert read_websites(hook.client, None).newest == "11"
+
+
+def test_website_is_not_left_out_after_a_single_wrong_not_found(night: Night) -> None:
+    night.add(3)
+    night.sandbox.configure(list_hides=["exclude_ips"])
+    night.sandbox.fault("show", target="/2$", status=404)
+    assert night.sync(NEW)["applied"] == 3
+    assert night.lists() == [NEW] * 3
