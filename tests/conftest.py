@@ -133,7 +133,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:], left_out = (chosen, rest) if part == "chosen" else (rest, chosen)
         config.hook.pytest_deselected(items=left_out)
     # A file of these takes up to a minute. At the end, one worker would run it while the other has nothing to do.
-    items.sort(key=lambda item: "system" not in item.path.parts)
+    slow = {item.path for item in items if thinning.is_slow(item)}
+    items.sort(key=lambda item: ("system" not in item.path.parts, item.path not in slow))
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
         if marks & {"system", "browser", "kill", "slow"} and "timeout" not in marks:

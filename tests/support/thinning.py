@@ -31,7 +31,12 @@ def _of_one_function(cases: Sequence[pytest.Item]) -> Iterable[pytest.Item]:
     if mark is not None:
         number = mark.args[0] if mark.args else len(cases)
         return [cases[len(cases) * place // number] for place in range(min(number, len(cases)))]
-    return pairwise([item for item in cases if not SLOW & {marker.name for marker in item.iter_markers()}])
+    return pairwise([item for item in cases if not is_slow(item)])
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Return whether a test takes seconds."""
+    return bool(SLOW & {marker.name for marker in item.iter_markers()})
 
 
 def pairwise(cases: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
