@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import DAG
     from fake_services import FakeService
 
+    from airflow_provider_analytics.api.client import AnalyticsClient
+    from airflow_provider_analytics.sandbox.server import SandboxServer
+
 # Airflow reads its settings while it is imported, so they are set before any test module can import it.
 AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="airflow-home-"))
 atexit.register(shutil.rmtree, AIRFLOW_HOME, ignore_errors=True)
@@ -269,6 +272,20 @@ def logged(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) 
         return "".join((*said, *(f"{record.getMessage()}\n" for record in caplog.records)))
 
     return read
+
+
+@pytest.fixture
+def client_with(analytics_sandbox: SandboxServer) -> Iterator[Callable[..., AnalyticsClient]]:
+    """Create clients of the sandbox: ``client_with(page_parameter="p")``."""
+    from wire_client import clients_of
+
+    with clients_of(analytics_sandbox) as make:
+        yield make
+
+
+@pytest.fixture
+def client(client_with: Callable[..., AnalyticsClient]) -> AnalyticsClient:
+    return client_with()
 
 
 @pytest.fixture

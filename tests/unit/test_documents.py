@@ -47,7 +47,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/reference/exceptions.md": {"integration/hooks/test_hook_over_a_socket": "python text"},
     "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
     "docs/testing.md": {
-        "integration/sandbox/test_sandbox_page": "output python sh",
+        "integration/sandbox/test_sandbox_command": "output python sh",
         "system/test_quickstart": "console",
     },
     "docs/snapshots.md": {"integration/docs/test_pages": "- python", "system/test_oldest_pip": "console"},
@@ -60,7 +60,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/exclusions.md": {"integration/operators/test_reconciling_dag_runs": "python"},
     "docs/loading.md": {"system/test_recipes": "sql"},
     "docs/monitoring.md": {"integration/docs/test_guides": "python"},
-    "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python"},
+    "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_command": "python"},
     "docs/troubleshooting.md": {"integration/docs/test_recovery": "console python"},
     "docs/websites_from_a_table.md": {"integration/docs/test_guides": "csv output python"},
     "docs/websites_as_code.md": {"integration/operators/test_reconciling_dag_runs": "python yaml"},

@@ -7,7 +7,6 @@ import gzip
 import json
 import re
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -17,44 +16,13 @@ from wire_client import Time, served
 
 from airflow_provider_analytics.api import transport
 from airflow_provider_analytics.api.client import Meant
-from airflow_provider_analytics.api.waiting import MIN_INTERVAL, WINDOW, RateLimiter
+from airflow_provider_analytics.api.waiting import MIN_INTERVAL
 from airflow_provider_analytics.exceptions import (
     AnalyticsError,
     UnexpectedResponseError,
 )
 
 RECORD = http(200, {"id": 7})
-
-
-class Turns(Time):
-    """A clock that stops while threads wait, so each thread records its turn."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.turns: list[float] = []
-
-    def sleep(self, seconds: float) -> None:
-        with self._lock:
-            self.turns.append(self.now + seconds)
-
-
-@pytest.mark.parametrize(("per_minute", "together"), [(1, 1), (7, 1), (60, 1), (2, 2), (3, 2), (7, 2), (60, 2)])
-def test_requests_per_minute_limits_all_threads_together(per_minute: int, together: int) -> None:
-    """No window of a minute contains more requests than the limit, for any number of threads.
-
-    Requests that belong together have a common turn, and each of them counts.
-    """
-    time = Turns()
-    limiter = RateLimiter(per_minute, lambda seconds, _: time.sleep(seconds), time.clock)
-    in_a_minute = per_minute // together
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: limiter.wait(together), range(5 * in_a_minute)))
-    at_once = 5 * in_a_minute - len(time.turns)
-    turns = sorted([time.now] * at_once + time.turns)
-    assert at_once == in_a_minute
-    assert all(later - turn >= 60 for turn, later in zip(turns, turns[in_a_minute:], strict=False))
-    # The threads do not wait longer than necessary.
-    assert turns[-1] == time.now + 4 * WINDOW
 
 
 def test_retries_count_as_requests() -> None:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from fake_services import FakeService
 from raw_server import Request, answer_read, http, list_body, rows
 from wire_client import client_of, served
 
@@ -18,6 +19,7 @@ from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
     DomainError,
+    IncompleteListError,
     NotAppliedError,
     NotFoundError,
     UnexpectedResponseError,
@@ -28,6 +30,8 @@ from airflow_provider_analytics.operators.websites import (
     UpdateWebsiteOperator,
 )
 from airflow_provider_analytics.sandbox.server import SandboxServer
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 def domains(sandbox: SandboxServer) -> list[str]:
@@ -192,18 +196,6 @@ def test_simultaneous_creates_of_a_domain_do_not_both_succeed(
         create_task().execute({})
 
 
-@pytest.mark.parametrize(("websites", "requests"), [(99, 1), (100, 3)])
-def test_first_page_is_the_whole_list_only_if_it_is_not_full(
-    client: AnalyticsClient, analytics_sandbox: SandboxServer, websites: int, requests: int
-) -> None:
-    analytics_sandbox.seed(websites)
-    assert len(client.newest_websites(None)) == websites
-    assert len(analytics_sandbox.requests) == requests
-
-
-# Fields that a response omits
-
-
 @pytest.mark.parametrize("answers", [{}, {"empty_answers": ["delete"]}, {"delete_status": 204}], ids=str)
 def test_delete_fails_if_the_website_remains(analytics_sandbox: SandboxServer, answers: dict[str, Any]) -> None:
     analytics_sandbox.add_website("a.example")
@@ -365,11 +357,6 @@ class Replicated:
         return http(200, {"data": self.stored[0]})
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,) * 4)
-
-
 def serve(service: Replicated, use: Callable[[AnalyticsClient], Any]) -> Any:
     with served(service) as (client, _):
         return use(client)
@@ -429,3 +416,34 @@ def test_new_website_is_updated_behind_a_late_replica() -> None:
     service.stored.append(website())
     serve(service, lambda client: client.update_website(1, privacy="private"))
     assert service.stored[0]["privacy"] == 1
+
+
+# The first page of the list as the newest websites
+
+
+@pytest.mark.parametrize(("websites", "requests"), [(0, 1), (99, 1), (100, 3), (150, 5)])
+def test_first_page_is_the_whole_list_only_if_it_is_not_full(
+    client: AnalyticsClient, analytics_sandbox: FakeService, websites: int, requests: int
+) -> None:
+    analytics_sandbox.seed(websites)
+    assert len(client.newest_websites(None)) == websites
+    assert len(analytics_sandbox.requests) == requests
+
+
+def test_full_page_of_a_service_with_a_capped_total_is_not_the_whole_list(
+    client: AnalyticsClient, analytics_sandbox: FakeService
+) -> None:
+    analytics_sandbox.seed(150)
+    analytics_sandbox.configure(total_cap=100)
+    with pytest.raises(IncompleteListError):
+        client.newest_websites(None)
+
+
+@pytest.mark.parametrize(("known", "requests"), [("150", 1), ("51", 1), ("50", 5)])
+def test_first_page_is_enough_if_it_contains_the_known_website(
+    client: AnalyticsClient, analytics_sandbox: FakeService, known: str, requests: int
+) -> None:
+    analytics_sandbox.seed(150)
+    found = {str(record["id"]) for record in client.newest_websites(known)}
+    assert {str(number) for number in range(int(known), 151)} <= found
+    assert len(analytics_sandbox.requests) == requests

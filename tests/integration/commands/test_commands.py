@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands validate, plan, and explain, as a pipeline runs them (``commands``)."""
+"""The commands validate and plan as a pipeline runs them, and the command line itself (``commands``)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.models import Connection
+from airflow.utils.session import create_session
 from reconciling import Night
 
-from airflow_provider_analytics import commands
-from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.commands import COMMANDS, main
 from airflow_provider_analytics.commands.connections import plain_output
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -152,12 +153,14 @@ def test_exit_status_of_plan_says_whether_there_are_changes(
     assert {request.method for request in analytics_sandbox.requests} == {"GET"}
 
 
-@pytest.mark.parametrize("command", commands.COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_each_command_lists_the_exit_statuses(command: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])
+    printed = capsys.readouterr().out
+    assert f"airflow-provider-analytics {command} " in printed
     table = "Exit status: 0 no changes, or valid; 1 failed, or invalid; 2 changes, or findings."
-    assert table in " ".join(capsys.readouterr().out.split())
+    assert table in " ".join(printed.split())
 
 
 def test_plan_command_fails_if_a_guard_blocks_the_plan(
@@ -186,13 +189,10 @@ def test_plan_command_compares_with_the_table_of_the_named_list(night: Night, ca
         assert ("remove `192.0.2.1`" in capsys.readouterr().out) is removed
 
 
-@pytest.mark.parametrize("command", [["plan", "a.yaml"]], ids=lambda item: item[0])
-def test_missing_connection_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, command: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a.yaml").write_text("websites: {}")
-    assert main([*command, "--conn-id", "nope"]) == 1
+def test_missing_connection_is_named(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("websites: {}")
+    assert main(["plan", str(file), "--conn-id", "nope"]) == 1
     said = "There is no connection 'nope'. Create it in Airflow, or set the environment variable AIRFLOW_CONN_NOPE."
     assert said in capsys.readouterr().err
 
@@ -203,7 +203,7 @@ def test_explain_names_a_folder_without_lists(tmp_path: Path, capsys: Capture) -
 
 
 #: Names that GitHub would interpret as commands at the start of a line.
-COMMANDS = ["::add-mask::e", " ::stop-commands::x", "\t::error::x", "##[add-mask]e", "x ##[error]y"]
+WORKFLOW_COMMANDS = ["::add-mask::e", " ::stop-commands::x", "\t::error::x", "##[add-mask]e", "x ##[error]y"]
 
 
 def commands_in(text: str) -> list[str]:
@@ -211,7 +211,7 @@ def commands_in(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", WORKFLOW_COMMANDS)
 @pytest.mark.parametrize("output", ["text", "github", "gitlab"])
 def test_validate_prints_no_workflow_command_of_a_file_name(
     name: str, output: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
@@ -229,7 +229,7 @@ def test_validate_prints_no_workflow_command_of_a_file_name(
         assert commands_in(printed) == []
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", WORKFLOW_COMMANDS)
 def test_commands_print_no_workflow_command_of_an_argument_or_a_website(
     name: str, analytics_sandbox: SandboxServer, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -304,3 +304,73 @@ def test_output_in_several_writes_is_escaped_completely(capsys: Capture) -> None
     written = capsys.readouterr().out
     assert written.replace("\\x3a", ":") == "".join(parts)
     assert commands_in(written) == []
+
+
+@pytest.mark.usefixtures("airflow_database")
+def test_connection_of_the_database_is_found_outside_a_task(
+    analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Airflow 3 reads the database only in a process of its server."""
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "client")  # so that it is as before after the test
+    monkeypatch.delenv("_AIRFLOW_PROCESS_CONTEXT")
+    file = tmp_path / "websites.yaml"
+    file.write_text("websites: {}")
+    fields = json.loads(analytics_sandbox.connection_json())
+    stored = Connection(conn_id="stored", conn_type="analytics", host=fields["host"], password=fields["password"])
+    with create_session() as session:
+        session.add(stored)
+    try:
+        assert main(["plan", str(file), "--conn-id", "stored"]) == 0
+    finally:
+        with create_session() as session:
+            session.query(Connection).filter(Connection.conn_id == "stored").delete()
+    assert analytics_sandbox.requests
+
+
+# The command line itself
+
+
+MODULE = "airflow_provider_analytics"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("arguments", [["nothing"], ["validate"], ["validate", "--nothing", "x"]])
+def test_usage_error_has_the_exit_status_of_a_failure(arguments: list[str], capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 1
+    assert "error: " in capsys.readouterr().err
+
+
+def test_missing_command_lists_all_commands(capsys: Capture) -> None:
+    assert main([]) == 1
+    assert "  plan       Plan the changes" in capsys.readouterr().err
+
+
+def test_console_script_lists_the_commands() -> None:
+    script = Path(sys.executable).with_name("airflow-provider-analytics")
+    listed = subprocess.run([script, "--help"], capture_output=True, text=True, check=True).stdout
+    assert listed == run("-m", MODULE, "--help").stdout
+    assert [name for name in COMMANDS if f"  {name} " not in listed] == []
+
+
+def test_commands_are_imported_only_when_used() -> None:
+    code = f"import sys, {MODULE}.commands.provider as p; print([m for m in sys.modules if m.startswith('{MODULE}.')])"
+    found = run("-c", code).stdout
+    assert f"{MODULE}.commands.provider" in found
+    assert not [name for name in (*(f".commands.{command}" for command in COMMANDS), ".exceptions") if name in found]
+
+
+@pytest.mark.slow  # starts Airflow's command line
+def test_airflow_lists_the_commands_where_providers_can_add_them() -> None:
+    from airflow.providers_manager import ProvidersManager
+
+    if not hasattr(ProvidersManager, "cli_command_functions"):
+        pytest.skip("Airflow before 3.2 has no commands of providers")
+    shown = run("-m", "airflow", "analytics", "validate", "--help")
+    assert shown.returncode == 0, shown.stderr
+    assert "airflow analytics validate" in shown.stdout
+    assert run("-m", "airflow", "analytics", "validate", "/nowhere/websites.yaml").returncode == 1
