@@ -15,7 +15,6 @@ from wire_client import WEBSITE, do, error_of, served
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import (
-    AnalyticsConnectionError,
     AnalyticsError,
     NotAppliedError,
     UnexpectedResponseError,
@@ -112,15 +111,6 @@ def test_write_with_an_empty_response_is_verified(status: int, body: bytes) -> N
         assert server.sent == ["POST /api/v1/websites", "GET /api/v1/websites", "GET /api/v1/websites/7"]
     for reply in (EMPTY_LIST, http(500), http(200, b"<html>")):
         assert error_of([empty, reply], lambda client: client.create_website("new.example")).created == ""
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("missing", [1, 10])
-def test_body_shorter_than_its_content_length_is_not_a_success(operation: str, missing: int) -> None:
-    body = json.dumps(GOOD[operation]).encode()
-    cut = Reply(http(200, body[:-missing], length=len(body)), then="close")
-    error = rejected(operation, cut, kind=AnalyticsConnectionError)
-    assert (error.status, error.transient, error.sent) == (200, True, True)
 
 
 def without_length(body: bytes, *headers: str) -> Reply:

@@ -14,7 +14,7 @@ import pytest
 from raw_server import Request, http, list_body
 from wire_client import served
 
-from airflow_provider_analytics.exceptions import DomainError, IncompleteListError
+from airflow_provider_analytics.exceptions import DomainError
 
 
 def _scrambled(n: int) -> str:
@@ -100,16 +100,3 @@ def test_second_website_of_a_domain_is_found_among_opaque_ids(kind: str) -> None
         with pytest.raises(DomainError, match="2 websites have the domain"):
             client.ensure_website("new.example")
         assert server.sent.count("POST /api/v1/websites") == 1
-
-
-@pytest.mark.parametrize("has_total", [True, False])
-def test_list_with_opaque_ids_is_rejected_while_websites_are_deleted(has_total: bool) -> None:
-    service = Service(350, "UUIDv4", has_total=has_total)
-
-    def delete() -> None:
-        service.websites.sort(key=lambda website: website["id"])
-        service.websites.pop(-1 if len(service.websites) % 2 else 0)
-
-    service.meanwhile = delete
-    with served(service) as (client, _), pytest.raises(IncompleteListError, match="All 4 attempts"):
-        client.list_websites()

@@ -144,7 +144,7 @@ def test_id_or_domain_that_contains_a_secret_is_an_error(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     record = {"id": 1, "domain": "new.example", name if operation != "account" else "id": f"x{LONG_KEY}"}
-    reply = http(200, {"data": [record] if operation == "list" else record})
+    reply = http(200, {"data": [{"id": 2}, record] if operation == "list" else record})
     error = error_of(reply, lambda client: do(client, operation), match=SHOWN_IN_A_NAME, api_key=LONG_KEY)
     assert parts_in(f"{everything_about(error)}{caplog.text}", LONG_KEY) == []
 

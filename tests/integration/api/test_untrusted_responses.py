@@ -326,15 +326,6 @@ def test_large_pages_are_read_in_sequence() -> None:
     assert peak < 60_000_000
 
 
-def test_small_pages_are_read_in_parallel() -> None:
-    def respond(request: Request) -> bytes:
-        return large_page(request, rows=1, size=20)
-
-    with served(respond, parallel_requests=4) as (client, server):
-        assert len(list(client.iter_websites())) == 1700
-    assert server.connections > 1
-
-
 def endless(request: Request) -> bytes:
     """Respond like a service with an endless list."""
     first = int(request.query.get("page", 1)) * 100
@@ -375,12 +366,6 @@ def test_total_above_the_limit_is_rejected_after_the_first_page(total: int, para
     ):
         client.list_websites()
     assert len(server.requests) <= 2
-
-
-@pytest.mark.long
-def test_body_with_the_maximum_number_of_values_is_read() -> None:
-    rows = [{"id": number, "domain": "a.example", "list": ["x"] * 90} for number in range(20_000)]
-    assert laravel.page(laravel.Answer("GET", "/", 200, {}, json.dumps(rows).encode(), Redactor())).rows == rows
 
 
 @pytest.mark.parametrize("excess", [0, 1])

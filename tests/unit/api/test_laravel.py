@@ -84,14 +84,6 @@ def test_body_without_a_record_fails_a_read_and_not_a_write(body: Any) -> None:
         laravel.record(answer(body))
 
 
-@pytest.mark.parametrize("body", [{"id": "key-5f2a", "domain": "a.example"}, {"id": 1, "domain": "key-5f2a.example"}])
-def test_secret_in_an_id_or_a_domain_is_an_error(body: Any) -> None:
-    with pytest.raises(UnexpectedResponseError, match="a secret in an id or in a domain"):
-        laravel.record(answer(body, secrets=("key-5f2a",)))
-    with pytest.raises(UnexpectedResponseError, match="a secret in an id or in a domain"):
-        laravel.page(answer([FIRST, body], secrets=("key-5f2a",)))
-
-
 @pytest.mark.parametrize("name", ["id", "uuid", "email", "username", "name"])
 def test_account_with_a_single_field_is_identified_by_it(name: str) -> None:
     assert laravel.account_id({"plan": "free", name: "ann@example.com"}) == "ann@example.com"
