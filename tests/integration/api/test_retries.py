@@ -398,6 +398,12 @@ def test_write_is_not_retried_after_a_response_that_is_not_json(response: str) -
         assert len(server.requests) == 1
 
 
+def test_update_is_retried_if_the_read_before_it_is_not_json() -> None:
+    with served([GARBLED["a web page"], RECORD, RECORD]) as (client, server):
+        client.write_to(Meant(7), "PATCH", lambda _: client.send_update(Meant(7), {"email": True}))
+        assert [request.method for request in server.requests] == ["GET", "GET", "PATCH"]
+
+
 @pytest.mark.parametrize("body", [{"data": 7}, {"error": "no"}, []], ids=str)
 def test_request_is_not_retried_after_json_of_another_structure(body: Any) -> None:
     with served(http(200, body)) as (client, server):

@@ -4,132 +4,85 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Self
-from urllib.parse import urlencode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 from contract_table import FORMS
 from distortion import Distortion
+from fake_services import FakeService
 from field_values import FLAGS
 from raw_server import RawServer, Request, http
-from wire_client import client_of, error_of
+from wire_client import error_of, served
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.exceptions import AnalyticsApiError, UnexpectedResponseError
-from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Record = dict[str, Any]
-PATH = "/api/v1/websites"
 WEBSITES = 120
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-@dataclass(frozen=True)
-class Page:
-    """A page of the list.
-
-    :param skipped: number of websites before the next page; None after the last page.
-    """
-
-    rows: list[Record]
-    total: int
-    skipped: int | None
-
-    def link(self, parameter: str) -> str | None:
-        """Return a link to the next page."""
-        if self.skipped is None:
-            return None
-        number = self.skipped // 100 + 1
-        return f"{PATH}?{parameter}={number}"
+def usual(page: Any) -> Any:
+    return {"data": page["data"], "total": page["meta"]["total"]}
 
 
-def by_number(parameter: str) -> Callable[[dict[str, str]], int]:
-    """Return a function that returns the number of websites before a page; the first one is 1."""
-    return lambda query: 100 * (int(query.get(parameter, "1")) - 1)
+def link(page: Any) -> str | None:
+    """Return the link to the next page, with the parameter ``p``."""
+    following: str | None = page["links"]["next"]
+    return following and following.replace("&page=", "&p=")
+
+
+def cursor(page: Any) -> str | None:
+    return page["links"]["next"] and f"c{page['meta']['current_page'] + 1}"
 
 
 @dataclass(frozen=True)
 class Form:
     """A form of the responses; without arguments, a usual one.
 
-    :param skipped: number of websites before the page that a query selects.
-    :param written: response to a write of a website with this id; None for the record.
-    :param rejection: response to each fifth request.
+    :param listed: changes the body of a page of the list, which is that of Laravel.
+    :param selects: text before the number of a page in a query.
     :param marks: whether a deleted website is returned with a mark.
+    :param written: response to a create or an update; empty for the record.
+    :param rejection: response to each fifth request.
     :param extras: extras of the connection.
     :param total: the total that the client reads.
     """
 
-    body: Callable[[Page], Any] = lambda page: {"data": page.rows, "total": page.total}
-    skipped: Callable[[dict[str, str]], int] = lambda query: by_number("page")(query)
+    listed: Callable[[Any], Any] = usual
+    selects: str = "&page="
+    marks: bool = False
     row: Callable[[Record], Record] = lambda row: row
     record: Callable[[Record], Any] = lambda record: {"data": record}
-    written: Callable[[int], bytes] | None = None
+    written: bytes = b""
     rejection: bytes = b""
-    marks: bool = False
-    extras: tuple[tuple[str, str], ...] = ()
+    extras: Mapping[str, Any] = field(default_factory=dict)
     total: int | None = WEBSITES
 
 
-class Server:
-    """A service with a form: it changes the responses of a sandbox."""
+@contextmanager
+def service_of(form: Form, sandbox: FakeService) -> Iterator[tuple[AnalyticsClient, RawServer]]:
+    """Run a service with this form in front of the fake service; return a client of it, and its server."""
+    sandbox.configure(deletes="mark" if form.marks else "remove")
+    forward = Distortion(sandbox).to_the_sandbox
 
-    def __init__(self, form: Form) -> None:
-        self.form = form
-        self.sandbox = SandboxServer()
-        self._forward = Distortion(self.sandbox).to_the_sandbox
-        self._deleted: set[int] = set()
-        self._server = RawServer(self._respond)
-        self.requests = self._server.requests
+    def respond(request: Request) -> bytes:
+        if form.rejection and len(server.requests) % 5 == 0:
+            return form.rejection
+        target = _UUID.sub(lambda found: str(UUID(found[0]).int), request.target).replace(form.selects, "&page=")
+        status, content = forward(replace(request, target=target))
+        if "meta" in content:
+            return http(status, form.listed({**content, "data": [form.row(row) for row in content["data"]]}))
+        if request.method in ("POST", "PATCH") and form.written and status < 400:
+            return form.written
+        return http(status, form.record(form.row(content["data"])) if "data" in content else content)
 
-    def __enter__(self) -> Self:
-        self.sandbox.start()
-        self._server.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.__exit__(*error)
-        self.sandbox.stop()
-
-    def client(self, **extras: Any) -> AnalyticsClient:
-        """Return a client of this service."""
-        return client_of(self._server.url, api_key=self.sandbox.api_key, **extras)
-
-    def _respond(self, request: Request) -> bytes:
-        if self.form.rejection and len(self.requests) % 5 == 0:
-            return self.form.rejection
-        request = replace(request, target=_UUID.sub(lambda found: str(UUID(found[0]).int), request.target))
-        if request.path == PATH and request.method == "GET":
-            return self._list(request)
-        if self.form.marks and request.method == "DELETE":
-            self._deleted.add(int(request.path.rpartition("/")[2]))
-            return http(204, kind=None)
-        status, content = self._forward(request)
-        if status < 400 and request.method in ("POST", "PATCH") and self.form.written:
-            return self.form.written(content["data"]["id"])
-        if "data" in content:
-            content = self.form.record(self._row(content["data"]))
-        return http(status, content)
-
-    def _list(self, request: Request) -> bytes:
-        """Respond with a page of the whole list."""
-        query = {name: value for name, value in request.query.items() if name in ListFilters.__annotations__}
-        rows: list[Record] = []
-        for number in (1, 2):
-            selected = urlencode({**query, "per_page": 100, "page": number})
-            rows += self._forward(replace(request, target=f"{PATH}?{selected}"))[1]["data"]
-        size, skipped = int(query["per_page"]), self.form.skipped(request.query)
-        following = skipped + size if skipped + size < len(rows) else None
-        shown = [self._row(row) for row in rows[skipped : skipped + size]]
-        return http(200, self.form.body(Page(shown, len(rows), following)))
-
-    def _row(self, website: Record) -> Record:
-        deleted = {"deleted_at": "2026-11-20T00:00:00.000000Z"} if website["id"] in self._deleted else {}
-        return self.form.row({**website, **deleted})
+    with served(respond, api_key=sandbox.api_key, **form.extras) as (client, server):
+        yield client, server
 
 
 def numbered(rows: list[Record]) -> Record:
@@ -146,36 +99,13 @@ def flags(false: Any, true: Any) -> Form:
     return Form(row=row)
 
 
-def by_link(name: str, *keys: str) -> Form:
-    """Return a form with the link to the next page under a key, or nested keys."""
-
-    def body(page: Page) -> Any:
-        link: Any = page.link("p")
-        for key in reversed(keys):
-            link = {key: link}
-        return {"data": page.rows, "total": page.total, name: link}
-
-    return Form(body, skipped=by_number("p"))
-
-
-def by_cursor(key: str, parameter: str) -> Form:
-    def body(page: Page) -> Any:
-        return {"data": page.rows, key: None if page.skipped is None else f"c{page.skipped}"}
-
-    return Form(body, skipped=lambda query: int(query.get(parameter, "c0")[1:]), total=None)
-
-
 def renamed(rename: Callable[[str], str]) -> Form:
     return Form(row=lambda row: {rename(name): value for name, value in row.items()})
 
 
-def in_json_api() -> Form:
-    """Return a form with the fields of a website under another key."""
-
-    def row(website: Record) -> Record:
-        return {"id": str(website["id"]), "attributes": {name: website[name] for name in website if name != "id"}}
-
-    return Form(row=row)
+def in_json_api(website: Record) -> Record:
+    """Return a website with its fields under another key."""
+    return {"id": str(website["id"]), "attributes": {name: website[name] for name in website if name != "id"}}
 
 
 def empty_lists(value: Any) -> Form:
@@ -184,25 +114,30 @@ def empty_lists(value: Any) -> Form:
 
 #: Row of the table to its forms.
 FORMS_OF_ROWS: dict[str, list[Form]] = {
-    "list: bare": [Form(lambda page: page.rows, total=None)],
+    "list: bare": [Form(lambda page: page["data"], total=None)],
     "list: data": [Form()],
-    "list: key": [Form(lambda page: {"websites": page.rows, "total": page.total})],
-    "list: paginator": [Form(lambda page: {"data": {"data": page.rows, "total": page.total}})],
+    "list: key": [Form(lambda page: {"websites": page["data"], "total": page["meta"]["total"]})],
+    "list: paginator": [Form(lambda page: {"data": {"data": page["data"], "total": page["meta"]["total"]}})],
     "list: numbered": [
-        Form(lambda page: {"data": numbered(page.rows), "total": page.total}),
-        Form(lambda page: {"websites": numbered(page.rows) or [], "total": page.total}),
-        Form(lambda page: numbered(page.rows) or [], total=None),
+        Form(lambda page: {"data": numbered(page["data"]), "total": page["meta"]["total"]}),
+        Form(lambda page: {"websites": numbered(page["data"]) or [], "total": page["meta"]["total"]}),
+        Form(lambda page: numbered(page["data"]) or [], total=None),
     ],
     "list: empty": [
-        Form(lambda page: {"data": page.rows or None, "total": page.total}),
-        Form(lambda page: {"data": page.rows or {}, "total": page.total}),
+        Form(lambda page: {"data": page["data"] or None, "total": page["meta"]["total"]}),
+        Form(lambda page: {"data": page["data"] or {}, "total": page["meta"]["total"]}),
     ],
-    "total: place": [Form(), Form(lambda page: {"data": page.rows, "meta": {"total": page.total}})],
-    "total: none": [Form(lambda page: {"data": page.rows}, total=None)],
+    "total: place": [Form(), Form(lambda page: {"data": page["data"], "meta": {"total": page["meta"]["total"]}})],
+    "total: none": [Form(lambda page: {"data": page["data"]}, total=None)],
     "page: number": [Form()],
-    "page: parameter": [Form(skipped=by_number("p"), extras=(("page_parameter", "p"),))],
-    "page: link": [by_link("links", "next"), by_link("next_page_url")],
-    "page: cursor": [by_cursor("next_cursor", "cursor")],
+    "page: parameter": [Form(selects="&p=", extras={"page_parameter": "p"})],
+    "page: link": [
+        Form(lambda page: {**usual(page), "links": {"next": link(page)}}, selects="&p="),
+        Form(lambda page: {**usual(page), "next_page_url": link(page)}, selects="&p="),
+    ],
+    "page: cursor": [
+        Form(lambda page: {"data": page["data"], "next_cursor": cursor(page)}, selects="&cursor=c", total=None),
+    ],
     "record: bare": [Form(record=lambda record: record)],
     "record: data": [Form()],
     "record: key": [
@@ -210,13 +145,13 @@ FORMS_OF_ROWS: dict[str, list[Form]] = {
         Form(record=lambda record: {"website": record, "message": "Done."}),
     ],
     "record: none": [
-        Form(written=lambda _: http(204, kind=None)),
-        Form(written=lambda _: http(200, {"message": "Saved."})),
-        Form(written=lambda _: http(200, b"OK", kind="text/plain")),
+        Form(written=http(204, kind=None)),
+        Form(written=http(200, {"message": "Saved."})),
+        Form(written=http(200, b"OK", kind="text/plain")),
     ],
     "status of a write: success": [
-        Form(written=lambda _: http(202, b"OK")),
-        Form(written=lambda _: http(206, b"OK")),
+        Form(written=http(202, b"OK")),
+        Form(written=http(206, b"OK")),
     ],
     "deleted website: mark": [Form(marks=True)],
     "rate limit: pause": [Form(rejection=http(status, headers=[("Retry-After", "2")])) for status in (429, 503)],
@@ -257,13 +192,13 @@ NOT_SUPPORTED: list[tuple[Form, str]] = [
     (Form(row=lambda row: {**row, "privacy": "public"}), "privacy with the value 'public'"),
     (Form(row=lambda row: {**row, "domain": {"name": row["domain"]}}), "domain with the value {'name': '1.example'}"),
     (Form(row=lambda row: {**row, "exclude_ips": {"0": "192.0.2.1"}}), "exclude_ips with the value {'0': '192.0.2.1'}"),
-    (in_json_api(), "the fields of a website under the key 'attributes'"),
+    (Form(row=in_json_api), "the fields of a website under the key 'attributes'"),
 ]
 #: Lists that no task can use, and what the message contains.
-LISTS_NOT_SUPPORTED: list[tuple[Callable[[Page], Any], str]] = [
-    (lambda page: {"_embedded": {"websites": page.rows}, "page": {}}, "{_embedded: {websites: array of 1 x object}"),
-    (lambda page: {"data": {row["domain"]: row for row in page.rows}}, "{data: {1.example: object}}"),
-    (lambda page: {"data": [{"domain": row["domain"]} for row in page.rows]}, "a website without an id"),
+LISTS_NOT_SUPPORTED: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda page: {"_embedded": {"websites": page["data"]}, "page": {}}, "{_embedded: {websites: array of 1 x object}"),
+    (lambda page: {"data": {row["domain"]: row for row in page["data"]}}, "{data: {1.example: object}}"),
+    (lambda page: {"data": [{"domain": row["domain"]} for row in page["data"]]}, "a website without an id"),
 ]
 
 
@@ -273,59 +208,65 @@ def cases(rows: dict[str, list[Any]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("form", cases(FORMS_OF_ROWS))
-def test_every_operation_works_with_a_supported_form(form: Form) -> None:
-    extras: dict[str, Any] = dict(form.extras)
-    with Server(form) as server:
-        for number in range(WEBSITES):
-            server.sandbox.add_website(f"{number}.example", exclude_ips="192.0.2.1\n192.0.2.2")
-        with server.client(**extras) as client:
-            listing = client.iter_websites()
-            assert len(list(listing)) == WEBSITES
-            assert listing.proof is not None
-            assert listing.proof.total == form.total
-            created = client.ensure_website("new.example")
-            website_id = created.record["id"]
-            changes: list[Any] = [{"favorite": True}, {"exclude_bots": False}, {"privacy": "private"}]
-            for values in (*changes, {"exclude_ips": ["192.0.2.1", "192.0.2.3"]}):
-                assert client.update_website(website_id, **values).sent
-                assert not client.update_website(website_id, **values).sent
-            assert [row["id"] for row in client.list_websites(favorite=True)] == [website_id]
-            assert client.get_website(website_id)["domain"] == "new.example"
-            client.delete_website(website_id)
-            assert client.find_website("new.example") is None
+def test_every_operation_works_with_a_supported_form(form: Form, analytics_sandbox: FakeService) -> None:
+    for number in range(WEBSITES):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="192.0.2.1\n192.0.2.2")
+    with service_of(form, analytics_sandbox) as (client, _):
+        listing = client.iter_websites()
+        assert len(list(listing)) == WEBSITES
+        assert listing.proof is not None
+        assert listing.proof.total == form.total
+        created = client.ensure_website("new.example")
+        website_id = created.record["id"]
+        changes: list[Any] = [{"favorite": True}, {"exclude_bots": False}, {"privacy": "private"}]
+        for values in (*changes, {"exclude_ips": ["192.0.2.1", "192.0.2.3"]}):
+            assert client.update_website(website_id, **values).sent
+            assert not client.update_website(website_id, **values).sent
+        assert [row["id"] for row in client.list_websites(favorite=True)] == [website_id]
+        assert client.get_website(website_id)["domain"] == "new.example"
+        client.delete_website(website_id)
+        assert client.find_website("new.example") is None
+
+
+def errors_before_a_write(
+    form: Form, sandbox: FakeService, calls: Iterable[Callable[[AnalyticsClient], object]]
+) -> list[str]:
+    """Return the error of each call, none of which sends a write."""
+    sandbox.add_website("1.example")
+    errors = []
+    with service_of(form, sandbox) as (client, server):
+        for call in calls:
+            with pytest.raises(UnexpectedResponseError) as caught:
+                call(client)
+            errors.append(str(caught.value).replace("\n", " "))
+        assert {request.method for request in server.requests} == {"GET"}
+    return errors
 
 
 @pytest.mark.parametrize(("form", "shown"), NOT_SUPPORTED, ids=[shown for _, shown in NOT_SUPPORTED])
-def test_operations_fail_before_a_write_with_a_form_that_is_not_supported(form: Form, shown: str) -> None:
-    with Server(form) as server:
-        server.sandbox.add_website("1.example")
-        with server.client() as client:
-            calls: list[Callable[[], object]] = [
-                client.list_websites,
-                lambda: client.get_website(1),
-                lambda: client.ensure_website("new.example"),
-                lambda: client.update_website(1, favorite=True),
-                lambda: client.delete_website(1),
-            ]
-            for call in calls:
-                with pytest.raises(UnexpectedResponseError, match=re.escape(f"{shown}. This form is not supported")):
-                    call()
-        assert {request.method for request in server.requests} == {"GET"}
+def test_operations_fail_before_a_write_with_a_form_that_is_not_supported(
+    form: Form, shown: str, analytics_sandbox: FakeService
+) -> None:
+    calls: tuple[Callable[[AnalyticsClient], object], ...] = (
+        lambda client: client.list_websites(),
+        lambda client: client.get_website(1),
+        lambda client: client.ensure_website("new.example"),
+        lambda client: client.update_website(1, favorite=True),
+        lambda client: client.delete_website(1),
+    )
+    errors = errors_before_a_write(form, analytics_sandbox, calls)
+    assert [error for error in errors if f"{shown}. This form is not supported" not in error] == []
 
 
-@pytest.mark.parametrize(("body", "shown"), LISTS_NOT_SUPPORTED, ids=[shown for _, shown in LISTS_NOT_SUPPORTED])
-def test_tasks_fail_before_a_write_with_a_list_that_is_not_supported(body: Callable[[Page], Any], shown: str) -> None:
-    with Server(Form(body)) as server:
-        server.sandbox.add_website("1.example")
-        with server.client() as client:
-            calls: list[Callable[[], object]] = [client.list_websites, lambda: client.ensure_website("new.example")]
-            for call in calls:
-                with pytest.raises(UnexpectedResponseError) as caught:
-                    call()
-                assert f"The service returns {shown}" in str(caught.value)
-                assert "This form is not supported, so no task can use the service. Expected: " in str(caught.value)
-                assert "reference/interface/#supported-forms" in str(caught.value)
-        assert {request.method for request in server.requests} == {"GET"}
+@pytest.mark.parametrize(("listed", "shown"), LISTS_NOT_SUPPORTED, ids=[shown for _, shown in LISTS_NOT_SUPPORTED])
+def test_tasks_fail_before_a_write_with_a_list_that_is_not_supported(
+    listed: Callable[[Any], Any], shown: str, analytics_sandbox: FakeService
+) -> None:
+    calls = (lambda client: client.list_websites(), lambda client: client.ensure_website("new.example"))
+    for error in errors_before_a_write(Form(listed), analytics_sandbox, calls):
+        assert f"The service returns {shown}" in error
+        assert "This form is not supported, so no task can use the service. Expected: " in error
+        assert "reference/interface/#supported-forms" in error
 
 
 @pytest.mark.parametrize("body", cases(ERRORS_OF_ROWS))
