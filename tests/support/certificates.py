@@ -33,14 +33,13 @@ class Authority:
         self.path = folder / "ca.pem"
         self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def server_context(self, host: str, *, expired: bool = False, asks_clients: bool = False) -> ssl.SSLContext:
-        """Return the files of a trusted server named ``host``, an address or a name.
+    def server_context(self, host: str, *, asks_clients: bool = False) -> ssl.SSLContext:
+        """Return the context of a trusted server named ``host``, an address or a name.
 
-        :param expired: whether the certificate has expired.
         :param asks_clients: reject clients without a certificate of this authority.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*self.server_files(host, expired=expired))
+        context.load_cert_chain(*self.server_files(host))
         if asks_clients:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(self.path)
@@ -61,6 +60,7 @@ class Authority:
     ) -> tuple[Path, Path]:
         """Return the files of a certificate for ``host``, an address or a name, and of its key.
 
+        :param expired: whether the certificate has expired.
         :param is_strict: whether the certificate names the key of its issuer, as Python 3.13 requires.
         :param hours: hours until the certificate becomes valid.
         :param key: the key; by default a new one.

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from list_model import ORDERS, MovingList, Server, capped, page_function, sample, servers, with_deleted
+from list_model import ORDERS, PAGE_SIZE, MovingList, Server, capped, page_function, sample, servers, with_deleted
 from write_matrix import Writer, service, write, writers
 
 from airflow_provider_analytics.api import listing
@@ -112,8 +112,6 @@ class Move:
     query: tuple[tuple[str, str], ...] = ()
     total: bool = True
     kinds: tuple[str, ...] = ("create", "delete")
-    page_size: int = 10
-    shows_favorite: bool = True
     parallel: int = 1
     quiet: int = 2
     lag: int = 0
@@ -131,7 +129,7 @@ class Move:
         ids = list(range(1, chance.randint(0, 45) + 1))
         query = dict(self.query)
         moving = MovingList(
-            chance, ids, self.total, self.kinds, self.page_size, chance.choice((1, 2, 4)), self.shows_favorite,
+            chance, ids, self.total, self.kinds, chance.choice((1, 2, 4)),
             favorites=set(ids) if "favorite" in query else set(), filtered="favorite" in query,
             quiet=self.quiet, lag=self.lag, behind=self.behind, opaque=self.opaque,
         )  # fmt: skip
@@ -144,7 +142,7 @@ class Move:
             got = {int(website_id.rpartition("-")[2]) for website_id in found}
         except IncompleteListError:
             return None, False
-        if self.parallel > 1 and len(moving.first) > 3 * self.page_size and not pool.was_asked:
+        if self.parallel > 1 and len(moving.first) > 3 * PAGE_SIZE and not pool.was_asked:
             return "no page was read while another one was", True
         lost = moving.stayed - got
         if len(lost) > (len(got - moving.first) if self.may_lose else 0):

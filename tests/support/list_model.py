@@ -16,6 +16,8 @@ import msgspec
 from airflow_provider_analytics.api import laravel
 from airflow_provider_analytics.readable import Redactor
 
+#: Websites on a page of a list that changes.
+PAGE_SIZE = 10
 SIZES = (0, 1, 2, 10, 75, 99, 100, 101, 125, 200, 250, 300)
 CAPPED_TOTAL = 100
 #: Numbers at which rows are capped: small numbers, primes, round numbers, and numbers around the size of a page.
@@ -255,10 +257,7 @@ class MovingList:
     ids: list[int]
     total: bool
     kinds: tuple[str, ...]
-    page_size: int
     most_changes: int = 3
-    #: Whether rows contain ``favorite``; None: they do not.
-    shows_favorite: bool = True
     favorites: set[int] = field(default_factory=set)
     filtered: bool = False
     #: Ratio of no change to a change: a single change is the hardest to notice.
@@ -300,12 +299,8 @@ class MovingList:
         shown = self._states[self._last]
         ids = [n for n in shown if wanted is None or shown[n]["favorite"] == (wanted == "true")]
         ids.sort(key=lambda n: self._shown(shown[n])[query["sort_by"]], reverse=query["sort"] == "desc")
-        first = (int(query.get("page", "1")) - 1) * self.page_size
-        hidden = set() if self.shows_favorite else {"favorite"}
-        rows = [
-            {name: value for name, value in self._shown(shown[n]).items() if name not in hidden}
-            for n in ids[first : first + self.page_size]
-        ]
+        first = (int(query.get("page", "1")) - 1) * PAGE_SIZE
+        rows = [self._shown(shown[n]) for n in ids[first : first + PAGE_SIZE]]
         body: dict[str, Any] = {"data": rows}
         self._totals.append(len(ids))
         if self.total:

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import uuid
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import pytest
-from raw_server import Request, http, list_body
+from raw_server import Request, answer_read, http
 from wire_client import served
 
 from airflow_provider_analytics.exceptions import DomainError
@@ -31,46 +29,39 @@ IDS: dict[str, Callable[[int], str]] = {
 class Service:
     """A service with such ids, which sorts by them, without a unique domain."""
 
-    def __init__(self, size: int, kind: str, *, has_total: bool = True) -> None:
+    def __init__(self, size: int, kind: str, **meta: Any) -> None:
         self.make_id = IDS[kind]
-        self.websites = [self._website(n, f"{n}.example") for n in range(size)]
-        self._has_total = has_total
-        self._numbers = count(size)
-        self._lock = threading.Lock()
+        self.websites: list[dict[str, Any]] = []
+        for n in range(size):
+            self.create(f"{n}.example")
+        self._meta = meta
         #: Called before each list request.
         self.meanwhile: Callable[[], object] = lambda: None
 
-    def _website(self, n: int, domain: str) -> dict[str, Any]:
-        return {"id": self.make_id(n), "domain": domain}
-
     def create(self, domain: str) -> dict[str, Any]:
-        with self._lock:
-            website = self._website(next(self._numbers), domain)
-            self.websites.append(website)
-            return website
+        self.websites.append({"id": self.make_id(len(self.websites)), "domain": domain})
+        return self.websites[-1]
 
     def __call__(self, request: Request) -> bytes:
         if request.method == "POST":
             return http(201, {"data": self.create(request.body.decode().removeprefix("domain="))})
         if request.path.endswith("/websites"):
             self.meanwhile()
-            with self._lock:
-                body = list_body(request.query, self.websites)
-            return http(200, body if self._has_total else {"data": body["data"]})
-        found = [website for website in self.websites if request.path.endswith(f"/{website['id']}")]
-        return http(200, {"data": found[0]}) if found else http(404, {"message": "none"})
+        return answer_read(request, self.websites, **self._meta)
 
 
 ORDERS: tuple[dict[str, Any], ...] = ({}, {"sort": "asc"}, {"sort_by": "domain", "sort": "asc"})
 
 
-@pytest.mark.parametrize("has_total", [True, False])
+@pytest.mark.parametrize("meta", [{}, {"total": None}], ids=str)
 @pytest.mark.parametrize("size", [90, 250])
 @pytest.mark.parametrize("kind", IDS)
-def test_list_with_opaque_ids_is_read_again_after_a_website_was_created(kind: str, size: int, has_total: bool) -> None:
+def test_list_with_opaque_ids_is_read_again_after_a_website_was_created(
+    kind: str, size: int, meta: dict[str, Any]
+) -> None:
     """Their order does not say which websites are new, so a new one is a list that changed."""
     for query in ORDERS:
-        service = Service(size, kind, has_total=has_total)
+        service = Service(size, kind, **meta)
         created: list[Any] = []
 
         def create_one() -> None:

@@ -111,10 +111,11 @@ def test_request_fails_after_the_last_retry(operation: str, fault: str) -> None:
         with pytest.raises(kind) as caught:
             do(client, operation)
         assert len(server.received(3)) == client.stats.requests == 3
-        assert [type(earlier) for earlier in caught.value.earlier] == [kind, kind]
-        assert PROBLEMS.get(fault, "") in str(caught.value)
-        if fault.endswith("in the body"):
-            assert (caught.value.status, caught.value.transient, caught.value.sent) == (200, True, True)
+    error: Any = caught.value
+    assert [type(earlier) for earlier in error.earlier] == [kind, kind]
+    assert PROBLEMS.get(fault, "") in str(error)
+    if fault.endswith("in the body"):
+        assert (error.status, error.transient, error.sent) == (200, True, True)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 410, 413, 418, 422, 501, 505])

@@ -18,8 +18,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from local_airflow import free_port
 from raw_server import RawServer, http
-from wire_client import KEY, client_of, served
+from wire_client import KEY, client_of
 
+from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.connection_errors import _problem
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsConnectionError
 
@@ -46,19 +47,36 @@ def secure(authority: Authority) -> Iterator[RawServer]:
         yield server
 
 
-def test_certificate_of_an_unknown_authority_is_rejected_by_default(secure: RawServer) -> None:
-    with client_of(secure.url) as client:
-        calls: tuple[Callable[[], Any], ...] = (
-            lambda: client.get_website(7),
-            lambda: client.create_website("a.example"),
-        )
-        for call in calls:
-            with pytest.raises(
-                AnalyticsConnectionError, match=r"is not trusted \(.*\)\.\sSet the extra verify to the CA bundle"
-            ) as caught:
-                call()
-            assert (caught.value.sent, caught.value.transient) == (False, False)
-        assert client.stats.requests == 2
+def get(client: AnalyticsClient) -> object:
+    return client.get_website(7)
+
+
+def create(client: AnalyticsClient) -> object:
+    return client.create_website("a.example")
+
+
+def failure(
+    url: str,
+    match: str,
+    call: Callable[[AnalyticsClient], object] = get,
+    *,
+    transient: bool = False,
+    requests: int = 1,
+    **settings: Any,
+) -> str:
+    """Return the message of a call that fails before it is sent, after this number of attempts."""
+    with client_of(url, **settings) as client:
+        with pytest.raises(AnalyticsConnectionError, match=match) as caught:
+            call(client)
+        assert (caught.value.sent, caught.value.transient, client.stats.requests) == (False, transient, requests)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("call", [get, create])
+def test_certificate_of_an_unknown_authority_is_rejected_by_default(
+    secure: RawServer, call: Callable[[AnalyticsClient], object]
+) -> None:
+    failure(secure.url, r"is not trusted \(.*\)\.\sSet the extra verify to the CA bundle", call)
     assert secure.requests == []
 
 
@@ -80,57 +98,37 @@ def test_ca_of_the_settings_takes_precedence_over_the_environment(
     with client_of(secure.url, verify=str(authority.path)) as client:
         assert client.get_website(7) == {"id": 7}
     assert secure.requests[0].headers["authorization"] == f"Bearer {KEY}"
-    with (
-        client_of(secure.url) as client,
-        pytest.raises(AnalyticsConnectionError, match=r"No CA of the file in the environment .* Set the extra verify"),
-    ):
-        client.get_website(7)
-    other = str(Authority(tmp_path).path)
-    with client_of(secure.url, verify=other) as client:
-        with pytest.raises(AnalyticsConnectionError, match="No CA of the extra verify") as caught:
-            client.get_website(7)
-        assert "Set the extra verify" not in str(caught.value)
+    failure(secure.url, "No CA of the file in the environment .* Set the extra verify")
+    shown = failure(secure.url, "No CA of the extra verify", verify=str(Authority(tmp_path).path))
+    assert "Set the extra verify" not in shown
 
 
 @pytest.mark.parametrize(
-    ("host", "expired", "message", "requests"),
+    ("options", "transient", "message"),
     [
-        ("stats.example.com", False, "is for another host", 1),
+        ({"host": "stats.example.com"}, False, "is for another host"),
         # The service renews it, and a retry of the task succeeds.
-        ("127.0.0.1", True, r"has expired\.\sThe service has to renew it", 4),
+        ({"expired": True}, True, r"has expired\.\sThe service has to renew it"),
+        ({"hours": 5}, True, r"is not valid yet\.\sCheck the clock of the worker"),
+        (
+            {"key": rsa.generate_private_key(65537, 1024)},
+            False,
+            r"has a weak key or signature \(EE certificate key too weak\)",
+        ),
     ],
-)
-def test_certificate_for_another_host_or_expired_certificate_is_rejected(
-    authority: Authority, host: str, expired: bool, message: str, requests: int
-) -> None:
-    context = authority.server_context(host, expired=expired)
-    with served(RECORD, tls=context, verify=str(authority.path)) as (client, server):
-        with pytest.raises(AnalyticsConnectionError, match=message) as caught:
-            client.get_website(7)
-        assert (client.stats.requests, caught.value.transient, server.requests) == (requests, expired, [])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hours": 5}, "is not valid yet.\nCheck the clock of the worker"),
-        ({"key": rsa.generate_private_key(65537, 1024)}, "has a weak key or signature (EE certificate key too weak)"),
-    ],
-    ids=["not valid yet", "weak key"],
+    ids=["another host", "expired", "not valid yet", "weak key"],
 )
 def test_remedy_of_a_rejected_certificate_fits_its_cause(
-    authority: Authority, options: dict[str, Any], message: str
+    authority: Authority, options: dict[str, Any], transient: bool, message: str
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers("ALL:@SECLEVEL=0")
-    context.load_cert_chain(*authority.server_files("127.0.0.1", **options))
-    with (
-        served(RECORD, tls=context, verify=str(authority.path), max_retries=0) as (client, _),
-        pytest.raises(AnalyticsConnectionError) as caught,
-    ):
-        client.get_website(7)
-    assert message in str(caught.value)
-    assert "Set the extra verify" not in str(caught.value)
+    context.load_cert_chain(*authority.server_files(**{"host": "127.0.0.1", **options}))
+    with RawServer(RECORD, context) as server:
+        attempts = 4 if transient else 1
+        shown = failure(server.url, message, transient=transient, requests=attempts, verify=str(authority.path))
+        assert server.requests == []
+    assert "Set the extra verify" not in shown
 
 
 @pytest.mark.parametrize(
@@ -205,27 +203,23 @@ def test_certificate_that_only_python_3_13_rejects_is_named(
     monkeypatch.setattr("urllib3.connection.create_urllib3_context", strict_context)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.server_files("127.0.0.1", is_strict=False))
-    with (
-        served(RECORD, tls=context, verify=str(authority.path)) as (client, _),
-        pytest.raises(AnalyticsConnectionError) as caught,
-    ):
-        client.get_website(7)
-    assert "as Python 3.13 requires (Missing Authority Key Identifier" in str(caught.value)
-    assert (caught.value.transient, client.stats.requests) == (False, 1)
+    with RawServer(RECORD, context) as server:
+        missing = r"as Python 3\.13 requires \(Missing Authority Key Identifier"
+        failure(server.url, missing, verify=str(authority.path))
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks4"])
 def test_socks_proxy_that_is_down_is_named(scheme: str) -> None:
     proxy = f"127.0.0.1:{free_port()}"
-    options: dict[str, Any] = {
-        "allow_insecure_http": True,
-        "max_retries": 0,
-        "proxies": {"http": f"{scheme}://{proxy}"},
-    }
-    with client_of("http://127.0.0.2:9", **options) as client, pytest.raises(AnalyticsConnectionError) as caught:
-        client.create_website("a.example")
-    assert f"The proxy {proxy} did not pass the request on to 127.0.0.2:9: Connection refused" in str(caught.value)
-    assert (caught.value.sent, caught.value.transient) == (False, True)
+    failure(
+        "http://127.0.0.2:9",
+        f"The proxy {proxy} did not pass the request on to 127.0.0.2:9: Connection refused",
+        create,
+        transient=True,
+        allow_insecure_http=True,
+        max_retries=0,
+        proxies={"http": f"{scheme}://{proxy}"},
+    )
 
 
 @pytest.mark.parametrize("files", ["one", "two"])
@@ -253,44 +247,27 @@ def test_http_to_a_server_with_tls_names_https(secure: RawServer) -> None:
         client.get_website(7)
 
 
-def test_https_to_a_server_without_tls_fails_at_once() -> None:
-    def answer(listener: socket.socket) -> None:
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak https on this port"),
+        # The server ends the handshake with the alert "internal error".
+        (b"\x15\x03\x03\x00\x02\x02\x50", r"TLS to 127.0.0.1:\d+ failed: .*INTERNAL_ERROR"),
+    ],
+    ids=["http", "alert"],
+)
+def test_handshake_that_fails_is_not_retried(answer: bytes, problem: str) -> None:
+    def end_the_handshake() -> None:
         connection, _ = listener.accept()
         with connection:
             connection.recv(65536)
-            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            connection.sendall(answer)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=answer, args=(listener,))
-        thread.start()
-        with client_of(f"https://127.0.0.1:{listener.getsockname()[1]}") as client:
-            with pytest.raises(AnalyticsConnectionError, match="does not speak https on this port") as caught:
-                client.get_website(7)
-            assert (client.stats.requests, caught.value.transient) == (1, False)
-        thread.join()
-
-
-def test_alert_of_tls_without_a_better_reason_is_not_retried() -> None:
-    """The server ends the handshake with the alert "internal error"."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def end_the_handshake() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(b"\x15\x03\x03\x00\x02\x02\x50")
-
         thread = threading.Thread(target=end_the_handshake)
         thread.start()
-        port = listening.getsockname()[1]
-        with (
-            client_of(f"https://127.0.0.1:{port}") as client,
-            pytest.raises(AnalyticsConnectionError, match=r"TLS to 127.0.0.1:\d+ failed: .*INTERNAL_ERROR") as caught,
-        ):
-            client.get_website(7)
+        failure(f"https://127.0.0.1:{listener.getsockname()[1]}", problem)
         thread.join()
-    assert (caught.value.sent, caught.value.transient) == (False, False)
-    assert client.stats.requests == 1
 
 
 def test_missing_ca_file_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secure: RawServer) -> None:
@@ -298,10 +275,7 @@ def test_missing_ca_file_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     with pytest.raises(AnalyticsConfigError, match=r"verify=.*missing\.pem"):
         client_of(secure.url, verify=missing)
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", missing)
-    with client_of(secure.url) as client:
-        with pytest.raises(AnalyticsConnectionError, match=r"cannot be sent.*missing\.pem") as caught:
-            client.create_website("a.example")
-        assert (caught.value.sent, caught.value.transient, client.stats.requests) == (False, False, 1)
+    failure(secure.url, r"cannot be sent.*missing\.pem", create)
 
 
 @pytest.mark.parametrize("host", ["*.example.com", f"{'a' * 70}.example.com"])

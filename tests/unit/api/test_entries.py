@@ -99,31 +99,20 @@ def test_unusual_entries_are_sent_only_unchanged(entry: str, reason: str) -> Non
     assert parse(Addresses(), "exclude_ips", entry, "as_is") == (entry,)
 
 
+SEVERAL = ["192.0.2.1,192.0.2.2", "192.0.2.1; 192.0.2.2", "192.0.2.1 office"]
 NO_NETWORKS = [
-    "203.0.113.7,203.0.113.8",
-    "203.0.113.7 203.0.113.8",
-    "203.0.113.300",
-    "203.0.113.0/33",
-    "AS64500",
-    '"203.0.113.0/24","DE"',
-    "[203.0.113.7,203.0.113.8]",
-    "fe80::1%eth0",
-    "office",
-    "a - b",
-    "*",
-    "10",
-    "\N{FULLWIDTH DIGIT ONE}.2.3.4",
-    "[2001:db8::1]",
-    "10.0.0.0/8 ; headquarters",
-    "allow 192.0.2.1;",
-]
+    "203.0.113.7,203.0.113.8", "203.0.113.7 203.0.113.8", "203.0.113.300", "203.0.113.0/33", "AS64500",
+    '"203.0.113.0/24","DE"', "[203.0.113.7,203.0.113.8]", "fe80::1%eth0", "office", "a - b", "*", "10",
+    "\N{FULLWIDTH DIGIT ONE}.2.3.4", "[2001:db8::1]", "10.0.0.0/8 ; headquarters", "allow 192.0.2.1;", *SEVERAL,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("entry", NO_NETWORKS)
 @pytest.mark.parametrize("networks", ["reject", "expand", "as_is"])
 def test_text_that_cannot_be_a_network_is_rejected_by_every_policy(entry: str, networks: str) -> None:
-    with pytest.raises(ValueError, match=r"line 2: "):
+    with pytest.raises(ValueError, match=r"line 2: ") as raised:
         parse(Addresses(), "exclude_ips", f"192.0.2.1\n{entry}", networks)
+    assert entry not in SEVERAL or "; write one entry per line" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -214,22 +203,7 @@ def test_part_of_a_url_is_rejected_as_a_parameter_and_the_right_name_given(entry
 
 
 def test_internal_addresses_are_found() -> None:
-    internal = [
-        "10.1.2.3",
-        "127.0.0.1",
-        "169.254.1.1",
-        "172.31.255.255",
-        "192.168.0.7",
-        "192.168.0.0/24",
-        "::1",
-        "fd00::1",
-    ]
+    internal = ["10.1.2.3", "127.0.0.1", "169.254.1.1", "172.31.255.255", "192.168.0.7", "192.168.0.0/24"]
+    internal += ["::1", "fd00::1"]
     public = ["203.0.113.7", "192.0.2.1", "172.32.0.1", "8.8.8.8", "2001:db8::1", "192.0.0.0/8", "office"]
     assert internal_addresses([*public, *internal]) == internal
-
-
-@pytest.mark.parametrize("entry", ["192.0.2.1,192.0.2.2", "192.0.2.1; 192.0.2.2", "192.0.2.1 office"])
-@pytest.mark.parametrize("networks", ["reject", "as_is"])
-def test_several_entries_in_a_line_get_a_hint(entry: str, networks: str) -> None:
-    with pytest.raises(ValueError, match="; write one entry per line"):
-        parse(Addresses(), "exclude_ips", entry, networks)

@@ -49,31 +49,22 @@ def test_unknown_value_of_the_service_is_stored_only_if_it_fits_the_column(
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "omitted", "null"),
     [
-        (Field("note", "a note"), ""),
-        (Flag("hidden", "whether it is hidden"), False),
-        (PrivacyFlag("privacy", "who sees it"), "public"),
-        (Boolean("starred", "whether it has a star"), False),
-        (Lines("paths", "paths", entries=EntryType()), ()),
+        (TEXT, "", ""),
+        (FLAG, False, None),
+        (PRIVACY, "public", None),
+        (BOOLEAN, False, False),
+        (Lines("paths", "paths", entries=EntryType()), (), ()),
     ],
 )
-def test_omitted_value_is_valid_and_empty_for_each_type(field: Field, value: Any) -> None:
-    assert field.from_service(field.omitted) == value
+def test_omitted_value_and_null_of_the_service_are_empty_values_of_some_types(
+    field: Field, omitted: Any, null: Any
+) -> None:
+    assert field.from_service(field.omitted) == omitted
+    assert (field.from_service(None), type(field.from_service(None))) == (null, type(null))
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        (Field("note", "a note"), ""),
-        (Domain("domain", "a domain"), None),
-        (Flag("hidden", "whether it is hidden"), None),
-        (PrivacyFlag("privacy", "who sees it"), None),
-        (Secret("token", "a secret"), None),
-        (Boolean("starred", "whether it has a star"), False),
-        (Lines("paths", "paths", entries=EntryType()), ()),
-    ],
-)
-def test_null_of_the_service_is_an_empty_value_of_some_types(field: Field, value: Any) -> None:
-    assert field.from_service(None) == value
-    assert (field.from_service(None) is None) == (value is None)
+def test_null_of_the_service_is_no_value_of_a_domain_or_a_secret() -> None:
+    assert Domain("domain", "a domain").from_service(None) is None
+    assert Secret("token", "a secret").from_service(None) is None

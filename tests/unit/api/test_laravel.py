@@ -84,17 +84,22 @@ def test_body_without_a_record_fails_a_read_and_not_a_write(body: Any) -> None:
         laravel.record(answer(body))
 
 
-@pytest.mark.parametrize("name", ["id", "uuid", "email", "username", "name"])
-def test_account_with_a_single_field_is_identified_by_it(name: str) -> None:
-    assert laravel.account_id({"plan": "free", name: "ann@example.com"}) == "ann@example.com"
+@pytest.mark.parametrize(
+    ("account", "found"),
+    [
+        *(({"plan": "free", name: "a@example.com"}, "a@example.com") for name in laravel.ACCOUNT_NAMES),
+        ({"email": "a@example.com", "uuid": "u", "name": "n"}, "u"),
+        ({"id": 0, "uuid": "u"}, "0"),
+        ({"id": "", "name": "n"}, "n"),
+        ({}, None),
+    ],
+)
+def test_account_is_identified_by_its_best_field(account: dict[str, Any], found: str | None) -> None:
+    assert laravel.account_id(account) == found
 
 
-def test_account_is_identified_by_its_best_field() -> None:
+def test_account_of_any_structure_is_read() -> None:
     assert laravel.account(answer({"data": {"email": "a@example.com"}})) == {"email": "a@example.com"}
-    assert laravel.account_id({"email": "a@example.com", "uuid": "u", "name": "n"}) == "u"
-    assert laravel.account_id({"id": 0, "uuid": "u"}) == "0"
-    assert laravel.account_id({"id": "", "name": "n"}) == "n"
-    assert laravel.account_id({}) is None
     bodies: list[Any] = [{}, {"message": "ok"}, []]
     for body in bodies:
         with pytest.raises(UnexpectedResponseError, match="Expected: an account"):
