@@ -178,30 +178,6 @@ def test_update_is_unverified_if_the_list_that_would_contain_the_field_cannot_be
 # Rejected values, as frameworks report them, and writes that are applied later
 
 
-BAD_IP = "Enter a valid IP address."
-#: Kind of body to the body of its response, the messages by field, and a part of the message.
-BODIES: dict[str, tuple[dict[str, Any], dict[str, list[str]], str]] = {
-    "Laravel": ({"message": "Bad.", "errors": {"exclude_ips": [BAD_IP]}}, {"exclude_ips": [BAD_IP]}, "Bad."),
-    "an entry of an array": (
-        {"message": "Bad.", "errors": {"exclude_ips.0": [BAD_IP]}},
-        {"exclude_ips": [BAD_IP]},
-        "Bad.",
-    ),
-    "a message alone": ({"message": "exclude_ips: bad"}, {}, "exclude_ips: bad"),
-}
-
-
-@pytest.mark.parametrize("status", [400, 422])
-@pytest.mark.parametrize("framework", BODIES)
-def test_rejected_value_is_reported_completely_and_not_retried(framework: str, status: int) -> None:
-    body, errors, message = BODIES[framework]
-    error = error_of(http(status, body), lambda client: do(client, "update"), AnalyticsApiError)
-    assert error.errors == errors
-    assert message in str(error)
-    assert all(text in str(error) for texts in errors.values() for text in texts)
-    assert error.before_retry == ("correct the value first" if errors else "follow the message of the service first")
-
-
 @pytest.mark.parametrize(("operation", "body"), [*((read, b"{}") for read in READS), ("update", b"<html>Bad Request")])
 def test_task_can_retry_a_read_with_status_400_and_a_write_with_a_web_page(operation: str, body: bytes) -> None:
     error = error_of(http(400, body), lambda client: do(client, operation), AnalyticsApiError)

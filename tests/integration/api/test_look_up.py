@@ -12,9 +12,10 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from fake_services import FakeService
 from raw_server import Request, answer_read, http, list_body, rows
-from wire_client import client_of, served
+from wire_client import served
 
 from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -149,10 +150,6 @@ def test_lookup_reads_the_whole_list_if_the_search_finds_nothing(
     assert client.find_website("none.example") is client.find_website("op.example") is None
 
 
-def posts(sandbox: SandboxServer) -> int:
-    return [request.operation for request in sandbox.requests].count("create")
-
-
 @pytest.mark.parametrize(
     ("domain", "stored_as"), [("www.shop.example", "without www"), ("straße.example", "IDNA 2003")]
 )
@@ -166,7 +163,8 @@ def test_create_is_not_repeated_if_the_service_spells_the_domain_differently(
             create_task(domain).execute({})
         messages.append(str(caught.value))
     assert f"write domain='{domains(analytics_sandbox)[0]}'" in messages[0]
-    assert posts(analytics_sandbox) == len(domains(analytics_sandbox)) == 1
+    assert [request.operation for request in analytics_sandbox.requests].count("create") == 1
+    assert len(domains(analytics_sandbox)) == 1
 
 
 @pytest.fixture
@@ -235,15 +233,6 @@ def test_existing_website_has_also_the_fields_that_rows_lack(
 # Services with a delay
 
 
-def lists_of_a_look_up(sandbox: SandboxServer) -> int:
-    """Return the number of list pages that a lookup in an empty service reads."""
-    with client_of(sandbox.url, api_key=sandbox.api_key) as client:
-        client.look_up("none.example")
-    read = [request.operation for request in sandbox.requests].count("list")
-    sandbox.clear_requests()
-    return read
-
-
 @pytest.mark.parametrize("status", [404, 500, 403, 422])
 @pytest.mark.parametrize("operation", ["show", "list"])
 def test_error_after_a_create_says_that_the_website_exists_and_is_not_retried(
@@ -252,7 +241,7 @@ def test_error_after_a_create_says_that_the_website_exists_and_is_not_retried(
     """A retry would take it for an existing website, or would create another one if the list is late."""
     fields = json.loads(analytics_sandbox.connection_json()) | {"extra": {"max_retries": 0}}
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(fields))
-    skip = lists_of_a_look_up(analytics_sandbox) if operation == "list" else 0
+    skip = requests_of_a_list(0) if operation == "list" else 0  # those of the lookup
     analytics_sandbox.configure(list_hides=["privacy"])  # the new website can also be read singly
     analytics_sandbox.fault(operation, status=status, times=None, skip=skip)
     create = create_task("a.example")

@@ -229,7 +229,7 @@ UNPROVEN = http(200, {"data": [{"id": 1, "domain": "other.example"}], "total": 9
 @pytest.mark.long
 def test_failed_lookup_never_leads_to_a_create(fault: str) -> None:
     reply = FAULTS.get(fault, (UNPROVEN,))[0]
-    with served(reply, timeout=timeout_for(fault), max_retries=1) as (client, server):
+    with served(reply, timeout=timeout_for(fault, 0.05), max_retries=1) as (client, server):
         with pytest.raises(AnalyticsError):
             client.ensure_website("new.example")
         assert "POST /api/v1/websites" not in server.sent

@@ -16,7 +16,7 @@ from distortion import Distortion
 from fake_services import FakeService
 from field_values import FLAGS
 from raw_server import RawServer, Request, http
-from wire_client import error_of, served
+from wire_client import do, error_of, served
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import AnalyticsApiError, UnexpectedResponseError
@@ -181,7 +181,11 @@ FORMS_OF_ROWS: dict[str, list[Form]] = {
 #: Row of the table to the bodies of its errors.
 ERRORS_OF_ROWS: dict[str, list[Any]] = {
     "error: message": [{"message": "is taken"}, {"error": "is taken"}],
-    "error: fields": [{"errors": {"domain": ["is taken"]}}, {"errors": {"domain": "is taken"}}],
+    # The last one is an entry of an array.
+    "error: fields": [
+        {"errors": {name: texts}}
+        for name, texts in (("domain", ["is taken"]), ("domain", "is taken"), ("domain.0", ["is taken"]))
+    ],
     "error: other": [b"is taken", ["is taken"], {"detail": "is taken"}],
 }
 #: Forms that no task can use, and what the message contains.
@@ -269,12 +273,16 @@ def test_tasks_fail_before_a_write_with_a_list_that_is_not_supported(
         assert "reference/interface/#supported-forms" in error
 
 
+@pytest.mark.parametrize("status", [400, 422])
 @pytest.mark.parametrize("body", cases(ERRORS_OF_ROWS))
-def test_error_in_a_supported_form_is_returned(body: Any) -> None:
-    error = error_of(http(422, body), kind=AnalyticsApiError)
+def test_error_in_a_supported_form_is_returned_and_not_retried(body: Any, status: int) -> None:
+    error = error_of(http(status, body), lambda client: do(client, "update"), AnalyticsApiError)
     assert "is taken" in str(error)
-    expected = {"domain": ["is taken"]} if "domain" in str(body) else {}
-    assert error.errors == expected
+    assert error.errors == ({"domain": ["is taken"]} if "domain" in str(body) else {})
+    # A 400 with another body might be of a proxy.
+    if status == 422 or isinstance(body, dict):
+        remedy = "correct the value first" if error.errors else "follow the message of the service first"
+        assert error.before_retry == remedy
 
 
 def test_table_of_supported_forms_has_a_test_for_each_row() -> None:
