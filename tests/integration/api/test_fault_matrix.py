@@ -212,20 +212,24 @@ def test_list_is_read_with_the_expected_number_of_requests(number: int) -> None:
     assert read.proof.pages == requests_of_a_list(number)
 
 
+STORED = websites(250)
+NEW = {**STORED[0], "id": 251, "domain": "new.example"}
+
+
 @pytest.mark.parametrize(
-    ("change", "is_complete"),
+    ("head", "total", "is_complete"),
     [
-        ("nothing", True),
-        ("a website is created", True),
-        ("an older website is deleted", False),
-        ("the newest website is deleted", False),
-        ("the newest website is replaced by another one with its id", False),
-        ("one website is created, and an older one is deleted", False),
+        pytest.param(STORED[:100], 250, True, id="nothing"),
+        pytest.param([NEW, *STORED[:100]], 251, True, id="a website is created"),
+        pytest.param(STORED[:100], 249, False, id="an older website is deleted"),
+        pytest.param(STORED[1:100], 249, False, id="the newest website is deleted"),
+        pytest.param([{**STORED[0], "domain": "another.example"}, *STORED[1:100]], 250, False, id="its id is reused"),
+        pytest.param([NEW, *STORED[:100]], 250, False, id="one is created, and an older one is deleted"),
     ],
 )
-def test_second_read_of_page_1_detects_a_list_that_changed_after_its_last_page(change: str, is_complete: bool) -> None:
-    records = websites(250)
-    newest = records[0]
+def test_second_read_of_page_1_detects_a_list_that_changed_after_its_last_page(
+    head: list[dict[str, Any]], total: int, is_complete: bool
+) -> None:
     is_read = False
 
     def fetch(query: dict[str, str]) -> Page:
@@ -233,23 +237,14 @@ def test_second_read_of_page_1_detects_a_list_that_changed_after_its_last_page(c
         number = int(query.get("page", 1))
         if query["sort"] == "asc":
             is_read = True  # the other end is read after the pages
-            return Page(records[::-1][:10], 250, 1)
-        if not is_read:
-            return Page(list(records[(number - 1) * 100 : number * 100]), 250, number)
-        head, total = records[:100], 250
-        if "created" in change:
-            head, total = [{**newest, "id": newest["id"] + 1, "domain": "new.example"}, *head], total + 1
-        if "older" in change:
-            total -= 1
-        if change == "the newest website is deleted":
-            head, total = head[1:], 249
-        if "replaced" in change:
-            head = [{**newest, "domain": "another.example"}, *head[1:]]
-        return Page(head, total, 1)
+            return Page(STORED[::-1][:10], 250, 1)
+        if is_read:
+            return Page(head, total, 1)
+        return Page(STORED[(number - 1) * 100 : number * 100], 250, number)
 
     read = Listing(fetch, {}, "page")
     if is_complete:
-        assert len(list(read)) == 250 + (change == "a website is created")
+        assert len(list(read)) == total
     else:
         with pytest.raises(IncompleteListError, match="Websites were deleted, or a replica is behind") as raised:
             list(read)

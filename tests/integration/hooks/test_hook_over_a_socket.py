@@ -151,18 +151,24 @@ def test_documented_exception_is_caught(analytics_sandbox: SandboxServer, is_per
     assert (found["website"] is not None) == is_permitted
 
 
-@pytest.mark.parametrize("value", ["{'conn_type': 'analytics'}", "analytics_default", '{"conn_type": "analytics",}'])
-def test_invalid_connection_variable_of_the_environment_is_named(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        *(
+            (value, "is set, but it is neither JSON nor a URI")
+            for value in ("{'conn_type': 'analytics'}", "analytics_default", '{"conn_type": "analytics",}')
+        ),
+        (
+            '{"conn_type": "analytics", "host": "https://a.example", "password": 12345678}',
+            "is JSON, but .* as text, in double quotes",
+        ),
+    ],
+)
+def test_invalid_connection_variable_of_the_environment_is_named(
+    monkeypatch: pytest.MonkeyPatch, value: str, problem: str
+) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_BROKEN", value)
-    with pytest.raises(AnalyticsConfigError, match="AIRFLOW_CONN_BROKEN is set, but it is neither JSON nor a URI"):
-        AnalyticsHook("broken").get_account()
-
-
-def test_connection_variable_with_a_number_as_its_key_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(
-        "AIRFLOW_CONN_BROKEN", '{"conn_type": "analytics", "host": "https://a.example", "password": 12345678}'
-    )
-    with pytest.raises(AnalyticsConfigError, match=r"AIRFLOW_CONN_BROKEN is JSON, but .* as text, in double quotes"):
+    with pytest.raises(AnalyticsConfigError, match=f"AIRFLOW_CONN_BROKEN {problem}"):
         AnalyticsHook("broken").get_account()
 
 
