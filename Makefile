@@ -75,11 +75,13 @@ test-fast: install  ## Run the fast tests (three minutes): no process kills, bro
 
 ROOM ?= api
 
-# The tests of a folder of the package are in folders with the same name, those of a module in files with its name.
+# The tests of a folder of the package are in folders with the same name, those of a module in files with its name, or
+# anywhere in the folder.
 test-room: install  ## Run the quick tests of a folder or a module of the package, for example ROOM=operators/exclusions
 	@$(PY) -m pytest $(PYTEST_FLAGS) --dist load -m "not (kill or browser or system or slow or long)" \
-		$(or $(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM) tests/*/$(dir $(ROOM))test_$(notdir $(ROOM))*.py),$(error \
-		No tests for ROOM=$(ROOM)))
+		$(or $(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM) tests/*/$(dir $(ROOM))test_$(notdir $(ROOM))*.py),\
+		$(if $(wildcard airflow_provider_analytics/$(ROOM).py),$(wildcard tests/unit/$(dir $(ROOM)) tests/integration/$(dir $(ROOM)))),\
+		$(error No tests for ROOM=$(ROOM)))
 
 coverage: install  ## Measure the branch coverage of test-fast; fail below the minimum in pyproject.toml
 	@rm -rf build/coverage && mkdir -p build/coverage

@@ -73,7 +73,9 @@ def service_of(form: Form, sandbox: FakeService) -> Iterator[tuple[AnalyticsClie
     def respond(request: Request) -> bytes:
         if form.rejection and len(server.requests) % 5 == 0:
             return form.rejection
-        target = _UUID.sub(lambda found: str(UUID(found[0]).int), request.target).replace(form.selects, "&page=")
+        target = _UUID.sub(lambda found: str(UUID(found[0]).int), request.target)
+        if form.selects != Form.selects:
+            target = re.sub(r"&page=\d+", "", target).replace(form.selects, "&page=")
         status, content = forward(replace(request, target=target))
         if "meta" in content:
             return http(status, form.listed({**content, "data": [form.row(row) for row in content["data"]]}))

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -278,12 +279,13 @@ def test_first_use_in_many_threads_creates_a_single_client(connect: Connect, mon
 
     monkeypatch.setattr(analytics, "AnalyticsClient", Counted)
 
-    def use(number: int) -> Any:
+    def use(shared: AnalyticsHook, number: int) -> Any:
         begin.wait(30)
-        return hook.get_website(number)
+        return shared.get_website(number)
 
-    with RawServer(echo) as server, connect(server.url) as hook, ThreadPoolExecutor(16) as pool:
-        assert list(pool.map(use, range(16))) == [{"id": number} for number in range(16)]
+    with RawServer(echo) as server, connect(server.url) as shared, ThreadPoolExecutor(16) as pool:
+        found = pool.map(partial(use, shared), range(16))
+        assert list(found) == [{"id": number} for number in range(16)]
     assert len(made) == 1
 
 

@@ -82,6 +82,9 @@ def test_comparison_reports_every_unexpected_value(history: dict[str, Any]) -> N
 
 
 ADDRESSES = ("10.0.0.1", "10.0.0.2")
+UNKNOWN_LISTS: list[Any] = [
+    "10.0.0.1, 10.0.0.2", "10.0.0.1 10.0.0.2", '["10.0.0.1"]', "10.0.0.1\n10.0.…", 7, {}, [{"value": "10.0.0.1"}],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -89,15 +92,9 @@ ADDRESSES = ("10.0.0.1", "10.0.0.2")
     [
         ("privacy", "private", {"value": 1, "label": "Private"}),
         ("favorite", True, [True]),
-        *(
-            ("exclude_ips", ADDRESSES, shown)
-            for shown in (
-                "10.0.0.1, 10.0.0.2", "10.0.0.1 10.0.0.2", '["10.0.0.1"]', "10.0.0.1\n10.0.…", 7, {},
-                [{"value": "10.0.0.1"}],
-            )
-        ),
+        *(("exclude_ips", ADDRESSES, shown) for shown in UNKNOWN_LISTS),
     ],
-)  # fmt: skip
+)
 def test_value_in_an_unknown_form_is_not_applied_and_its_form_is_the_cause(
     name: str, sent: object, shown: object
 ) -> None:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hook's public names, signatures, connection forms, and lazy loading (``hooks/analytics.py``)."""
+"""The hook's connection forms, lazy loading, and metrics, and its lookup of host names (``hooks``)."""
 
 from __future__ import annotations
 
 import json
 import socket
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
@@ -20,7 +22,7 @@ from airflow_provider_analytics.api.waiting import TIMERS
 from airflow_provider_analytics.api.waiting import Stats as ClientStats
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
-from airflow_provider_analytics.hooks import analytics
+from airflow_provider_analytics.hooks import analytics, host_names
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.hooks.connection import EXTRAS
 
@@ -164,3 +166,42 @@ def test_every_other_metric_is_sent_as_a_number(name: str, sent: list[tuple[str,
         hook.client.stats.count(name, 3)
         hook.client.stats.count(name, 0)
     assert sent == [(f"analytics.{name}", 3, {"conn_id": "stats"})]
+
+
+# Lookup of host names in a limited time
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    """An event that ends the hanging lookups."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.mark.parametrize("number", [1, 20])
+def test_host_names_without_a_response_are_reported_even_with_more_names_than_threads(
+    number: int, released: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(name: str) -> list[str]:
+        assert name == "fast.example" or released.wait(60)
+        return ["192.0.2.1"]
+
+    monkeypatch.setattr(host_names, "look_up", hang)
+    names = [f"{item}.example" for item in range(number)]
+    expected = {"fast.example": ["192.0.2.1"], **dict.fromkeys(names, "no response within 0.2 s")}
+    assert host_names.look_up_all(["fast.example", *names], timeout=0.2) == expected
+
+
+def test_each_host_name_gets_its_own_addresses_or_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_up(name: str) -> list[str]:
+        if name == "missing.example":
+            raise OSError(-2, "Name or service not known")
+        return [f"address of {name}"]
+
+    monkeypatch.setattr(host_names, "look_up", look_up)
+    assert host_names.look_up_all(["a.example", "missing.example", "b.example"]) == {
+        "a.example": ["address of a.example"],
+        "missing.example": "Name or service not known",
+        "b.example": ["address of b.example"],
+    }
