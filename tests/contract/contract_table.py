@@ -175,10 +175,7 @@ FORMS: dict[str, dict[str, str]] = {
         "numbered": "an object with numbered keys in place of an array",
         "empty": "`{}` or null with total 0",
     },
-    "total": {
-        "place": "`total`, beside the list or under `meta`",
-        "none": "none: the list is read twice",
-    },
+    "total": {"place": "`total`, beside the list or under `meta`", "none": "none: the list is read twice"},
     "page": {
         "number": "`page`, from 1 up",
         "parameter": "a number in another parameter, with the extra `page_parameter`",
@@ -203,10 +200,7 @@ FORMS: dict[str, dict[str, str]] = {
         "fields": "messages by field under `errors`",
         "other": "anything else: its start is returned",
     },
-    "rate limit": {
-        "pause": "429 or 503 with `Retry-After`",
-        "none": "429 or 503 without it: all requests slow down",
-    },
+    "rate limit": {"pause": "429 or 503 with `Retry-After`", "none": "429 or 503 without it: all requests slow down"},
     "privacy": {"numbers": "0, 1, and 2, also as text"},
     "boolean": {
         "json": "true and false",

@@ -24,11 +24,7 @@ from wire_client import Time, served, waiting_client_of
 from airflow_provider_analytics.api.client import AnalyticsClient, Meant
 from airflow_provider_analytics.api.laravel import Page
 from airflow_provider_analytics.api.listing import WAITS_BETWEEN_READS, Listing, Query
-from airflow_provider_analytics.exceptions import (
-    AnalyticsApiError,
-    IncompleteListError,
-    NotFoundError,
-)
+from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError, NotFoundError
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -337,12 +333,7 @@ def test_cache_between_client_and_service_does_not_make_a_list_old() -> None:
 Record = dict[str, Any]
 
 DELETED: list[Record] = [{"deleted_at": "2026-11-20T03:00:00Z"}, {"deleted_at": 1_795_000_000}]
-NOT_DELETED: list[Record] = [
-    {"deleted_at": None},
-    {"deleted_at": ""},
-    {"status": "active"},
-    {"deleted": False},
-]
+NOT_DELETED: list[Record] = [{"deleted_at": None}, {"deleted_at": ""}, {"status": "active"}, {"deleted": False}]
 
 
 def records(size: int, deleted: Iterable[int], mark: Record, **fields: Any) -> list[Record]:

@@ -24,7 +24,6 @@ from wire_client import WEBSITE, Time, do, served, waiting_client_of
 from airflow_provider_analytics.api import transport
 from airflow_provider_analytics.api.client import AnalyticsClient, Meant
 from airflow_provider_analytics.api.rejections import REJECTED_SECONDS
-from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import MAX_REJECTED_SECONDS
 from airflow_provider_analytics.api.waiting import MAX_INTERVAL, MIN_INTERVAL, REPORT_SECONDS
 from airflow_provider_analytics.exceptions import (
@@ -53,11 +52,7 @@ class Service:
     """
 
     def __init__(
-        self,
-        rate: float | None,
-        burst: int = 0,
-        status: int = 503,
-        clock: Callable[[], float] = real_time.monotonic,
+        self, rate: float | None, burst: int = 0, status: int = 503, clock: Callable[[], float] = real_time.monotonic
     ) -> None:
         self.rate, self.burst = rate, burst
         #: Method and website of each accepted request.
@@ -310,16 +305,15 @@ def test_request_that_is_always_rejected_fails_although_others_are_accepted() ->
 
 @pytest.mark.parametrize("body", ["<html><center><h1>503</h1></center><hr><center>nginx</center></html>", "<p>Down"])
 def test_status_503_is_a_rate_limit_only_after_requests_that_succeeded(
-    analytics_sandbox: FakeService, body: str
+    client_with: Callable[..., AnalyticsClient], analytics_sandbox: FakeService, body: str
 ) -> None:
-    settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key, max_retries=0)
-    with AnalyticsClient(settings) as client:
-        analytics_sandbox.fault("list", status=503, body=body, times=2)
-        with pytest.raises(AnalyticsApiError, match=r"The service is unavailable \(503") as first:
-            client.list_websites()
-        client.get_account()
-        with pytest.raises(AnalyticsApiError, match=r"The service is unavailable \(503") as second:
-            client.list_websites()
+    client = client_with(max_retries=0)
+    analytics_sandbox.fault("list", status=503, body=body, times=2)
+    with pytest.raises(AnalyticsApiError, match=r"The service is unavailable \(503") as first:
+        client.list_websites()
+    client.get_account()
+    with pytest.raises(AnalyticsApiError, match=r"The service is unavailable \(503") as second:
+        client.list_websites()
     assert "requests_per_minute" not in str(first.value)
     assert "If it limits the rate of requests, set the extra requests_per_minute" in str(second.value)
 

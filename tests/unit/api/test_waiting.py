@@ -13,13 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from wire_client import Time
 
-from airflow_provider_analytics.api.waiting import (
-    MAX_WAIT,
-    WINDOW,
-    RateLimiter,
-    Stats,
-    until,
-)
+from airflow_provider_analytics.api.waiting import MAX_WAIT, WINDOW, RateLimiter, Stats, until
 
 
 def limiter_of(time: Time) -> RateLimiter:

@@ -375,8 +375,4 @@ def test_values_of_a_secrets_backend_that_are_not_text() -> None:
         extra={"timeout": 5},
     )
     settings = settings_from_connection(connection, "c")
-    assert (settings.api_key, settings.timeout, settings.base_url) == (
-        "12345678",
-        5,
-        "https://stats.example.com:8443",
-    )
+    assert (settings.api_key, settings.timeout, settings.base_url) == ("12345678", 5, "https://stats.example.com:8443")
