@@ -218,22 +218,6 @@ def test_create_is_ambiguous_after_a_response_of_a_gateway(response: str) -> Non
         assert [request.method for request in server.requests].count("POST") == 1
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"X-RateLimit-Reset": "20"}, MIN_INTERVAL),
-        ({"Retry-After": "60"}, 60),
-        ({"X-RateLimit-Reset": "20", "Retry-After": "7"}, 7),
-        ({"Retry-After": "soon"}, MIN_INTERVAL),
-    ],
-)
-def test_client_waits_until_a_limit_is_reset(headers: dict[str, str], seconds: float) -> None:
-    time = Time()
-    with served([http(429, headers=[*headers.items()]), http(200, {"data": WEBSITE})], time) as (client, _):
-        assert client.get_website(7) == WEBSITE
-    assert time.slept == [pytest.approx(seconds)]
-
-
 @pytest.mark.parametrize("operation", ["show", "update", "create"])
 def test_status_403_without_requests_left_is_a_permission_and_is_not_repeated(operation: str) -> None:
     time = Time()

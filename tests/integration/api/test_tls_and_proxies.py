@@ -17,12 +17,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from local_airflow import free_port
-from raw_server import RawServer, http
+from raw_server import RawServer, Reply, http
 from wire_client import KEY, client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.connection_errors import _problem
-from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsConnectionError
+from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsConfigError, AnalyticsConnectionError
 
 RECORD = http(200, {"id": 7})
 PROXY_VARIABLES = [
@@ -313,3 +313,19 @@ def test_proxy_of_the_environment_gets_no_loopback_requests(monkeypatch: pytest.
         with client_of(server.url) as client:
             client.get_website(7)
         assert (proxy.connections, len(server.requests)) == (0, 1)
+
+
+def test_create_is_unsent_if_the_proxy_rejects_the_tunnel() -> None:
+    with RawServer([Reply(http(403), then="close")]) as proxy:
+        rejected = r"The proxy 127.* did not pass .*failed: 403"
+        failure("https://stats.example.test", rejected, create, proxies={"https": proxy.url})
+        assert proxy.sent == ["CONNECT stats.example.test:443"]
+
+
+def test_create_lost_by_a_proxy_is_not_retried() -> None:
+    """urllib3 reports a proxy that disconnects after the request like an unreachable proxy."""
+    with RawServer(Reply(then="close")) as proxy:
+        client = client_of("http://stats.example.test", allow_insecure_http=True, proxies={"http": proxy.url})
+        with client, pytest.raises(AmbiguousWriteError):
+            client.create_website("a.example")
+        assert [request.method for request in proxy.requests] == ["POST"]

@@ -125,31 +125,31 @@ def test_connection_test_reports_each_failure(
         assert part in message
 
 
-def test_documented_example_runs(analytics_sandbox: SandboxServer) -> None:
-    """The code of docs/reference/hook.md."""
-    text = (Path(__file__).parents[3] / "docs" / "reference" / "hook.md").read_text(encoding="utf-8")
-    analytics_sandbox.add_website("open.example", privacy=0)
-    analytics_sandbox.add_website("closed.example", privacy=1)
-    found: dict[str, Any] = {}
+def results_of(page: str) -> dict[str, Any]:
+    """Run the code of a page of docs/reference, and return its variables."""
+    text = (Path(__file__).parents[3] / "docs" / "reference" / page).read_text(encoding="utf-8")
+    found: dict[str, Any] = {"page": text}
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         if ") -> " not in block:  # the signature of a method
             exec(block, found)
+    return found
+
+
+def test_documented_example_runs(analytics_sandbox: SandboxServer) -> None:
+    analytics_sandbox.add_website("open.example", privacy=0)
+    analytics_sandbox.add_website("closed.example", privacy=1)
+    found = results_of("hook.md")
     assert found["private"] == ["closed.example"]
-    named = set(re.findall(r"`(\w+)`", text.partition("```")[0])) - {"AnalyticsHook"}
+    named = set(re.findall(r"`(\w+)`", found["page"].partition("```")[0])) - {"AnalyticsHook"}
     assert all(callable(getattr(AnalyticsHook, name)) for name in named)
 
 
 @pytest.mark.parametrize("is_permitted", [True, False])
 def test_documented_exception_is_caught(analytics_sandbox: SandboxServer, is_permitted: bool) -> None:
-    """The code of docs/reference/exceptions.md."""
-    text = (Path(__file__).parents[3] / "docs" / "reference" / "exceptions.md").read_text(encoding="utf-8")
     analytics_sandbox.seed(17)
     if not is_permitted:
         analytics_sandbox.fault("show", status=403)
-    found: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(block, found)
-    assert (found["website"] is not None) == is_permitted
+    assert (results_of("exceptions.md")["website"] is not None) == is_permitted
 
 
 @pytest.mark.parametrize(

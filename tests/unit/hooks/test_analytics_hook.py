@@ -148,24 +148,16 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, dict[str, str]
     return sent
 
 
-def test_metric_waited_is_sent_as_a_duration_in_seconds(sent: list[tuple[str, Any, dict[str, str]]]) -> None:
+@pytest.mark.parametrize("name", sorted(COUNTERS))
+def test_every_counter_is_sent_as_a_number_or_as_a_duration_in_seconds(
+    name: str, sent: list[tuple[str, Any, dict[str, str]]]
+) -> None:
     with AnalyticsHook("stats") as hook:
-        hook.client.stats.count("waited", 2.5)
-        hook.client.stats.count("waited", 0.5)
-        assert hook.client.stats.waited == 3
-    tags = {"conn_id": "stats"}
-    assert sent == [
-        ("analytics.waited", timedelta(seconds=2.5), tags),
-        ("analytics.waited", timedelta(seconds=0.5), tags),
-    ]
-
-
-@pytest.mark.parametrize("name", sorted(COUNTERS - set(TIMERS)))
-def test_every_other_metric_is_sent_as_a_number(name: str, sent: list[tuple[str, Any, dict[str, str]]]) -> None:
-    with AnalyticsHook("stats") as hook:
-        hook.client.stats.count(name, 3)
-        hook.client.stats.count(name, 0)
-    assert sent == [(f"analytics.{name}", 3, {"conn_id": "stats"})]
+        for number in (3, 0, 2):
+            hook.client.stats.count(name, number)
+        assert getattr(hook.client.stats, name) == 5
+    values: list[Any] = [timedelta(seconds=3), timedelta(seconds=2)] if name in TIMERS else [3, 2]
+    assert sent == [(f"analytics.{name}", value, {"conn_id": "stats"}) for value in values]
 
 
 # Lookup of host names in a limited time
