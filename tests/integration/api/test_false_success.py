@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fake_services import FakeService
 from operations import OPERATIONS, PREFIX, READS, WRITES
-from raw_server import RawServer, Reply, Request, answer_read, http, list_body
+from raw_server import Reply, Request, answer_read, http, list_body
 from wire_client import WEBSITE, Time, do, error_of, served
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -32,18 +32,18 @@ GOOD: dict[str, Any] = {
 EMPTY_LIST = http(200, list_body({}, []))
 
 
-def outcome(operation: str, *replies: bytes | Reply, **settings: Any) -> tuple[Any, RawServer]:
-    """Return the error or the result of an operation with these responses."""
-    with served(replies, **{"max_retries": 0, **settings}) as (client, server):
+def outcome(operation: str, reply: bytes | Reply) -> Any:
+    """Return the error or the result of an operation with this response."""
+    with served(reply, max_retries=0) as (client, _):
         try:
-            return do(client, operation), server
+            return do(client, operation)
         except AnalyticsError as error:
-            return error, server
+            return error
 
 
-def rejected(operation: str, *replies: bytes | Reply, kind: type[Exception] = UnexpectedResponseError) -> Any:
-    found, _ = outcome(operation, *replies)
-    assert isinstance(found, kind), found
+def rejected(operation: str, reply: bytes | Reply) -> Any:
+    found = outcome(operation, reply)
+    assert isinstance(found, UnexpectedResponseError), found
     return found
 
 
@@ -79,7 +79,7 @@ READ_AFTERWARDS = ("partial content", "accepted only", "status 299")
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("name", BAD_BODIES)
 def test_invalid_response_is_not_a_success(operation: str, name: str) -> None:
-    error, _ = outcome(operation, BAD_BODIES[name])
+    error = outcome(operation, BAD_BODIES[name])
     if operation in WRITES and (error is None or name in READ_AFTERWARDS):
         return  # the stored record is read afterwards
     assert isinstance(error, UnexpectedResponseError), error
@@ -101,7 +101,7 @@ def test_read_fails_on_an_empty_response_or_another_website(operation: str) -> N
 @pytest.mark.parametrize("body", [b"", b" \r\n"])
 def test_write_with_an_empty_response_is_verified(status: int, body: bytes) -> None:
     empty = http(status, body if status != 204 else b"")
-    assert outcome("delete", empty)[0] is None
+    assert outcome("delete", empty) is None
 
     show, newest = http(200, GOOD["show"]), http(200, GOOD["list"])
     before = http(200, {"data": {**WEBSITE, "email": 0}})

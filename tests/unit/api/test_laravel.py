@@ -27,15 +27,11 @@ def answer(
     status: int = 200,
     method: str = "GET",
     content: bytes | None = None,
-    secrets: tuple[str, ...] = (),
 ) -> Answer:
     """Return a response with a JSON body, or with other content."""
     if content is None:
         content = json.dumps(body).encode()
-    redact = Redactor()
-    for secret in secrets:
-        redact.add(secret)
-    return Answer(method, LIST, status, headers or {}, content, redact)
+    return Answer(method, LIST, status, headers or {}, content, Redactor())
 
 
 @pytest.mark.parametrize(
@@ -87,7 +83,10 @@ def test_body_without_a_record_fails_a_read_and_not_a_write(body: Any) -> None:
 @pytest.mark.parametrize(
     ("account", "found"),
     [
-        *(({"plan": "free", name: "a@example.com"}, "a@example.com") for name in laravel.ACCOUNT_NAMES),
+        *(
+            ({"plan": "free", name: "a@example.com"}, "a@example.com")
+            for name in ("id", "uuid", "email", "username", "name")
+        ),
         ({"email": "a@example.com", "uuid": "u", "name": "n"}, "u"),
         ({"id": 0, "uuid": "u"}, "0"),
         ({"id": "", "name": "n"}, "n"),

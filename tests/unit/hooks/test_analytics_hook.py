@@ -138,13 +138,11 @@ COUNTERS = {field.name for field in fields(ClientStats)} - {"listener"}
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, dict[str, str]]]:
+def sent(connection: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, dict[str, str]]]:
     """Metrics in the order in which they are sent: name, value, and tags."""
     sent: list[tuple[str, Any, dict[str, str]]] = []
     for method in ("incr", "timing"):
         monkeypatch.setattr(Stats, method, lambda name, value=1, *, tags: sent.append((name, value, tags)))
-    connection = {"conn_type": "analytics", "host": "https://stats.example", "password": "a-key-of-16-chars"}
-    monkeypatch.setenv("AIRFLOW_CONN_STATS", json.dumps(connection))
     return sent
 
 
