@@ -136,7 +136,7 @@ def test_record_with_nested_fields_is_read() -> None:
 def test_markdown_page_loads_no_picture_and_has_no_external_link(
     serving: Serving, execute: Execute, tmp_path: Path
 ) -> None:
-    markup = "![](https://evil.example/pixel.png) [link](https://evil.example) <img src=x> https://evil.example `x"
+    markup = "![](https://evil.example/pixel.png) [link](https://evil.example) <img src=x> `x https://evil.example"
     record = {**RECORD, "domain": markup, "privacy": f"{markup} ` {markup}", "exclude_params": markup.split()}
     with serving(record):
         file = {"websites": {"b.example": {"privacy": "private"}}}
