@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -139,6 +140,27 @@ def test_update_whose_response_is_lost_is_in_the_audit_trail(night: Night, fault
     result = night.sync(NEW, state_path=str(night.folder))
     assert (result["applied"], result["entries_added"]) == (3, 3)
     assert sorted(line["website_id"] for line in night.trail() if line["action"] == "update") == ["1", "2", "3"]
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("fault", [{"drop": True}, {"status": 502}])
+@pytest.mark.parametrize(
+    ("action", "websites"),
+    [
+        ("create", {"old.example": {}, "new.example": {"privacy": "private"}}),
+        ("update", {"old.example": {"privacy": "public"}}),
+        ("delete", {}),
+    ],
+)
+def test_change_is_read_back_and_recorded_if_its_last_attempt_is_lost(
+    night: Night, connect: Callable[..., None], action: str, websites: dict[str, Any], fault: dict[str, Any]
+) -> None:
+    connect()  # without retries
+    night.add("old.example", **SETTINGS)
+    night.sandbox.fault(action, commit=True, **fault)
+    result = night.apply(config={"websites": websites}, prune=True, override_guards=["empty_list"], **night.state)
+    assert result["states"]["applied"] == 1
+    assert {line["action"] for line in night.trail()} == {action}
 
 
 @pytest.mark.parametrize("create_only", [False, True])
