@@ -273,3 +273,21 @@ def test_texts_of_a_boolean_that_the_service_accepts_are_sent_from_then_on() -> 
             assert client.update_website(7, favorite=value).sent
         sent = [request.body for request in server.requests if request.method == "PATCH"]
     assert sent == [b"favorite=1", b"favorite=true", b"favorite=false"]
+@pytest.mark.parametrize(
+    ("service", "is_permanent"),
+    [
+        # A retry would find nothing to do, and hide the values that were lost.
+        ({"updates": "reset others"}, True),
+        ({"updates": "absent is zero", "ignored_fields": ["exclude_ips"]}, True),
+        ({"lists_stored": "40 characters"}, True),
+        ({"ignored_fields": ["exclude_ips"]}, False),
+    ],
+)
+def test_update_that_loses_values_is_not_retried(
+    client: AnalyticsClient, analytics_sandbox: FakeService, service: dict[str, Any], is_permanent: bool
+) -> None:
+    website = analytics_sandbox.add_website("shop.example", privacy=1, exclude_bots=1)
+    analytics_sandbox.configure(**service)
+    with pytest.raises(NotAppliedError) as caught:
+        client.update_website(website["id"], exclude_ips=[f"192.0.2.{number}" for number in range(1, 9)])
+    assert caught.value.permanent is is_permanent
