@@ -201,19 +201,21 @@ def test_sample_websites_as_code_waits_for_an_approval(
 
 
 @needs_approvals
+@pytest.mark.parametrize("overridden", [[], ["made_public", "no_match"]], ids=len)
 def test_guard_in_a_task_group_names_the_argument_of_the_group(
-    run_dag: RunDag, night: Night, task_log: Callable[[], str]
+    run_dag: RunDag, night: Night, task_log: Callable[[], str], overridden: list[str]
 ) -> None:
+    """Also with the guards that are overridden already: without them, the next run would be blocked by those."""
     from airflow_provider_analytics.operators.task_groups import exclusion_list, websites_as_code
 
     night.add(1)
     with DAG("groups", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        websites_as_code("websites", config={"websites": {}}, prune=True)
-        exclusion_list("office", exclude_ips=[])
+        websites_as_code("websites", config={"websites": {}}, prune=True, override_guards=overridden)
+        exclusion_list("office", exclude_ips=[], override_guards=overridden)
     outcome = run_dag(dag)
     assert [outcome.tasks[name].state for name in ("websites.check", "office.plan")] == ["failed", "failed"]
     for group in ("websites_as_code('websites', ...)", "exclusion_list('office', ...)"):
-        assert f"set override_guards=['empty_list'] in {group} for one run." in task_log()
+        assert f"set override_guards={[*overridden, 'empty_list']!r} in {group} for one run." in task_log()
     assert "guards/#override-a-guard" in task_log()
 
 
