@@ -210,7 +210,13 @@ def test_field_that_a_file_no_longer_manages_is_guarded_and_unchanged(nights: Ni
 
 
 #: Arguments that select only the shops.
-SHOPS_ONLY: list[dict[str, Any]] = [{"websites": SHOP}, {"websites": ["[23].example"]}, {"except_websites": [CORP]}]
+SHOPS_ONLY: list[dict[str, Any]] = [
+    {"websites": SHOP},
+    {"websites": ["[23].example"]},
+    {"except_websites": [CORP]},
+    {"except_websites": ["[1].example"]},
+    {"except_websites": [1]},
+]
 
 
 @pytest.mark.parametrize("selection", SHOPS_ONLY, ids=str)

@@ -311,6 +311,25 @@ def test_deletion_contains_the_deleted_record(night: Night, distortion: Distorti
     assert night.apply(**approved)["applied"] == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "stored"),
+    [
+        *(("privacy", label, number) for number, label in enumerate(("public", "private"))),
+        *((name, value, int(value)) for name in ("email", "exclude_bots") for value in (False, True)),
+        *(("favorite", value, value) for value in (False, True)),
+        *(("exclude_params", value, "\n".join(value) or None) for value in ([], ["utm", "ref"])),
+        *(("exclude_ips", value, "\n".join(value) or None) for value in ([], ["192.0.2.1", "192.0.2.2"])),
+    ],
+)
+def test_new_website_gets_each_value_of_the_file(night: Night, name: str, value: Any, stored: Any) -> None:
+    """Also a value that looks like an omitted one; with an approval, it is sent only if it is in the plan."""
+    config = {"websites": {"new.example": {"privacy": "private", name: value}}}
+    digest = night.plan(config=config)["digest"]
+    assert night.apply(config=config, approved_digest=digest)["verified"] is True
+    assert [website[name] for website in night.sandbox.websites()] == [stored]
+    assert night.plan(config=config)["changes"] == []
+
+
 def test_guard_counts_the_lists_of_all_compared_websites_even_if_list_rows_omit_them(night: Night) -> None:
     for domain, number in (("a.example", 5), ("b.example", 6)):
         night.add(domain, exclude_ips="\n".join(f"192.0.2.{item}" for item in range(number)))
