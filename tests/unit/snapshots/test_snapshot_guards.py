@@ -186,6 +186,31 @@ def test_run_fails_if_too_many_values_no_longer_fit(
         assert taken.manifest.fields.invalid_values == {"favorite": invalid_values}
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "fraction", "is_blocked"),
+    [
+        ((20, 10), (40, 20), 0.2, False),  # half of the values in both
+        ((40, 20), (28, 24), 0.3, True),  # 50 and 86 per cent
+        ((100, 0), (71, 21), 0.3, False),
+        ((71, 0), (100, 31), 0.3, True),
+    ],
+)
+def test_lost_values_are_a_fraction_of_the_websites_of_their_own_list(
+    shelf: Shelf, before: tuple[int, int], now: tuple[int, int], fraction: float, is_blocked: bool
+) -> None:
+    """If the number of websites changes, the numbers of values without a use cannot be compared."""
+
+    def records(count: int, unusable: int) -> list[Record]:
+        return [*websites(count, favorite="maybe")[:unusable], *websites(count)[unusable:]]
+
+    shelf.take(records(*before))
+    if is_blocked:
+        with pytest.raises(GuardError, match="of the values of favorite do not fit"):
+            shelf.take(records(*now), NIGHT, max_loss_fraction=fraction)
+    else:
+        shelf.take(records(*now), NIGHT, max_loss_fraction=fraction)
+
+
 def without(name: str, count: int) -> list[dict[str, Any]]:
     return [
         {element: value for element, value in record.items() if element != name}
