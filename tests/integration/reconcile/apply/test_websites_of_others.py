@@ -163,6 +163,21 @@ def test_change_is_read_back_and_recorded_if_its_last_attempt_is_lost(
     assert {line["action"] for line in night.trail()} == {action}
 
 
+@pytest.mark.parametrize("websites", [{"1.example": {"exclude_ips": [NEW]}}, {}], ids=["update", "delete"])
+def test_audit_trail_has_the_values_right_before_a_change(night: Night, websites: dict[str, Any]) -> None:
+    """Someone changes the website after the plan: a website is restored from the trail."""
+    night.add(1, **SETTINGS)
+
+    def change(request: RecordedRequest) -> None:
+        if request.operation == "show" and night.operations["show"] == 1:
+            night.sandbox.change_website(1, exclude_ips="10.9.9.9 # Bob")
+
+    night.sandbox.meanwhile(change)
+    night.apply(config={"websites": websites}, prune=True, override_guards=["empty_list"], **night.state)
+    [before] = [line["before"] for line in night.trail() if line["field"] == "exclude_ips"]
+    assert before == ["10.9.9.9 # Bob"]
+
+
 @pytest.mark.parametrize("create_only", [False, True])
 @pytest.mark.parametrize(
     "rival", [{"privacy": 1}, {"exclude_ips": "10.9.9.9 # Bob"}, {"exclude_bots": 0}, {"favorite": True}]
