@@ -300,11 +300,12 @@ def test_connection_of_another_type_sends_nothing(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("host", ["http://localhost", "http://127.0.0.1", "http://[::1]:8080/app"])
+@pytest.mark.parametrize("others", [[], ["https"]], ids=len)
 @pytest.mark.parametrize("scheme", ["http", "all"])
-def test_proxy_does_not_get_the_key_in_clear_text(host: str, scheme: str, connect: Connect) -> None:
+def test_proxy_does_not_get_the_key_in_clear_text(host: str, scheme: str, others: list[str], connect: Connect) -> None:
     """http is allowed to this machine only, and a proxy is another machine."""
     with RawServer(http(200, {"id": 1})) as proxy:
-        hook = connect(host, extra={"proxies": {scheme: proxy.url}})
+        hook = connect(host, extra={"proxies": dict.fromkeys([*others, scheme], proxy.url)})
         with hook, pytest.raises(AnalyticsConfigError, match=r"proxies.* clear text") as caught:
             hook.get_account()
         assert proxy.requests == []
