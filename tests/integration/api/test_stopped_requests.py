@@ -370,3 +370,16 @@ def test_killed_task_fails_even_if_all_its_requests_ended(analytics_sandbox: San
         kill(ZeroDivisionError())
     # A retry in the same process is another try.
     assert task.execute({})["domain"] == "a.example"
+
+
+def test_task_killed_before_its_start_sends_nothing(analytics_sandbox: SandboxServer) -> None:
+    analytics_sandbox.add_website("a.example")
+    task = GetWebsiteOperator(task_id="task", website_id=1)
+    task.on_kill()
+    with pytest.raises(StoppedError):
+        task.execute({})
+    assert not analytics_sandbox.requests
+    # A retry in the same process is another try, also after a kill that came too late.
+    for _ in range(2):
+        assert task.execute({})["domain"] == "a.example"
+        task.on_kill()

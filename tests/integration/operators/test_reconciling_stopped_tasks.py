@@ -23,7 +23,6 @@ from distortion import Distortion
 from reconciling import Night
 from task_process import TaskProcess
 
-from airflow_provider_analytics.exceptions import StoppedError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
 pytestmark = pytest.mark.kill
@@ -154,16 +153,3 @@ def test_timed_out_task_leaves_correct_records(
     distortion.before = lambda method, path: None
     ended.set()
     converges(night, list_name="addresses")
-
-
-def test_task_killed_before_its_start_sends_nothing(night: Night) -> None:
-    operator = SyncExcludedIpsOperator(task_id="sync", exclude_ips=["1.1.1.1"])
-    operator.on_kill()
-    with pytest.raises(StoppedError), operator.connected({}) as hook:
-        hook.list_websites()
-    assert not night.sandbox.requests
-    # A retry in the same process is another try.
-    for _ in range(2):
-        with operator.connected({}) as hook:
-            assert len(hook.list_websites()) == WEBSITES
-        operator.on_kill()
