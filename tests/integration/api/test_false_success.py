@@ -273,6 +273,8 @@ def test_texts_of_a_boolean_that_the_service_accepts_are_sent_from_then_on() -> 
             assert client.update_website(7, favorite=value).sent
         sent = [request.body for request in server.requests if request.method == "PATCH"]
     assert sent == [b"favorite=1", b"favorite=true", b"favorite=false"]
+
+
 @pytest.mark.parametrize(
     ("service", "is_permanent"),
     [
