@@ -9,7 +9,10 @@ VENV := $(if $(filter $(NEWEST),$(AIRFLOW)),.venv,.venv-$(AIRFLOW))
 PY := $(VENV)/bin/python
 UV := .tools/bin/uv --quiet
 # loadfile: the tests of a file share servers, so one process runs all of them. tests/conftest.py orders the files.
-PYTEST_FLAGS ?= -q -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST_FLAGS ?= -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+# One more than two cores: some tests wait for Airflow. Most tests of test-rest start an Airflow of several processes.
+PROCESSES = 3
+test-rest test-oldest: PROCESSES = 2
 CONSTRAINTS := constraints/airflow-$(AIRFLOW).txt
 
 # Runs a check, and records its result in constraints/checks.json. The name of the check has all given settings, so that
