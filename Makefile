@@ -9,10 +9,9 @@ VENV := $(if $(filter $(NEWEST),$(AIRFLOW)),.venv,.venv-$(AIRFLOW))
 PY := $(VENV)/bin/python
 UV := .tools/bin/uv --quiet
 # loadfile: the tests of a file share servers, so one process runs all of them. tests/conftest.py orders the files.
-PYTEST_FLAGS ?= -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
-# One more than two cores: some tests wait for Airflow. Most tests of test-rest start an Airflow of several processes.
-PROCESSES = 3
-test-rest test-oldest: PROCESSES = 2
+# Three processes on two cores, because some tests wait for Airflow. Many tests of test-rest start a whole Airflow.
+PYTEST_FLAGS ?= -q -n 3 --dist loadfile --no-loadscope-reorder
+FEWER = $(subst -n 3,-n 2,$(PYTEST_FLAGS))
 CONSTRAINTS := constraints/airflow-$(AIRFLOW).txt
 
 # Runs a check, and records its result in constraints/checks.json. The name of the check has all given settings, so that
@@ -65,7 +64,7 @@ test: install .tools/recipes/.installed  ## Test every guarantee: the fast tests
 	$(CHECK) $(PY) -m pytest $(PYTEST_FLAGS) --part chosen
 
 test-rest: install .tools/recipes/.installed
-	$(CHECK) $(PY) -m pytest $(PYTEST_FLAGS) --part rest
+	$(CHECK) $(PY) -m pytest $(FEWER) --part rest
 
 test-all: test test-rest  ## Run the whole test suite
 	@:
@@ -95,7 +94,7 @@ coverage: install  ## Measure the branch coverage of test-fast; fail below the m
 
 test-oldest:  ## Run the whole test suite on the oldest supported Airflow
 	@$(MAKE) --no-print-directory install AIRFLOW=$(OLDEST)
-	@.venv-$(OLDEST)/bin/python -m pytest $(PYTEST_FLAGS)
+	@.venv-$(OLDEST)/bin/python -m pytest $(FEWER)
 
 # The lowest versions that pyproject.toml allows.
 test-floors: .tools/bin/uv  ## Run tests/integration/api on the lowest versions of all dependencies that pyproject.toml allows

@@ -299,7 +299,7 @@ def test(n):
 
 
 def test_test_that_hangs_fails_and_the_others_run(tmp_path: Path) -> None:
-    """Each of both processes has one that hangs; they are scheduled as by ``make test``."""
+    """Two processes have one that hangs; they are scheduled as by ``make test``."""
     for name in ("first", "second"):
         (tmp_path / f"test_{name}.py").write_text(HANGS_ONCE)
     flags = re.search(r"^PYTEST_FLAGS \?= (.+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
