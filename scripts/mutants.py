@@ -102,6 +102,10 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     for node in ast.walk(tree):
         if node in skipped:
             continue
+        if isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                if keyword.arg:  # the argument is not passed on
+                    yield instead(keyword, "**{}")
         if isinstance(node, ast.Compare):
             for left, operator, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
                 yield from between(left, right, operator)
