@@ -22,6 +22,7 @@ from airflow_provider_analytics.exceptions import (
     UnexpectedResponseError,
 )
 from airflow_provider_analytics.readable import EXCERPT_LENGTH
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 GOOD: dict[str, Any] = {
     **{key: {"data": WEBSITE} for key in OPERATIONS},
@@ -154,6 +155,18 @@ def test_update_fails_if_the_service_omits_the_list_that_it_did_not_store(
     analytics_sandbox.configure(omits="empty", ignored_fields=["exclude_ips"])
     with pytest.raises(NotAppliedError, match=r"exclude_ips lacks 192\.0\.2\.1"):
         client.update_website(website["id"], exclude_ips=["192.0.2.1"])
+
+
+def test_line_that_another_user_adds_to_a_new_website_at_once_is_no_failure(
+    client: AnalyticsClient, analytics_sandbox: FakeService
+) -> None:
+    def add(request: RecordedRequest) -> None:
+        if request.operation == "show":
+            analytics_sandbox.change_website(1, exclude_ips="192.0.2.1\n10.9.9.9")
+
+    analytics_sandbox.meanwhile(add)
+    written = client.create_website("new.example", exclude_ips=["192.0.2.1"])
+    assert (written.record["exclude_ips"], written.unsent) == ("192.0.2.1\n10.9.9.9", {})
 
 
 def test_value_that_appears_with_the_update_was_changed_by_it(

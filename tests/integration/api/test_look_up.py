@@ -227,7 +227,8 @@ def test_existing_website_has_also_the_fields_that_rows_lack(
 ) -> None:
     website = analytics_sandbox.add_website("a.example", privacy=1)
     analytics_sandbox.configure(list_hides=["privacy"])
-    assert client.ensure_website("a.example").record == website
+    written = client.ensure_website("a.example")
+    assert (written.record, written.created, written.sent) == (website, False, False)
 
 
 # Services with a delay

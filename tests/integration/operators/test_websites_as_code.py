@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,16 @@ websites:
     favorite: true
 """
 PRIVATE = "websites: {1.example: {privacy: private}}"
+
+
+def test_stored_plan_names_all_websites(night: Night) -> None:
+    """The plan that an approver sees can be shortened."""
+    night.add(60)
+    websites = {f"{number}.example": {"privacy": "private"} for number in range(1, 61)}
+    plan = night.plan(config={"websites": websites}, **night.state)
+    [stored] = night.folder.rglob(f"plans/{plan['digest']}.md")
+    named = [{*re.findall(r"\d+\.example", text)} for text in (stored.read_text(), plan["markdown"])]
+    assert named[0] == websites.keys() > named[1]
 
 
 def test_plan_after_apply_is_empty(

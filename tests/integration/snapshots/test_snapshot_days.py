@@ -120,6 +120,21 @@ def stored(written: dict[str, Any]) -> tuple[str, bool]:
     return datetime.fromisoformat(manifest["observed_at"]).isoformat(), manifest["late"]
 
 
+def test_day_of_a_planned_run_without_other_dates_is_that_of_its_start(
+    analytics_sandbox: SandboxServer, tmp_path: Path
+) -> None:
+    snapshots = Snapshots(tmp_path, "publish")
+    context: Any = {
+        "dag": snapshots.dag,
+        "dag_run": SimpleNamespace(run_type="scheduled", run_after=at("12:00")),
+        "ti": SimpleNamespace(xcom_push=lambda **_: None),
+        "outlet_events": OutletEvents(),
+    }
+    allow_execute_in_this_thread()
+    with time_machine.travel(at("0:10", 1), tick=False):
+        assert snapshots.task.execute(context)["snapshot_date"] == str(DAY)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_day_and_lateness_by_schedule_and_start_time(
     analytics_sandbox: SandboxServer, tmp_path: Path, case: Case
