@@ -323,6 +323,23 @@ def test_empty_object_is_read_although_the_storage_rejects_a_range_of_it(monkeyp
         storage.read_bytes(StoragePath(store, "/bucket/full", "s3://bucket/full"))
 
 
+def test_only_the_allowed_part_of_a_large_object_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ConditionalStore("s3")
+    store.pipe_file("/bucket/file", b"text")
+    monkeypatch.setattr(storage, "MAX_STATE_BYTES", 2)
+    read = store.cat_file
+    received: list[bytes] = []
+
+    def cat_file(*arguments: Any, **options: Any) -> bytes:
+        received.append(read(*arguments, **options))
+        return received[-1]
+
+    monkeypatch.setattr(store, "cat_file", cat_file)
+    with pytest.raises(StorageError, match="2"):
+        storage.read_bytes(StoragePath(store, "/bucket/file", "s3://bucket/file"))
+    assert received == [b"tex"]
+
+
 @pytest.mark.parametrize(
     "look", [storage.read_bytes, storage.size_of, lambda place: storage.names(place.parent)], ids=["read", "size", "ls"]
 )
