@@ -116,9 +116,9 @@ def test_validate_rejects_deeply_nested_lists_and_does_not_import_airflow(tmp_pa
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.splitlines()
     problem, imported = printed
-    ours = f"{file}:1:101: nested too deeply. Allowed: at most 100 levels"
     # Newer versions of libyaml have a limit of their own, and read ahead.
-    assert problem in (ours, f"{file}:1:1001: invalid YAML: exceeded maximum nesting depth")
+    ours, of_libyaml = "101: nested too deeply. Allowed: at most 100 levels", "1001: .*exceeded maximum nesting depth"
+    assert re.match(f"{re.escape(str(file))}:1:({ours}|{of_libyaml})", problem)
     assert imported == "[]"
 
 
