@@ -190,7 +190,7 @@ ERRORS_OF_ROWS: dict[str, list[Any]] = {
     ],
     "error: other": [b"is taken", ["is taken"], {"detail": "is taken"}],
 }
-#: Forms that no task can use, and what the message contains.
+#: Forms that no task can use, with a part of the message.
 NOT_SUPPORTED: list[tuple[Form, str]] = [
     (renamed(lambda name: re.sub("_(.)", lambda found: found[1].upper(), name)), "with the key 'excludeBots'"),
     (renamed(lambda name: name if name == "id" else name.title().replace("_", "")), "with the key 'Domain'"),
@@ -200,7 +200,7 @@ NOT_SUPPORTED: list[tuple[Form, str]] = [
     (Form(row=lambda row: {**row, "exclude_ips": {"0": "192.0.2.1"}}), "exclude_ips with the value {'0': '192.0.2.1'}"),
     (Form(row=in_json_api), "the fields of a website under the key 'attributes'"),
 ]
-#: Lists that no task can use, and what the message contains.
+#: Lists that no task can use, with a part of the message.
 LISTS_NOT_SUPPORTED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda page: {"_embedded": {"websites": page["data"]}, "page": {}}, "{_embedded: {websites: array of 1 x object}"),
     (lambda page: {"data": {row["domain"]: row for row in page["data"]}}, "{data: {1.example: object}}"),

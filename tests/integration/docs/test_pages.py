@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of docs/: what they list is what the package returns, sends, writes, and reads."""
+"""Pages of docs/: their lists are equal to the values that the package returns, sends, writes, and reads."""
 
 from __future__ import annotations
 
