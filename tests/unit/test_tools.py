@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -251,12 +252,38 @@ def test_plugin_makes_the_mistake_in_the_process_of_the_tests(tmp_path: Path, ch
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
-def test_remote_hosts_are_unreachable_and_loopback_is_reachable(host: str) -> None:
+@pytest.mark.parametrize(
+    "reach",
+    [socket.socket.connect, socket.socket.connect_ex, lambda client, address: client.sendto(b"", address)],
+    ids=["connect", "connect_ex", "sendto"],
+)
+def test_remote_hosts_are_unreachable_and_loopback_is_reachable(
+    reach: Callable[[socket.socket, tuple[str, int]], object], host: str
+) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as client, pytest.raises(pytest.fail.Exception, match="only this machine"):
-        client.connect((host, 80))
+        reach(client, (host, 80))
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
         pass
+
+
+def test_threads_that_set_a_trace_function_at_the_same_time_run() -> None:
+    # Coverage sets one in each thread. With an audit hook in this process, some threads fail on Python 3.11.
+
+    def set_repeatedly() -> None:
+        before = sys.gettrace()
+        for _ in range(4_000):
+            sys.settrace(lambda *_: None)
+        sys.settrace(before)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            results = [threads.submit(set_repeatedly) for _ in range(8)]
+    finally:
+        sys.setswitchinterval(interval)
+    assert [result.exception() for result in results] == [None] * 8
 
 
 def test_every_sample_dag_is_run() -> None:
