@@ -203,7 +203,7 @@ class Service:
 
     def require(self, request: RecordedRequest, store: Store) -> Website:
         """Return the website that a path names."""
-        text = unquote(request.path.rstrip("/").rpartition("/")[2])
+        text = unquote(request.path.rpartition("/websites/")[2].partition("/")[0])
         website = store.get(int(text)) if _WEBSITE_ID.fullmatch(text.strip()) else None
         if website is None:
             raise ApiError(404, f"No query results for model [App\\Models\\Website] {text}")
