@@ -86,12 +86,15 @@ def check_fields(websites: int, fields: Fields, last_good: Manifest, max_loss_fr
 
 def check_clock(now: datetime, earlier: Manifest) -> None:
     """Raise :class:`GuardError` if an earlier snapshot was observed in the future."""
-    if earlier.observed_at > now + CLOCK_SKEW:
-        raise guard_error(
-            "clock_skew",
-            f"The clock says {now:%Y-%m-%d %H:%M} UTC, but the snapshot of {earlier.snapshot_date} was observed at "
-            f"{earlier.observed_at:%Y-%m-%d %H:%M} UTC. One of the two times is wrong. If it is the clock, correct it.",
-        )
+    if earlier.observed_at <= now + CLOCK_SKEW:
+        return
+    found = (
+        f"The clock says {now:%Y-%m-%d %H:%M} UTC, but the snapshot of {earlier.snapshot_date} was observed at "
+        f"{earlier.observed_at:%Y-%m-%d %H:%M} UTC. One of the two times is wrong. If it is the clock, correct it."
+    )
+    if earlier.snapshot_date > now.date():
+        found += f" If it is that of the snapshot, delete its folders dt={earlier.snapshot_date}."
+    raise guard_error("clock_skew", found)
 
 
 def guard_error(guard: str, found: str) -> GuardError:

@@ -204,8 +204,10 @@ def look_back(series: SnapshotSeries, day: date, now: datetime, options: Snapsho
     replaced = _read_or_warn(series.partition(day), options)
     previous = _read_or_warn(newest, options) if newest else None
     other_day = previous or _newest_readable(older, options)
+    last = next(series.published(), None)
+    later = _read_or_warn(last, options) if last and last.day > day else None
     with _overridable("clock_skew", options):
-        for snapshot in filter(None, (replaced, previous)):
+        for snapshot in filter(None, (replaced, previous, later)):
             snapshot_guards.check_clock(now, snapshot.manifest)
     return EarlierSnapshots(previous, replaced, other_day, is_first=newest is None)
 

@@ -49,6 +49,13 @@ def test_short_secret_is_masked_in_text_and_ignored_in_data(secret: str, is_in_t
     assert redactor.might_be_in(f'"a {secret}."'.encode()) is is_in_data
 
 
+def test_secret_that_contains_another_one_is_masked_as_a_whole() -> None:
+    redactor = Redactor()
+    redactor.add("tenant-12345")
+    redactor.add("a-tenant-12345-b")
+    assert redactor("a-tenant-12345-b, tenant-12345") == "***, ***"
+
+
 def test_secret_of_text_only_is_not_found_in_data() -> None:
     redactor = Redactor()
     redactor.add("a-long-tenant-name", in_data=False)

@@ -89,6 +89,15 @@ def test_callback_of_the_user_is_called_after_the_digest_was_added() -> None:
 
 
 @needs_approvals
+@pytest.mark.parametrize("group", GROUPS)
+def test_only_the_plan_of_the_answer_is_applied(group: str) -> None:
+    tasks = tasks_of(group)
+    assert tasks["apply"].approved_digest == tasks["approve"].output
+    assert (tasks["apply"].retries, tasks["apply"].upstream_task_ids) == (2, {tasks["approve"].task_id})
+    assert tasks["check"].planned == tasks["plan"].output
+
+
+@needs_approvals
 def test_check_has_a_readable_label() -> None:
     assert tasks_of("websites")["check"].operator_name == "CheckPlan"
 

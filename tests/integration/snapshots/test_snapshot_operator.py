@@ -222,6 +222,26 @@ def test_snapshots_of_two_days_are_compared(run: Callable[..., TaskOutcome], tmp
     assert run(CompareSnapshotsOperator, on_change="skip").state == "skipped"
 
 
+@pytest.mark.parametrize(
+    ("given", "previous", "changed"),
+    [
+        ({}, "2026-11-21", 2),
+        ({"previous": "2026-11-20"}, "2026-11-20", 3),
+        ({"current": "2026-11-21"}, "2026-11-20", 1),
+        ({"ignore_fields": ["privacy"]}, "2026-11-21", 0),
+    ],
+)
+def test_comparison_has_the_given_days_and_fields(tmp_path: Path, given: Any, previous: str, changed: int) -> None:
+    for night, closed in enumerate((0, 1, 3)):
+        pages = websites(5, privacy=0)
+        for website in pages[:closed]:
+            website["privacy"] = 1
+        Shelf(str(tmp_path)).take(pages, night * NIGHT)
+    operator = CompareSnapshotsOperator(task_id="compare", base_path=str(tmp_path), **given)
+    returned = operator.execute({})
+    assert (returned["previous"], returned["changed"]) == (previous, changed)
+
+
 def test_change_that_fails_the_task_is_named(tmp_path: Path) -> None:
     shelf, before = Shelf(str(tmp_path)), websites(30, privacy=1, exclude_ips="192.0.2.1")
     shelf.take(before)

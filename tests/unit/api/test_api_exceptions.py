@@ -100,6 +100,12 @@ def test_error_message_names_the_event_the_next_step_and_the_place(status: int, 
     assert text == " ".join(expected)
 
 
+def test_rejection_names_the_fields() -> None:
+    errors = {"privacy": ["The selected privacy is invalid."], "exclude_ips": ["Too long."]}
+    error = AnalyticsApiError(422, "PATCH", "/api/v1/websites/7", "The given data was invalid.", errors)
+    assert error.problem == "The service rejected exclude_ips, privacy (422 Unprocessable Entity)."
+
+
 def test_missing_csrf_token_needs_a_change_of_the_service() -> None:
     error = AnalyticsApiError(419, "POST", "/api/v1/websites", "CSRF token mismatch.")
     assert error.problem == "The service requires a CSRF token for writes, which only a browser has (419)."

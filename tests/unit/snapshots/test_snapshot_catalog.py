@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shelf import HOUR, NIGHT, NOON, Record, Shelf, held, websites
+from shelf import DAY, HOUR, NIGHT, NOON, Record, Shelf, held, websites
 
 from airflow_provider_analytics.exceptions import GuardError, StorageError
 from airflow_provider_analytics.snapshots import catalog
@@ -149,7 +149,7 @@ def test_damage_does_not_stop_the_next_night_and_is_replaced_on_the_same_day(
     assert diff_snapshots(shelf.series)["previous"] is None
     assert shelf.days() == {21: True, 20: False}
     assert shelf.take(20, 2 * NIGHT).manifest.previous is not None
-    shelf.take(20, HOUR)
+    shelf.take(20, 2 * NIGHT + HOUR, day=DAY)
     assert shelf.days() == {22: True, 21: True, 20: True}
     assert shelf.count() == 20
 
@@ -286,7 +286,7 @@ def test_forged_rows_are_read_or_reported_as_damage(
     assert diff_snapshots(shelf.series)["previous"] is None
     with pytest.raises(StorageError, match="is damaged"):
         diff_snapshots(shelf.series, previous=NOON.date())
-    assert shelf.take(20, HOUR).manifest.replaced_snapshot is None
+    assert shelf.take(20, NIGHT + HOUR, day=DAY).manifest.replaced_snapshot is None
 
 
 @pytest.mark.parametrize("place", ["manifest", "data"])

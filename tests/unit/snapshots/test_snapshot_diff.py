@@ -266,6 +266,22 @@ def test_clock_that_went_backwards_is_noticed(shelf: Shelf) -> None:
     shelf.take(3, -HOUR / 15)
 
 
+def test_clock_of_an_earlier_day_does_not_replace_the_snapshot_of_that_day(shelf: Shelf) -> None:
+    shelf.take(4)
+    shelf.take(3, NIGHT)
+    with pytest.raises(GuardError, match=r"2026-11-20 13:00.* 2026-11-21 was observed at 2026-11-21 12:00"):
+        shelf.take(3, HOUR)
+    assert shelf.read(date(2026, 11, 20)).manifest.count == 4
+
+
+def test_snapshot_of_a_future_day_is_named_by_the_next_run(shelf: Shelf) -> None:
+    shelf.take(3, 2 * NIGHT)
+    with pytest.raises(GuardError) as caught:
+        shelf.take(3)
+    assert "If it is that of the snapshot, delete its folders dt=2026-11-22" in str(caught.value)
+    shelf.take(3, override_guards=["clock_skew"])
+
+
 def test_result_of_the_operator_has_a_bounded_number_of_undocumented_fields(shelf: Shelf) -> None:
     new = {f"field_{number:03}": 1 for number in range(MAX_FIELDS + 10)}
     snapshot = shelf.take(websites(1, **new))

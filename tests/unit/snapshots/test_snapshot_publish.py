@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shelf import HOUR, NIGHT, NOON, Shelf, held, own, websites
+from shelf import DAY, HOUR, NIGHT, NOON, Shelf, held, own, websites
 
 from airflow_provider_analytics import storage
 from airflow_provider_analytics.exceptions import GuardError, IncompleteListError, StorageError
@@ -103,7 +103,7 @@ def test_next_night_removes_orphaned_files_of_another_run(shelf: Shelf) -> None:
         shelf.take(31, writer="a run")
     other = shelf.take(31, MINUTE, writer="another run")
     assert len(names(other.partition.data)) == 2  # the first run might still be writing
-    shelf.take(31, -NIGHT)  # an older day
+    shelf.take(31, MINUTE, day=DAY - NIGHT)  # an older day
     shelf.fs.pipe_file((other.partition.about / "_since-2026-11-19.jsonl").path, b"x")
     shelf.take(31, NIGHT, writer="the next run")
     assert held(other) == sorted(["_since-2026-11-19.jsonl", *own(other)])
