@@ -584,7 +584,7 @@ class BulkError(AnalyticsError):
         if failed:
             parts.append(f"{counted(failed, 'website')} failed")
         if not_tried and failed:
-            parts.append(f"{not_tried:,} were not tried")
+            parts.append(f"{not_tried:,} not tried")
         elif not_tried:
             parts.append(f"{counted(not_tried, 'website')} not tried")
         parts.append(f"{self.done:,} succeeded")
@@ -621,7 +621,7 @@ def reasons_of(failures: Mapping[str, str], not_tried: Collection[str] = ()) -> 
     websites_by_reason: dict[str, list[str]] = {}
     for website, why in failures.items():
         # For the same reason, messages differ in the path of the request and in the website.
-        reason = re.sub(r" Request: \S+ \S+\.", "", why)
+        reason = re.sub(r" Request: \S+ [^\s,]+(, \d[^.]*)?\.", "", why)
         reason = re.sub(rf"the domain '{re.escape(website)}'", "the same domain", reason)
         reason = re.sub(rf"^Website '?{re.escape(website)}'?", "The website", reason)
         reason = re.sub(rf"(Website )?'?{re.escape(website)}'?", "the website", reason)

@@ -78,7 +78,7 @@ _REMEDIES_BY_KIND: Mapping[type[Exception], str] = {
 _REMEDIES_BY_NUMBER: Mapping[int | None, str] = {
     errno.EDQUOT: "Free space there.",
     errno.ENOSPC: "Free space there.",
-    errno.EROFS: "The file system is read-only. Choose a folder that the worker can write.",
+    errno.EROFS: "The file system is read-only. Make it writable: another folder would lack the earlier files.",
 }
 
 #: Action on a file that an argument names, to the end of the message if the file cannot be used.
@@ -514,7 +514,9 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
         if found != sha256:
             hashes = f"The SHA-256 of the file is {found}, but {sha256} in the manifest."
             problem = f"{path} is damaged: its SHA-256 differs from the manifest."
-            raise StorageError(problem, f"Restore it, or take the snapshot again. {hashes}")
+            raise StorageError(
+                problem, f"Restore it from a copy. On its own day, you can also take the snapshot again. {hashes}"
+            )
         stored.seek(0)
         yield stored
 

@@ -165,7 +165,7 @@ class AnalyticsClient(ReadingClient):
         existing = single_website(domain, before.websites)
         if existing is None:
             for record in before.variants:
-                raise other_domain(domain, record, "If these are two websites, create this one with the hook.")
+                raise other_domain(domain, record, "If these are two websites, list both domains in a websites file.")
             try:
                 return self._create(domain, checked, before)
             except AnalyticsApiError as error:

@@ -22,7 +22,7 @@ _MAX_REASON = 1000
 
 
 _PROXY = "The proxy {proxy} did not pass the request on to {host}: {cause}. Check the extra proxies."
-_TIMED_OUT = "{host} did not {missing} within {seconds:g} s."
+_TIMED_OUT = "{host} did not {missing} within {seconds:g} s. Check that the service runs, or raise the extra timeout."
 _CLOSED = (
     "{host} closed the connection before it responded: {cause}. If a retry also fails, check the log of the service."
     "{https}"

@@ -355,12 +355,19 @@ def _check_several_addresses(text: str) -> None:
 
     :raises ValueError: for any other text, and for a network that is too wide, such as ``0.0.0.1/0``.
     """
-    first, is_range, last = text.partition("-")
-    if is_range and _is_address(first.strip()) and (_is_address(last.strip()) or _OCTET.fullmatch(last.strip())):
+    first, is_range, last = map(str.strip, text.partition("-"))
+    if is_range and _is_address(first) and _OCTET.fullmatch(last):
+        return
+    if is_range and _is_address(first) and _is_address(last):
+        start, end = ipaddress.ip_address(first), ipaddress.ip_address(last)
+        _check_count(abs(int(end) - int(start)) + 1, start.version)
         return
     if _is_address(text.removeprefix("[").removesuffix("]")) and text.startswith("["):
         raise ValueError("is an address of a URL; write it without brackets")
-    if any(form.fullmatch(text) for form in (_WILDCARD, _SHORT_NETWORK, _PATTERN)):
+    if _WILDCARD.fullmatch(text):
+        _check_count(_count_of_wildcard(text), 4)
+        return
+    if any(form.fullmatch(text) for form in (_SHORT_NETWORK, _PATTERN)):
         return
     try:
         network = _network(text, strict=False)
@@ -386,12 +393,28 @@ def _check_size(network: Network) -> None:
     """Raise :class:`ValueError` for the unspecified address, and for a network that is too wide."""
     if network.num_addresses == 1 and network.network_address.is_unspecified:
         raise ValueError("is the unspecified address, which no visitor has")
-    shortest = _SHORTEST_PREFIX[network.version]
-    if network.prefixlen < shortest:
-        raise ValueError(
-            f"covers {network.num_addresses:,} addresses; the widest network allowed is "
-            f"/{shortest} for IPv{network.version}"
-        )
+    _check_count(network.num_addresses, network.version)
+
+
+def _check_count(addresses: int, version: int) -> None:
+    """Raise :class:`ValueError` for more addresses than those of the widest network."""
+    shortest = _SHORTEST_PREFIX[version]
+    bits = {4: ipaddress.IPV4LENGTH, 6: ipaddress.IPV6LENGTH}[version]
+    if addresses > 2 ** (bits - shortest):
+        raise ValueError(f"covers {addresses:,} addresses; the widest network allowed is /{shortest} for IPv{version}")
+
+
+def _count_of_wildcard(text: str) -> int:
+    """Return the number of IPv4 addresses of a text such as ``192.0.2.*`` or ``192.0.2-3``."""
+    numbers = text.removesuffix(".").split(".")
+    count: int = 256 ** (4 - len(numbers))
+    for number in numbers:
+        low, is_range, high = number.partition("-")
+        if number == "*":
+            count *= 256
+        elif is_range:
+            count *= abs(int(high) - int(low)) + 1
+    return count
 
 
 # Thousands of websites have the same few addresses.

@@ -127,9 +127,11 @@ def _verify(value: object) -> bool | str:
     with suppress(ValueError):
         return flag("verify", value)
     # An empty text would turn the verification off.
-    if not isinstance(value, str) or not value.strip() or not Path(value.strip()).exists():
+    if not isinstance(value, str) or not value.strip():
         raise _not_allowed("verify", value, _VERIFY)
     path = Path(value.strip())
+    if not path.exists():
+        raise ValueError(f"verify={value!r} cannot be used: {path} does not exist here. Allowed: {_VERIFY}.")
     if path.is_file():
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)

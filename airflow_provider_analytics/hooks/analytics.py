@@ -37,7 +37,7 @@ class AnalyticsHook(BaseHook):
 
     Threads can share a hook. Close it, or use it in a ``with`` statement.
 
-    All methods raise :class:`ValueError` for a bad argument, before they send a request. All other errors come from
+    All methods raise :class:`ValueError` for a bad argument, before they send a request. Errors of requests come from
     :mod:`airflow_provider_analytics.exceptions`.
 
     :param analytics_conn_id: id of a connection of type ``analytics``; it is read on first use.

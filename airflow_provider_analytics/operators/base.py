@@ -321,10 +321,12 @@ class ProviderBaseOperator(BaseOperator):
 
         :raises ValueError: if a value is not allowed; Airflow displays it as an import error of the DAG file.
         """
+        # A subclass can have further template fields, which its constructor sets later.
+        known = [name for name in self.template_fields if hasattr(self, name)]
         self.determined_later = frozenset(
-            name for name in self.template_fields if not is_literal(getattr(self, name), self.starts_of_templates)
+            name for name in known if not is_literal(getattr(self, name), self.starts_of_templates)
         )
-        for name in self.template_fields:
+        for name in known:
             if name.endswith("_path"):
                 setattr(self, name, path_text(getattr(self, name)))
             if self.are_literal(name):

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -216,10 +218,11 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
         filters: Mapping[str, Any] = {}
         selectors = None
-        if isinstance(self.websites, Mapping) and not is_record(self.websites):
-            filters = self._checked_filters(self.websites)
-        elif self.websites is not None:
-            selectors = parse_selectors("websites", self.websites)
+        websites = _object_of(self.websites)
+        if isinstance(websites, Mapping) and not is_record(websites):
+            filters = self._checked_filters(websites)
+        elif websites is not None:
+            selectors = parse_selectors("websites", websites)
         return ExclusionList(
             self.field,
             self._mode,
@@ -293,6 +296,14 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         if text is None:
             raise ValueError(f"{argument}={path!r}: there is no such file")
         return text
+
+
+def _object_of(value: Any) -> Any:
+    """Return the object of a JSON text, because templates render to text; any other value unchanged."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with suppress(ValueError):
+            return json.loads(value)
+    return value
 
 
 def _mapping(argument: str, value: Any) -> Mapping[str, Any]:

@@ -73,12 +73,13 @@ class ReconcilingOperator(AnalyticsBaseOperator):
         :param changes: noun for the changes, such as ``website``.
         :param more: further counts, as the end of the sentence.
         """
-        others = []
-        failed, not_tried = len(outcome.failures) - len(outcome.not_tried), len(outcome.not_tried)
-        if failed:
-            others.append(f"{failed:,} failed")
-        if not_tried:
-            others.append(f"{not_tried:,} not tried")
+        unclear, not_tried = outcome.states["unclear"], len(outcome.not_tried)
+        counts = {
+            "unclear": unclear,
+            "failed": len(outcome.failures) - unclear - not_tried,
+            "not tried": not_tried,
+        }
+        others = [f"{number:,} {how}" for how, number in counts.items() if number]
         exceptions = ""
         if others:
             exceptions = f" ({', '.join(others)})"

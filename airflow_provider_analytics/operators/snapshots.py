@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import Asset
 
+from airflow_provider_analytics.api.checks import invalid
 from airflow_provider_analytics.assets import (
     SCHEME,
     asset_uri,
@@ -27,6 +28,7 @@ from airflow_provider_analytics.operators.base import (
     ProviderBaseOperator,
     arguments_of,
     check_rendered_arguments,
+    check_value,
     is_literal,
     path_text,
     permanent_failure,
@@ -198,6 +200,8 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
             asset = snapshot_asset(
                 self.analytics_conn_id, snapshot_name=snapshot_name, search=search, favorite=favorite
             )
+        if not hasattr(asset, "uri"):
+            raise invalid("asset", asset, "an Asset, such as snapshot_asset('my_conn')")
         self.asset = asset
         is_ours = urlsplit(asset.uri).scheme == SCHEME
         if is_ours and is_partitioned(asset.uri):
@@ -222,7 +226,9 @@ class SnapshotWebsitesOperator(AnalyticsBaseOperator):
         """Raise :class:`ValueError` when a DAG file is parsed, if the asset is known only at run time."""
         for name in ("base_path", "snapshot_name", "search", "favorite", "analytics_conn_id"):
             value = path_text(getattr(self, name))
-            is_known = value is None or isinstance(value, (str, bool))
+            if is_literal(value, self.starts_of_templates):
+                check_value(name, value)
+            is_known = value is None or isinstance(value, (str, int))
             if not is_known or not is_literal(value, self.starts_of_templates):
                 raise ValueError(
                     f"asset is required, because {name}={value!r} is known only at run time. Give the asset that the "
@@ -388,7 +394,8 @@ class CompareSnapshotsOperator(ProviderBaseOperator):
     :param ignore_fields: documented fields that do not count; default: those of the current snapshot. (templated)
     :return: a dict with these keys:
 
-        * ``path`` (string, such as ``"s3://my-bucket/analytics/websites"``): folder of the snapshots.
+        * ``path`` (string, such as ``"s3://my-bucket/analytics/websites/dt=2026-11-21"``): folder of the newer
+          snapshot.
         * ``current`` (date, such as ``"2026-11-21"``): day of the newer snapshot.
         * ``is_first`` (boolean, such as ``false``): true if no earlier day has a snapshot.
         * ``previous`` (date or null, such as ``"2026-11-20"``): day of the earlier snapshot; null if there is none, or

@@ -148,12 +148,16 @@ class _SettingsOperator(AnalyticsBaseOperator):
     password_from: str | None
 
     def __init__(self, *, domain: str | None, **kwargs: Any) -> None:
-        if isinstance(kwargs.get("email"), (bool, int)):
-            raise invalid(  # raised here, because Airflow accepts any value silently
-                "email",
-                kwargs["email"],
-                "an e-mail address for Airflow's alerts. To set the field email of the website, use email_reports.",
+        if _is_flag(kwargs.get("email")):
+            allowed = (
+                "an e-mail address for Airflow's alerts. To set the field email of the website, use email_reports."
             )
+            wrong = invalid(
+                "email", kwargs["email"], allowed
+            )  # raised here, because Airflow accepts any value silently
+            if self.is_mapped:
+                raise permanent_failure(f"{domain}: {wrong}", "correct the row first")
+            raise wrong
         if self.is_mapped:
             # Airflow would raise an error with all values, also a password, and retry it.
             known = inspect.signature(BaseOperator.__init__).parameters.keys() | {"analytics_conn_id"}
@@ -188,6 +192,17 @@ class _SettingsOperator(AnalyticsBaseOperator):
         return {name: value for name, value in settings.items() if value is not None}
 
 
+def _is_flag(value: object) -> bool:
+    """Return whether a value means true or false, such as ``True``, ``1``, and the text ``"true"`` of a table."""
+    if value is None:
+        return False
+    try:
+        flag("email", value)
+    except ValueError:
+        return isinstance(value, int)
+    return True
+
+
 class CreateWebsiteOperator(_SettingsOperator):
     """Create a website, unless one with this domain exists.
 
@@ -207,7 +222,7 @@ class CreateWebsiteOperator(_SettingsOperator):
     :param exclude_bots: exclude common bots. (templated)
     :param exclude_params: excluded URL query parameters as a list, or as text with one entry per line. Comments after
         ``#`` are not sent; ``{"entry": "utm", "comment": "ads"}`` sends one. (templated)
-    :param exclude_ips: excluded IP addresses, as ``exclude_params``. (templated)
+    :param exclude_ips: excluded IP addresses, as ``exclude_params``. A network is sent as it is. (templated)
     :param if_exists: if the website exists, ``skip`` (default) leaves it unchanged and reports different settings,
         ``update`` updates them, and ``fail`` fails the task without a retry. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
@@ -227,7 +242,8 @@ class CreateWebsiteOperator(_SettingsOperator):
           it, without secrets.
 
     :raises AirflowFailException: without a retry, if the service rejects a value, the website exists and
-        ``if_exists="fail"``, the website was created but is not as requested, or the domain has several websites.
+        ``if_exists="fail"``, the website was created but is not as requested, the domain has several websites,
+        or the list has the domain with or without ``www.`` instead. To create both, list both in a websites file.
     :raises AmbiguousWriteError: if it is unclear whether the website was created; a retry reads the list first.
     """
 
@@ -351,7 +367,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
     :param exclude_params: excluded URL query parameters as a list, or as text with one entry per line. Comments after
         ``#`` are not sent; ``{"entry": "utm", "comment": "ads"}`` sends one. ``[]`` clears the list; text without
         entries is an error. (templated)
-    :param exclude_ips: excluded IP addresses, as ``exclude_params``. (templated)
+    :param exclude_ips: excluded IP addresses, as ``exclude_params``. A network is sent as it is. (templated)
     :param favorite: mark as favorite. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the keys of ``CreateWebsiteOperator``.

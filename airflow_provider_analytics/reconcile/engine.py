@@ -178,9 +178,10 @@ def check_approval(job: Job, planned: Planned, digest: str | None) -> Planned:
         settings = ", ".join(f"{name} {value!r}" for name, value in plan.arguments.items())
         raise GuardError(
             "The plan is not the approved one. The file or a website has changed, the two tasks have different "
-            "arguments, or the plan was applied before. To apply the rest of a plan, both tasks need the same "
-            "state_path.",
-            f"No changes were sent. Plan again, with the arguments of this task: {settings}.\n"
+            "arguments, services, or accounts, or the plan was applied before. To apply the rest of a plan, both tasks "
+            "need the same state_path.",
+            "No changes were sent. Check that service and account of this task are right, and plan again with its "
+            f"arguments: {settings}.\n"
             f"Planned: {plan.digest}, approved: {digest}.",
         )
     not_compared = itertools.filterfalse(planned.desired.is_compared, planned.websites.records)

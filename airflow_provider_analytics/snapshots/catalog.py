@@ -48,7 +48,7 @@ MANIFEST = "_manifest.json"
 SUCCESS = "_SUCCESS"
 
 _PARTITION = re.compile(r"dt=([0-9]{4}-[0-9]{2}-[0-9]{2})")
-_REMEDY = "Restore it, or take the snapshot again."
+_REMEDY = "Restore it from a copy. On its own day, you can also take the snapshot again."
 
 log = logging.getLogger(__name__)
 

@@ -225,7 +225,10 @@ def decode(content: bytes, where: str) -> Manifest:
             _check_names(manifest)
             return manifest
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise StorageError(f"{where} is damaged ({error}).", "Restore it, or take the snapshot again.") from error
+        raise StorageError(
+            f"{where} is damaged ({error}).",
+            "Restore it from a copy. On its own day, you can also take the snapshot again.",
+        ) from error
     raise NewerVersionError(
         f"{where} has version {version}, but this package reads versions up to {VERSION}.",
         "A newer airflow-provider-analytics wrote it. Upgrade this package.",

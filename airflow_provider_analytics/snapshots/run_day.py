@@ -129,7 +129,7 @@ def parse_day(day: date | str) -> date:
     if isinstance(day, date):
         return day
     try:
-        return date.fromisoformat(day.strip())
+        return date.fromisoformat(str(day).strip())
     except ValueError:
         raise ValueError(f"{day!r} is not a date. Allowed: YYYY-MM-DD") from None
 

@@ -186,7 +186,7 @@ FORMS: dict[str, dict[str, str]] = {
         "bare": "bare",
         "data": "under `data`",
         "key": "under one other key, also beside a message",
-        "none": "none in the response to a write: empty, a message, or not JSON",
+        "none": "none in the response to a write: empty, a message, or not JSON, except a web page",
     },
     "status of a write": {"success": "any 2xx, after which the website is read"},
     "deleted website": {"mark": "`deleted_at` with a value"},

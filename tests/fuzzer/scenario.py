@@ -1027,7 +1027,7 @@ _ASKS_A_PERSON = ("its current entries are unknown",)
 _MAY_FAIL_AGAIN = (
     "websites have the domain",  # another user has created the second one
     "already exists, with id",  # if_exists="fail"
-    "create this one with the hook",  # the first try has stored another spelling
+    "list both domains in a websites file",  # the first try has stored another spelling
     "If the service writes it so",  # it has stored another spelling of the domain
     "might write the domain in this way",
     "DomainError",

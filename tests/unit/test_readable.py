@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_analytics.exceptions import BulkError
+from airflow_provider_analytics.exceptions import BulkError, UnexpectedResponseError
 from airflow_provider_analytics.readable import (
     EXCERPT_LENGTH,
     Redactor,
@@ -47,6 +47,19 @@ def test_short_secret_is_masked_in_text_and_ignored_in_data(secret: str, is_in_t
     assert (redactor(f"a {secret}.") == "a ***.") is is_in_text
     assert redactor.finds(f"a {secret}.") is is_in_data
     assert redactor.might_be_in(f'"a {secret}."'.encode()) is is_in_data
+
+
+def test_rejections_that_differ_only_in_the_request_are_one_reason() -> None:
+    answers = {
+        f"{n}.example (id {n})": str(
+            UnexpectedResponseError("It is a web page.", 200, "PATCH", f"/api/v1/websites/{n}")
+        )
+        for n in range(20)
+    }
+    assert str(BulkError(answers)).splitlines()[1:] == [
+        "Websites: 0.example (id 0), 1.example (id 1), 2.example (id 2), 3.example (id 3), 4.example (id 4), "
+        "5.example (id 5), 6.example (id 6), 7.example (id 7), 8.example (id 8), 9.example (id 9) and 10 more."
+    ]
 
 
 def test_secret_that_contains_another_one_is_masked_as_a_whole() -> None:
@@ -133,7 +146,7 @@ def test_websites_are_grouped_by_reason_and_ten_are_named() -> None:
     }
     differs = {f"x{n}.example (id {n})": f"Still differs: update x{n}.example (id {n}): privacy" for n in range(3)}
     lines = str(BulkError({**rejected, **differs}, done=1957, not_tried=differs.keys())).splitlines()
-    assert lines[0] == "40 websites failed, 3 were not tried, 1,957 succeeded. The service rejected a value."
+    assert lines[0] == "40 websites failed, 3 not tried, 1,957 succeeded. The service rejected a value."
     assert lines[1].startswith("Websites: 0.example (id 0), ")
     assert lines[1].endswith(" and 35 more.")
     assert lines[2] == "Still differs: update the website: privacy."

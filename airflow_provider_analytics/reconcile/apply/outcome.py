@@ -15,13 +15,15 @@ from airflow_provider_analytics.exceptions import (
     StorageError,
     reasons_of,
 )
-from airflow_provider_analytics.readable import counted
+from airflow_provider_analytics.readable import counted, first_of, readable
 from airflow_provider_analytics.reconcile.apply.targets import State, Target, describe
 
 #: Remedy for new websites without all of their settings.
 _CREATE_ONLY = "With create_only, a retry leaves new websites as they are. Run once without create_only."
 #: Maximum number of unexpected changes in a result.
 _MAX_UNEXPECTED = 20
+#: Maximum number of websites in a log line.
+_MAX_LOGGED = 1000
 
 log = logging.getLogger(__name__)
 
@@ -179,6 +181,9 @@ class Outcome:
             raise self.stopped
         if not self.failures:
             return
+        # The error names only the first websites of each reason.
+        names = first_of(list(self.failures), _MAX_LOGGED, show=readable)
+        log.warning("Not as requested: %s: %s.", counted(len(self.failures), "website"), names)
         failed = [target for target in self.targets if not target.is_good]
         is_rejected = not self.unread and all(target.state is State.REJECTED for target in failed)
         # A retry would find nothing to do, and hide the values that were lost or not set.

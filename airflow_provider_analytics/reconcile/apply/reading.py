@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,6 +25,8 @@ from airflow_provider_analytics.reconcile.apply.sending import Sender
 from airflow_provider_analytics.reconcile.apply.targets import State, Target, describe
 from airflow_provider_analytics.reconcile.plan.changes import Change
 from airflow_provider_analytics.reconcile.service_websites import GIVE_UP_AFTER, ReadResult
+
+log = logging.getLogger(__name__)
 
 
 class Reader:
@@ -191,6 +194,7 @@ class Reader:
             return self._settle_deleted(target, is_gone=is_gone)
         if record is None:
             if action == "update" and self._sender.ignore_gone:
+                log.info("Website %s was deleted by someone else after its change.", target.website)
                 target.set(State.APPLIED)
                 target.is_read = True
                 return False

@@ -172,7 +172,7 @@ class Sender:
         except NotFoundError:
             if not self.ignore_gone or not self._is_gone(str(target.website_id)):
                 raise
-            log.debug("Not changed: website %s does not exist any more.", target.website)
+            log.info("Website %s was deleted by someone else, so it was not changed.", target.website)
             self.confirm(target)
         if not target.sent:
             target.set(State.UNCHANGED)
@@ -275,4 +275,4 @@ def _is_rejected(error: AnalyticsError | ValueError, *, is_create: bool) -> bool
         return False
     if is_create and might_mean_taken(error):
         return False  # another process might have created the website: the next try finds it
-    return error.status in (403, 413) or error.is_invalid
+    return error.permanent

@@ -125,17 +125,19 @@ def similar_domain(selector: str, records: Sequence[Record]) -> str:
     return f" (similar: {readable(near)})"
 
 
-def raise_unmatched(unmatched: Sequence[str]) -> None:
+def raise_unmatched(unmatched: Sequence[str], guard: str = "") -> None:
     """Raise :class:`GuardError` with the selectors that match no website, if there are any.
 
     Otherwise a typing error in ``except_websites`` would change the website that it should exclude.
+
+    :param guard: the guard to override; empty if there is none.
     """
     if unmatched:
         named = first_of(unmatched, _MAX_NAMED, "; ", show=readable)
         remedy = "Correct the domain, pattern, or id."
         if any("://" in name for name in unmatched):
             remedy = "Write the domain without https:// and path."
-        raise GuardError(f"No website matches {named}.", f"{remedy} No changes were sent.", "no_match")
+        raise GuardError(f"No website matches {named}.", f"{remedy} No changes were sent.", guard)
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,7 @@ class ExclusionList:
             for website_id in ids:
                 additional.setdefault(website_id, []).append(entry_list)
         if not self.allow_no_match:
-            raise_unmatched(unmatched)
+            raise_unmatched(unmatched, "no_match")
         websites = dict.fromkeys(managed, self._website([self.entries]))
         for website_id, lists in additional.items():
             websites[website_id] = self._website([self.entries, *lists])

@@ -354,7 +354,10 @@ def _entries(text: str, entry_type: EntryType, networks: str, limit: int, *, hos
     except ValueError:
         if name is None or not isinstance(entry_type, Addresses):
             raise
-        raise ValueError("is not an IP address; a host name needs resolve_names=True and mode='managed'") from None
+        raise ValueError(
+            "is not an IP address; only SyncExcludedIpsOperator resolves host names, with resolve_names=True and "
+            "mode='managed'"
+        ) from None
 
 
 def resolve(

@@ -212,6 +212,7 @@ def test_hanging_request_ends_in_time(hanging: Hanging, monkeypatch: pytest.Monk
     assert not might_have_been_applied(caught.value) or hanging.phase not in UNSENT
     if hanging.phase == "connect":
         assert "did not accept the connection within 0." in str(caught.value)
+        assert not caught.value.sent
     if hanging.phase in DRIPPING and is_unclear:
         assert "did not finish its response within 0.6 s" in str(caught.value)
 

@@ -90,7 +90,7 @@ def test_sync_uses_selectors_exceptions_and_further_entries(night: Night) -> Non
     chosen: dict[str, Any] = {"websites": ["*.example.com", 4], "except_websites": "OLD.example.com.\n"}
     night.sync("203.0.113.7", **chosen, per_website={"shop.*": "203.0.113.8 # till", "2": ["203.0.113.9"]})
     assert night.lists() == ["203.0.113.7", "203.0.113.7\n203.0.113.8\n203.0.113.9", None, "203.0.113.7"]
-    night.execute(SyncExcludedParamsOperator, exclude_params=["gclid"], websites={"favorite": True})
+    night.execute(SyncExcludedParamsOperator, exclude_params=["gclid"], websites='{"favorite": true}')
     night.execute(SyncExcludedParamsOperator, exclude_params=["fbclid"], websites={"search": "other"})
     assert night.lists("exclude_params") == [None, "gclid", None, "fbclid"]
     unmatched: dict[str, Any] = {"override_guards": ["no_match"]}

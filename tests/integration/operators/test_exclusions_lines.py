@@ -203,7 +203,11 @@ def test_misspelled_expiration_date_is_rejected_with_the_nearest_word(
 @pytest.mark.parametrize(
     ("lines", "arguments", "message"),
     [
-        (VPN, {"resolve_names": False}, "a host name needs resolve_names=True and mode='managed'"),
+        (
+            VPN,
+            {"resolve_names": False},
+            "only SyncExcludedIpsOperator resolves host names",
+        ),
         (VPN, {"mode": "merge"}, "resolve_names needs a managed list. Set state_path"),
         ("8.8.8.8 # until=2027-01-31", {"mode": "replace", "resolve_names": False}, "until needs the mode managed"),
         ("\n".join(f"h{n}.example" for n in range(101)), {}, "exclude_ips has 101 host names. Allowed: at most 100"),

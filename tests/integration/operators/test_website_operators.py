@@ -100,7 +100,10 @@ def test_create_returns_the_existing_website_of_the_domain(
         with pytest.raises(AirflowFailException, match="exists, with id 1"):
             run(CreateWebsiteOperator, **create)
     else:
-        assert run(CreateWebsiteOperator, **create)["website"] == sandbox.websites()[0]
+        done = run(CreateWebsiteOperator, **create)
+        assert (done["website"], done["created"]) == (sandbox.websites()[0], False)
+        named = ["privacy", "exclude_ips"]
+        assert (done["updated"], done["differing"]) == ((named, []) if if_exists == "update" else ([], named))
     if if_exists == "update":
         assert sent(sandbox, "update") == [{"privacy": "1", "exclude_ips": "::1"}]
         sandbox.clear_requests()

@@ -19,7 +19,11 @@ from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.exceptions import BulkError, StorageError
 from airflow_provider_analytics.operators.reconciling import passwords_of
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
-from airflow_provider_analytics.operators.websites import DeleteWebsiteOperator, GetWebsiteOperator
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    DeleteWebsiteOperator,
+    GetWebsiteOperator,
+)
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.reconcile.plan.changes import Plan
@@ -378,6 +382,24 @@ def test_approved_change_is_not_sent_if_the_website_changed_meanwhile(
     with pytest.raises(BulkError, match=problem):
         night.apply(**night.state, approved_digest=digest)
     assert night.lists() == ["10.0.0.1\n10.0.0.2", "192.0.2.1"]
+
+
+def test_domain_with_and_without_www_are_two_websites_of_a_file(night: Night) -> None:
+    """A service might store one of them as the other, so a single create needs a file that names both."""
+    night.add("shop.example")
+    with pytest.raises(AirflowFailException, match="If these are two websites, list both domains"):
+        night.execute(CreateWebsiteOperator, domain="www.shop.example")
+    both = {"shop.example": {}, "www.shop.example": {"privacy": "private"}}
+    assert night.apply(config={"websites": both})["applied"] == 1
+    assert [website["domain"] for website in night.sandbox.websites()] == ["shop.example", "www.shop.example"]
+
+
+def test_export_of_a_selector_without_a_website_cannot_be_overridden(night: Night) -> None:
+    night.add(2)
+    export: dict[str, Any] = {"output_path": str(night.folder / "out.yaml"), "websites": ["3.example"]}
+    with pytest.raises(AirflowFailException, match=r"No website matches websites: '3\.example'") as caught:
+        night.execute(ExportWebsitesOperator, **export)
+    assert "override_guards" not in str(caught.value)
 
 
 NEAR = ["example.com", "example.com/blog", "example.com:8080", "https://example.com", "example.com/shop"]

@@ -176,6 +176,21 @@ def test_guard_is_overridden_by_its_name(run: Callable[..., TaskOutcome], analyt
     assert states == ["failed", "success", "success", "success", "failed"]
 
 
+def test_losses_and_fields_are_compared_as_the_arguments_say(
+    run: Callable[..., TaskOutcome], analytics_sandbox: SandboxServer
+) -> None:
+    analytics_sandbox.seed(12)
+    yesterday = str((TODAY - timedelta(days=1)).date())
+    assert run(partition_date=yesterday, on_late="publish").state == "success"
+    for website_id in range(1, 6):
+        analytics_sandbox.remove_website(website_id)
+    analytics_sandbox.change_website(7, privacy=1)
+    assert run().state == "failed"
+    done = run(max_loss_fraction=0.5, ignore_fields=["privacy"]).returned
+    assert (done["removed"], done["changed"]) == (5, 0)
+    assert run(max_loss_fraction=0.5).returned["changed"] == 1
+
+
 def test_storage_path_omits_the_connection() -> None:
     path = storage_path("file://my_conn@/data/analytics/", "base_path") / "websites"
     assert (str(path), path.path) == ("file:///data/analytics/websites", "/data/analytics/websites")

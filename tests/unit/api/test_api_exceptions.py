@@ -106,6 +106,36 @@ def test_rejection_names_the_fields() -> None:
     assert error.problem == "The service rejected exclude_ips, privacy (422 Unprocessable Entity)."
 
 
+@pytest.mark.parametrize(
+    ("status", "permanent", "before_retry"),
+    [
+        (401, True, "correct the API key first"),
+        (403, True, "use a key with this permission first"),
+        (413, True, "shorten the list or raise the limit first"),
+        (422, True, "correct the value first"),
+        (404, False, ""),
+        (429, False, ""),
+        (500, False, ""),
+        (503, False, ""),
+    ],
+)
+def test_rejection_that_a_retry_cannot_change_is_permanent(status: int, permanent: bool, before_retry: str) -> None:
+    error = AnalyticsApiError(status, "PATCH", "/api/v1/websites/7", "")
+    assert (error.permanent, error.before_retry) == (permanent, before_retry)
+
+
+def test_rejection_without_a_field_says_how_to_find_it() -> None:
+    error = AnalyticsApiError(422, "PATCH", "/api/v1/websites/7", "")
+    assert error.remedy == "The response names no field. Check the log, or send fields one by one."
+
+
+def test_taken_domain_that_the_list_lacks_might_belong_to_another_account() -> None:
+    errors = {"domain": ["The domain has already been taken."]}
+    error = AnalyticsApiError(422, "POST", "/api/v1/websites", "Invalid.", errors)
+    assert error.remedy == "A deleted website, or one of another account, might have this domain."
+    assert (error.permanent, error.before_retry) == (True, "find the website with this domain first")
+
+
 def test_missing_csrf_token_needs_a_change_of_the_service() -> None:
     error = AnalyticsApiError(419, "POST", "/api/v1/websites", "CSRF token mismatch.")
     assert error.problem == "The service requires a CSRF token for writes, which only a browser has (419)."

@@ -313,6 +313,22 @@ def test_host_bits_do_not_hide_a_very_wide_network(entry: str) -> None:
         parse(Addresses(), "exclude_ips", entry, "as_is")
 
 
+@pytest.mark.parametrize(
+    "entry",
+    ["0.0.0.0-255.255.255.255", "10.0.0.0 - 11.0.0.0", "0-255.*.*.*", "1-2.0-255.*", "1-9.", "::-ffff::"],
+)
+def test_very_wide_range_is_rejected(entry: str) -> None:
+    with pytest.raises(ValueError, match=r"covers .* the widest network allowed is"):
+        parse(Addresses(), "exclude_ips", entry, "as_is")
+
+
+@pytest.mark.parametrize(
+    "entry", ["10.0.0.0-10.255.255.255", "10.*.*.*", "10.", "1-2.0-127.*", "2001:db8::-2001:db8::f"]
+)
+def test_range_as_wide_as_the_widest_network_is_sent(entry: str) -> None:
+    assert parse(Addresses(), "exclude_ips", entry, "as_is") == (entry,)
+
+
 @pytest.mark.parametrize("entry", ["a\x00b", "10.0.0.1\u200b", "a\x1b[31m"])
 def test_entries_with_invisible_characters_are_never_sent(entry: str) -> None:
     with pytest.raises(ValueError, match="contains invisible characters"):

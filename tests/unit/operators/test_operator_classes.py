@@ -174,10 +174,30 @@ def test_equal_arguments_have_equal_defaults() -> None:
 
 
 @pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
-@pytest.mark.parametrize("email", [True, 0])
+@pytest.mark.parametrize("email", [True, 0, "true", "0", "False"])
 def test_email_of_airflow_is_not_used_as_email_of_the_website(operator: Any, email: Any) -> None:
     with pytest.raises(ValueError, match="email_reports"):
         operator(task_id="a_task", domain="www.example.com", email=email)
+
+
+def test_asset_that_is_only_a_name_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"asset='websites' is not allowed\. Allowed: an Asset, such as snapshot_asset"
+    ):
+        SnapshotWebsitesOperator(task_id="a_task", base_path="/data", asset="websites")  # type: ignore[arg-type]
+
+
+def test_subclass_can_set_its_own_template_fields_after_the_constructor_of_its_parent() -> None:
+    class Onboard(CreateWebsiteOperator):
+        template_fields = (*CreateWebsiteOperator.template_fields, "team")
+
+        def __init__(self, *, team: str, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.team = team
+
+    assert Onboard(task_id="a_task", domain="www.example.com", team="{{ params.team }}").team == "{{ params.team }}"
+    with pytest.raises(ValueError, match=r"domain='\*.example.com' is not allowed"):
+        Onboard(task_id="a_task", domain="*.example.com", team="web")
 
 
 #: Operator to allowed arguments, to which a single wrong argument is added.
@@ -200,6 +220,8 @@ WRONG: list[tuple[type[BaseOperator], str, Any, str]] = [
     (SyncExcludedIpsOperator, "networks", "split", "networks='split' is not allowed"),
     (SyncExcludedIpsOperator, "per_website", {"a.example": ["192.0.2.300"]}, "192.0.2.300"),
     (SyncExcludedIpsOperator, "websites", {"favourite": True}, "The closest is 'favorite'"),
+    (SyncExcludedIpsOperator, "exclude_ips", ["office.example"], "only SyncExcludedIpsOperator resolves host names"),
+    (UpdateWebsiteOperator, "exclude_ips", ["office.example"], "only SyncExcludedIpsOperator resolves host names"),
     (SyncExcludedIpsOperator, "except_websites", [None], "except_websites=None is not allowed"),
     (SyncExcludedIpsOperator, "approved_digest", "abc", "approved_digest='abc' is not allowed"),
     (SyncExcludedIpsOperator, "dry_run", "perhaps", "dry_run='perhaps' is not allowed. Allowed: True or False"),
@@ -216,6 +238,9 @@ WRONG: list[tuple[type[BaseOperator], str, Any, str]] = [
     (SnapshotWebsitesOperator, "ignore_fields", ["visits"], "ignore_fields='visits' is not allowed"),
     (SnapshotWebsitesOperator, "html_report", "yes", "html_report='yes' is not allowed"),
     (SnapshotWebsitesOperator, "base_path", "data/analytics", "base_path='data/analytics' is not allowed"),
+    (SnapshotWebsitesOperator, "snapshot_name", None, "snapshot_name=None is not allowed"),
+    (SnapshotWebsitesOperator, "snapshot_name", "", "snapshot_name='' is not allowed"),
+    (SnapshotWebsitesOperator, "base_path", 5, "base_path=5 is not allowed"),
     (CompareSnapshotsOperator, "on_change", "report", "on_change='report' is not allowed. Allowed: log, fail, skip"),
     (CompareSnapshotsOperator, "current", "2026-13-01", "current='2026-13-01' is not allowed"),
     (PruneSnapshotsOperator, "keep_days", -1, "keep_days=-1 is not allowed"),

@@ -154,6 +154,11 @@ def test_damage_does_not_stop_the_next_night_and_is_replaced_on_the_same_day(
     assert shelf.count() == 20
 
 
+def test_damage_that_keeps_the_size_is_found_only_by_reading_the_files(shelf: Shelf) -> None:
+    damage(shelf.take(20), "another digest")
+    assert (shelf.days(verify=False), shelf.days(verify=True)) == ({20: True}, {20: False})
+
+
 @pytest.mark.parametrize(
     ("how", "compression"), [("missing", None), ("truncated", None), ("truncated", "gzip"), ("another digest", None)]
 )
@@ -185,8 +190,8 @@ def test_manifest_of_another_day_is_damage(shelf: Shelf) -> None:
     first, second = shelf.take(3), shelf.take(4, NIGHT)
     shelf.fs.pipe_file(second.partition.manifest.path, shelf.fs.cat_file(first.partition.manifest.path))
     assert list_snapshots(shelf.base)[0].problems == (
-        f"{second.partition.manifest} is damaged: it is the manifest of 2026-11-20. Restore it, or take the snapshot "
-        "again.",
+        f"{second.partition.manifest} is damaged: it is the manifest of 2026-11-20. Restore it from a copy. "
+        "On its own day, you can also take the snapshot again.",
     )
 
 
@@ -367,3 +372,9 @@ def test_reader_does_not_compare_the_manifest_with_the_digest_in_success(local: 
     assert read.manifest.count == 99
     assert read.digest != Path(taken.partition.success.path).read_text()
     assert local.days() == {20: True}
+
+
+@pytest.mark.parametrize("day", [None, 7, ""])
+def test_value_that_is_no_day_is_refused(shelf: Shelf, day: Any) -> None:
+    with pytest.raises(ValueError, match=r"is not a date\. Allowed: YYYY-MM-DD"):
+        shelf.read(day)

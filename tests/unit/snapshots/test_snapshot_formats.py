@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 import time_machine
 from shelf import HOUR, NIGHT, NOON, Record, Shelf, rows, websites
@@ -26,6 +27,13 @@ from airflow_provider_analytics.snapshots.formats import COLUMNS, FORMATS, utc_t
 ENDINGS = {None: "", "gzip": ".gz"}
 EACH_FORMAT = pytest.mark.parametrize("file_format", FORMATS)
 COMPRESSIONS = pytest.mark.parametrize("compression", ENDINGS)
+
+
+@pytest.mark.parametrize(("compression", "codec"), [(None, "SNAPPY"), ("gzip", "GZIP")])
+def test_parquet_has_the_given_compression(local: Shelf, compression: str | None, codec: str) -> None:
+    taken = local.take(5, format="parquet", compression=compression)
+    metadata = pyarrow.parquet.read_metadata(taken.files[0].path)
+    assert {metadata.row_group(0).column(number).compression for number in range(metadata.num_columns)} == {codec}
 
 
 @EACH_FORMAT

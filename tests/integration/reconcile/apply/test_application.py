@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import re
 import signal
 import threading
@@ -96,17 +97,60 @@ def test_unavailable_service_gets_no_request_per_website(night: Night, distortio
         night.sync(NEW)
     assert (len(caught.value.failures), night.updated) == (500, set())
     text = str(caught.value)
-    assert text.startswith(f"{FAILURES_AT_FIRST} websites failed, 497 were not tried, 0 succeeded. The service ")
+    assert text.startswith(f"{FAILURES_AT_FIRST} websites failed, 497 not tried, 0 succeeded. The service ")
     why = f"\nNot tried, because {FAILURES_AT_FIRST} changes failed in a row, the last one with: The service "
     assert why in text
     assert text.count(" and 492 more.") == 1
     assert len(text) < 4096
 
 
+def test_log_names_every_website_of_an_outage_and_counts_unclear_ones(
+    night: Night, distortion: Distortion, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night.add(60)
+    monkeypatch.setattr(SyncExcludedIpsOperator, "log", logging.getLogger("airflow_provider_analytics"))
+
+    def fail_after_half(method: str, path: str) -> int | None:
+        return 502 if len(night.updated) >= 30 and path != "/account" else None
+
+    distortion.before = fail_after_half
+    with caplog.at_level(logging.INFO), pytest.raises(BulkError) as caught:
+        night.sync(NEW)
+    [named] = [line for line in caplog.messages if line.startswith("Not as requested: ")]
+    assert all(website in named for website in caught.value.failures)
+    [done] = [line for line in caplog.messages if line.startswith("Updated exclude_ips on ")]
+    numbers = list(map(int, re.findall(r"(\d+) (?:of|unclear|failed|not tried)", done)))
+    assert sum(numbers) == 60, done
+    assert f"on {numbers[0]} of 60 websites ({numbers[1]} unclear, " in done
+
+
+@pytest.mark.parametrize("status", [403, 413, 419, 422])
+def test_plan_that_the_service_rejects_for_good_is_not_retried(night: Night, status: int) -> None:
+    night.add(20)
+    night.sandbox.fault("update", status=status, times=None, body={"message": "CSRF token mismatch."})
+    with pytest.raises(AirflowFailException, match="Not retried: "):
+        night.sync(NEW)
+
+
+def test_website_that_a_colleague_deletes_during_a_sync_is_named_in_the_log(
+    night: Night, caplog: pytest.LogCaptureFixture
+) -> None:
+    night.add(4)
+
+    def delete(request: RecordedRequest) -> None:
+        if request.operation == "show" and not night.updated:
+            night.sandbox.remove_website(2)
+
+    night.sandbox.meanwhile(delete)
+    with caplog.at_level(logging.INFO):
+        assert night.sync(NEW)["applied"] == 3
+    assert re.search(r"Website \d\.example \(id \d\) was deleted by someone else", caplog.text)
+
+
 def test_long_wait_stops_requests_for_further_websites(night: Night) -> None:
     night.add(500)
     night.sandbox.fault("show", status=429, headers={"Retry-After": "3600"}, times=None)
-    with pytest.raises(BulkError, match="1 website failed, 499 were not tried, ") as caught:
+    with pytest.raises(BulkError, match="1 website failed, 499 not tried, ") as caught:
         night.sync(NEW)
     assert night.operations["show"] == 1
     assert any("Retry-After 3600 s" in why for why in caught.value.failures.values())
