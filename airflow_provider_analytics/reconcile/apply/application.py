@@ -241,6 +241,7 @@ class Application:
             target.set(
                 State.FAILED,
                 f"Created, but the list contains {counted(len(wrong), 'domain')} now that the plan would create as "
-                f"well: {first_of(wrong, _MAX_NAMED)}. It did not contain them before, so no other change was sent.",
+                f"well: {first_of(wrong, _MAX_NAMED)}. It did not contain them before, so no other change was sent. "
+                "The next try plans again.",
             )
         return bool(wrong)

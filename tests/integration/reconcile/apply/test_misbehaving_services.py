@@ -287,6 +287,25 @@ def test_plan_with_a_delete_fails_if_the_website_remains(night: Night, how: str)
     assert len(night.sandbox.websites()) == 2
 
 
+@pytest.mark.parametrize("hidden", [(), ("domain",)])
+def test_service_that_stores_other_domains_gets_two_creates(
+    night: Night, distortion: Distortion, hidden: tuple[str, ...]
+) -> None:
+    """Also if its response to a create contains no domain, so that only the list shows the other one."""
+
+    def hide(method: str, path: str, record: dict[str, Any]) -> None:
+        if method == "POST":
+            for name in hidden:
+                del record[name]
+
+    distortion.change = hide
+    night.sandbox.configure(domain_as="without www", allow_duplicates=True)
+    websites = {f"www.{number}.example": {"privacy": "private"} for number in range(12)}
+    with pytest.raises(AirflowFailException, match=r"has the domain '\d+\.example', not 'www\."):
+        night.apply(config={"websites": websites})
+    assert night.operations["create"] == 2
+
+
 @pytest.mark.parametrize("domain_as", ["with scheme", "with port", "with slash", "with www", "without www"])
 def test_domain_stored_in_another_form_is_found_before_a_create(night: Night, domain_as: str) -> None:
     night.sandbox.configure(domain_as=domain_as, allow_duplicates=True)
