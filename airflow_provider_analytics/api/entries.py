@@ -360,8 +360,9 @@ def _check_several_addresses(text: str) -> None:
         return
     if is_range and _is_address(first) and _is_address(last):
         start, end = ipaddress.ip_address(first), ipaddress.ip_address(last)
-        _check_count(abs(int(end) - int(start)) + 1, start.version)
-        return
+        if start.version == end.version:
+            _check_count(abs(int(end) - int(start)) + 1, start.version)
+            return
     if _is_address(text.removeprefix("[").removesuffix("]")) and text.startswith("["):
         raise ValueError("is an address of a URL; write it without brackets")
     if _WILDCARD.fullmatch(text):
@@ -405,7 +406,7 @@ def _check_count(addresses: int, version: int) -> None:
 
 
 def _count_of_wildcard(text: str) -> int:
-    """Return the number of IPv4 addresses of a text such as ``192.0.2.*`` or ``192.0.2-3``."""
+    """Return the number of IPv4 addresses of a text such as ``192.0.2.*`` or ``192.0.2-3.*``."""
     numbers = text.removesuffix(".").split(".")
     count: int = 256 ** (4 - len(numbers))
     for number in numbers:

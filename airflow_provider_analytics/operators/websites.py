@@ -148,13 +148,10 @@ class _SettingsOperator(AnalyticsBaseOperator):
     password_from: str | None
 
     def __init__(self, *, domain: str | None, **kwargs: Any) -> None:
-        if _is_flag(kwargs.get("email")):
-            allowed = (
-                "an e-mail address for Airflow's alerts. To set the field email of the website, use email_reports."
-            )
-            wrong = invalid(
-                "email", kwargs["email"], allowed
-            )  # raised here, because Airflow accepts any value silently
+        email = kwargs.get("email")
+        if _is_flag(email):  # checked here, because Airflow accepts any value silently
+            allowed = "an e-mail address for Airflow's alerts. To set the field email of the website, use email_reports"
+            wrong = invalid("email", email, allowed)
             if self.is_mapped:
                 raise permanent_failure(f"{domain}: {wrong}", "correct the row first")
             raise wrong

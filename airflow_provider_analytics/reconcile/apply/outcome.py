@@ -183,7 +183,7 @@ class Outcome:
             return
         # The error names only the first websites of each reason.
         names = first_of(list(self.failures), _MAX_LOGGED, show=readable)
-        log.warning("Not as requested: %s: %s.", counted(len(self.failures), "website"), names)
+        log.warning("Not as requested (%s): %s.", counted(len(self.failures), "website"), names)
         failed = [target for target in self.targets if not target.is_good]
         is_rejected = not self.unread and all(target.state is State.REJECTED for target in failed)
         # A retry would find nothing to do, and hide the values that were lost or not set.

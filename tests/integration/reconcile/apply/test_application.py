@@ -116,7 +116,7 @@ def test_log_names_every_website_of_an_outage_and_counts_unclear_ones(
     distortion.before = fail_after_half
     with caplog.at_level(logging.INFO), pytest.raises(BulkError) as caught:
         night.sync(NEW)
-    [named] = [line for line in caplog.messages if line.startswith("Not as requested: ")]
+    [named] = [line for line in caplog.messages if line.startswith("Not as requested (")]
     assert all(website in named for website in caught.value.failures)
     [done] = [line for line in caplog.messages if line.startswith("Updated exclude_ips on ")]
     numbers = list(map(int, re.findall(r"(\d+) (?:of|unclear|failed|not tried)", done)))
