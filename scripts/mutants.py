@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,7 +37,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(CHECKOUT / "tests" / "support")}
 #: The tests of ``make test-fast``.
 FAST = ["-m", "not (kill or browser or system or slow)", "-n", "2", "--dist", "loadfile"]
 FOLDERS = [f"tests/{name}" for name in ("unit", "contract", "integration", "fuzzer")]
-#: Maximum number of tests that are run for a mistake, the nearest first: some lines are covered by thousands.
+#: Maximum number of tests that are run for a mistake: some lines are covered by thousands.
 MAX_TESTS = 300
 #: Seconds after which the tests of a mistake are ended. A mistake that makes them hang is noticed.
 TIMEOUT = 300
@@ -167,7 +168,7 @@ def record() -> None:
 
 
 def tests_of(mutant: Mutant, data: coverage.CoverageData) -> list[str]:
-    """Return the tests that cover the line of a mistake, those that probably notice it first."""
+    """Return the tests that cover the line of a mistake: one case of each test function first, the nearest first."""
     contexts = data.contexts_by_lineno(str(mutant.path))
     found = set(contexts.get(mutant.line, ())) - {""}
     if not found and mutant.line in contexts:  # the line runs during the import
@@ -178,7 +179,13 @@ def tests_of(mutant: Mutant, data: coverage.CoverageData) -> list[str]:
         kind = next(number for number, name in enumerate(FOLDERS) if test.startswith(name))
         return f"/{folder}/" not in test, kind, test
 
-    return sorted(found, key=distance)[:MAX_TESTS]
+    cases: Counter[str] = Counter()
+    rounds: dict[str, int] = {}
+    for test in sorted(found, key=distance):
+        function = test.partition("[")[0]
+        rounds[test] = cases[function]
+        cases[function] += 1
+    return sorted(rounds, key=rounds.__getitem__)[:MAX_TESTS]
 
 
 def is_noticed(mutant: Mutant, tests: Sequence[str]) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import checks
@@ -223,6 +224,17 @@ def test_every_kind_of_mistake_is_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.repository
+def test_mistake_is_tried_with_one_case_of_each_test_function_first() -> None:
+    mutant = mutants.Mutant(mutants.PACKAGE / "api" / "client.py", 7, 0, 0, "")
+    covering = [f"tests/unit/api/test_near.py::test_near[{number}]" for number in range(400)]
+    covering += ["tests/fuzzer/test_far.py::test_far", "tests/unit/test_far.py::test_far[a]"]
+    chosen = mutants.tests_of(mutant, SimpleNamespace(contexts_by_lineno=lambda _: {7: covering}))  # type: ignore[arg-type]
+    near, *far = chosen[:3]
+    assert near.startswith("tests/unit/api/test_near.py::test_near[")
+    assert far == ["tests/unit/test_far.py::test_far[a]", "tests/fuzzer/test_far.py::test_far"]
+    assert len(chosen) == len(set(chosen)) == mutants.MAX_TESTS
+
+
 def test_mistakes_in_the_package_are_valid_python() -> None:
     drawn = [mutant for path in sorted(mutants.PACKAGE.rglob("*.py")) for mutant in mutants.mutants_of(path)]
     for mutant in random.Random(1).sample(drawn, 300):
