@@ -423,8 +423,8 @@ def creation(website: DesiredWebsite) -> Change:
     privacy = website.settings.get("privacy")
     if privacy is None:
         raise ValueError(
-            f"{website.domain} is new and has no privacy. Set privacy for it, in a group, or in defaults. Without it, "
-            "the service would create a public statistics page"
+            f"{website.domain} is new, or was deleted, and has no privacy. Remove it from the file, or set privacy for "
+            "it, in a group, or in defaults. Without it, the service would create a public statistics page"
         )
     values = dict(website.settings)
     for name, entry_list in website.lists.items():
