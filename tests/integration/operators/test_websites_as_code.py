@@ -354,6 +354,7 @@ def test_guard_counts_the_lists_of_all_compared_websites_even_if_list_rows_omit_
     assert plan["guard_message"].startswith("5 of 11 exclude_ips entries would be lost")
 
 
+@pytest.mark.parametrize("is_remainder", [False, True])
 @pytest.mark.parametrize(
     ("is_updated", "problem"),
     [
@@ -363,15 +364,24 @@ def test_guard_counts_the_lists_of_all_compared_websites_even_if_list_rows_omit_
     ids=["before its update", "after its update"],
 )
 def test_approved_change_is_not_sent_if_the_website_changed_meanwhile(
-    night: Night, distortion: Distortion, is_updated: bool, problem: str
+    night: Night, distortion: Distortion, is_updated: bool, problem: str, is_remainder: bool
 ) -> None:
-    """The file replaces the list: an entry typed by hand would be removed without an approval."""
+    """The file replaces the list: an entry typed by hand would be removed without an approval.
+
+    The same holds for the rest of a plan that an earlier try applied in part.
+    """
     night.write(
         "modes: {exclude_ips: replace}\ndefaults: {exclude_ips: [192.0.2.1]}\nwebsites: {1.example: , 2.example: }"
     )
     night.add(2, exclude_ips="10.0.0.1")
     digest = night.plan(**night.state)["digest"]
     typed: list[object] = []
+    if is_remainder:
+        distortion.failing = {("PATCH", "/websites/1"): 500}
+        with pytest.raises(BulkError, match="1 website failed, 1 succeeded"):
+            night.apply(**night.state, approved_digest=digest)
+        distortion.failing = {}
+        night.sandbox.clear_requests()
 
     def type_in(method: str, path: str) -> None:
         is_read = (method, path) == ("GET", "/websites/1")
