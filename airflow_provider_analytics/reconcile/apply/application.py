@@ -55,7 +55,10 @@ class Application:
         self._sender = sender
         self._reader = Reader(sender)
         #: One for each website, correct at any time.
-        self._targets = [Target(change) for change in sender.planned.plan.changes]
+        desired = sender.planned.desired
+        self._targets = [
+            Target(change, only_at_first=desired.only_at_first(change.domain)) for change in sender.planned.plan.changes
+        ]
         #: The websites that are not tried yet.
         self._left = list(self._targets)
         #: The number of websites since the last problem, of the current action.
@@ -79,8 +82,7 @@ class Application:
         targets = [replace(target, sent=list(target.sent)) for target in self._targets]
         if interrupted is not None:
             self._fail_unverified(targets)
-        create_only = self._sender.planned.desired.create_only
-        outcome = Outcome(targets, self._sender.planned.unread, self._stopped, interrupted, create_only)
+        outcome = Outcome(targets, self._sender.planned.unread, self._stopped, interrupted)
         if outcome.unexpected_changes:
             number = counted(len(outcome.changed_unexpectedly), "website")
             named = first_of(outcome.unexpected_changes, _MAX_NAMED, "; ")

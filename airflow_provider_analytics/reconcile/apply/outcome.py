@@ -19,7 +19,10 @@ from airflow_provider_analytics.readable import counted, first_of, readable
 from airflow_provider_analytics.reconcile.apply.targets import State, Target, describe
 
 #: Remedy for new websites without all of their settings.
-_CREATE_ONLY = "With create_only, a retry leaves new websites as they are. Run once without create_only."
+_ONLY_AT_FIRST = (
+    "With create_only or ignore, a retry leaves these settings of the new websites as they are. Run once without "
+    "create_only and ignore."
+)
 #: Maximum number of unexpected changes in a result.
 _MAX_UNEXPECTED = 20
 #: Maximum number of websites in a log line.
@@ -35,7 +38,6 @@ class Outcome:
     :param targets: one for each planned change.
     :param unread: website to why it could not be read; nothing was planned for these websites.
     :param stopped: the error for a service that changes unsent values, or does not store sent values.
-    :param create_only: whether a retry leaves the websites unchanged that exist.
     :param interrupted: the exception that ended the work before all was done and verified, such as
         :class:`StoppedError`, or the rejection of the API key; None if the work was complete.
     """
@@ -44,7 +46,6 @@ class Outcome:
     unread: Mapping[str, str] = field(default_factory=dict)
     stopped: NotAppliedError | None = None
     interrupted: BaseException | None = None
-    create_only: bool = False
 
     @property
     def states(self) -> dict[str, int]:
@@ -111,7 +112,7 @@ class Outcome:
     @property
     def leaves_incomplete(self) -> bool:
         """Whether a retry leaves new websites without all of their settings, and would succeed."""
-        return self.create_only and any(target.is_incomplete and not target.is_good for target in self.targets)
+        return any(target.lacking & target.only_at_first and not target.is_good for target in self.targets)
 
     @property
     def is_complete(self) -> bool:
@@ -148,7 +149,8 @@ class Outcome:
         if isinstance(self.interrupted, StoppedError):
             error = StoppedError(summary, "The next try completes the work.")
             if self.leaves_incomplete:
-                error.remedy, error.permanent, error.before_retry = _CREATE_ONLY, True, "complete these websites first"
+                error.remedy, error.permanent = _ONLY_AT_FIRST, True
+                error.before_retry = "complete these websites first"
             if any(target.is_another_website for target in self.targets):
                 error.remedy, error.permanent, error.before_retry = "", True, "check these websites first"
             raise error from None
@@ -193,7 +195,7 @@ class Outcome:
         is_permanent = is_rejected or has_lost_values or has_another_website or self.leaves_incomplete
         error = BulkError(self.failures, self.applied, self.not_tried, is_permanent)
         if self.leaves_incomplete:
-            error.remedy = _CREATE_ONLY
+            error.remedy = _ONLY_AT_FIRST
         if self.unexpected_changes:
             error.so_far = f"Values that were not sent changed, too: {'; '.join(self.unexpected_changes)}."
         raise error

@@ -259,6 +259,6 @@ class Reader:
 
     def _still_wanted(self, target: Target, record: Record) -> Change | None:
         try:
-            return self._sender.change_of(record, target.expected.before)
+            return self._sender.change_of(record, target.expected.before, is_new=target.is_new)
         except ValueError:  # the change is not approved, or the lists cannot be read any more
             return None

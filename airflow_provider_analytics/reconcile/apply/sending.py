@@ -116,17 +116,18 @@ class Sender:
 
     # What to send
 
-    def change_of(self, record: Record, before: Record) -> Change | None:
+    def change_of(self, record: Record, before: Record, *, is_new: bool) -> Change | None:
         """Return the change of a website from its current record; None if it needs no change.
 
         :param before: its record before its first update in this run; empty until then.
+        :param is_new: whether this run has created the website.
         :raises ValueError: if the change is not approved, or cannot be computed.
         """
         desired = self.planned.desired
         if self.planned.approved is not None:
             # Without the entries that are restored, which need no approval.
-            raise_unless_approved(change_of(desired, record), self.planned.approved)
-        return change_of(desired, record, before)
+            raise_unless_approved(change_of(desired, record, is_new=is_new), self.planned.approved)
+        return change_of(desired, record, before, is_new=is_new)
 
     def settings(self, change: Change) -> dict[str, Any]:
         """Return the settings to send, with the password."""
@@ -190,7 +191,7 @@ class Sender:
             if emptied:
                 why = f"{emptied} had lines when the websites were listed, and has none now"
                 raise ValueError(f"{why}, so it was not changed. The next try reads the list again.")
-        change = self.change_of(record, target.expected.before)
+        change = self.change_of(record, target.expected.before, is_new=target.is_new)
         if change is not None:
             shared = self.planned.desired.shared
             expected = ExpectedRecord(record, self.settings(change), target.planned.domain, shared)

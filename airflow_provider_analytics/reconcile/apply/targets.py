@@ -49,6 +49,7 @@ class Target:
     :param is_rejected_method: whether the service rejected the method of the update, or does not permit it.
     :param is_another_website: whether it is, or might be, the website of someone else: its id belongs to another
         domain, or it was found after a lost create and has other values than a new one. A retry would change it.
+    :param only_at_first: fields that are set only when the website is created, so that a retry leaves them unchanged.
     """
 
     planned: Change
@@ -61,6 +62,7 @@ class Target:
     comparison: Comparison = field(default_factory=Comparison)
     is_rejected_method: bool = False
     is_another_website: bool = False
+    only_at_first: frozenset[str] = frozenset()
 
     def set(self, state: State, reason: str = "") -> None:
         """Set state and reason together."""
@@ -99,6 +101,11 @@ class Target:
         return frozenset(name for name in had_lines if not raw_lines(name, record.get(name)))
 
     @property
+    def is_new(self) -> bool:
+        """Whether this run creates the website."""
+        return self.planned.action == "create"
+
+    @property
     def is_good(self) -> bool:
         """Whether the website is as desired, in all fields that its record contains."""
         return self.state in (State.UNCHANGED, State.APPLIED)
@@ -123,7 +130,7 @@ class Target:
     @property
     def not_set(self) -> list[str]:
         """Fields of a created website that a later update sets, and that was not sent yet."""
-        if self.planned.action != "create" or not self.sent:
+        if not self.is_new or not self.sent:
             return []
         sent: set[str] = set()
         for change in self.sent:
@@ -131,13 +138,15 @@ class Target:
         return [name for name in self.planned.settings if name not in sent]
 
     @property
-    def is_incomplete(self) -> bool:
-        """Whether a website was created, or might have been, and is known to lack settings."""
-        if self.planned.action != "create":
-            return False
+    def lacking(self) -> frozenset[str]:
+        """Settings that a website is known to lack that was created, or might have been."""
+        if not self.is_new:
+            return frozenset()
         if self.sent:
-            return bool(self.not_set or self.comparison.not_applied)
-        return self.unconfirmed is not None and len(self.unconfirmed.fields) < len(self.planned.fields)
+            return frozenset({*self.not_set, *self.comparison.not_applied})
+        if self.unconfirmed is None:
+            return frozenset()
+        return frozenset(self.planned.settings.keys() - self.unconfirmed.settings.keys())
 
     @property
     def unverified(self) -> Sequence[str]:

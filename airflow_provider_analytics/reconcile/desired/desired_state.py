@@ -106,6 +106,15 @@ class DesiredState:
         domain, website_id = website_of(record)
         return self.by_id.get(website_id) or self.by_domain.get(domain_key(domain))
 
+    def only_at_first(self, domain: str) -> frozenset[str]:
+        """Return the fields of a new website that later runs do not change."""
+        website = self.by_domain.get(domain_key(domain))
+        if website is None:
+            return frozenset()
+        if self.create_only:
+            return frozenset(website.settings)
+        return website.ignored
+
     def is_compared(self, record: Record) -> bool:
         """Return whether a website has a desired state, or is to be deleted."""
         return str(record["id"]) in self.deleted_ids or self.of(record) is not None

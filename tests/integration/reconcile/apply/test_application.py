@@ -173,12 +173,29 @@ INCOMPLETE = {
 }
 
 
+@pytest.mark.parametrize("ignore", [["favorite"], ["favorite", "email", "privacy"]])
+def test_ignored_setting_of_a_new_website_is_set_by_the_update_after_its_create(
+    night: Night, ignore: list[str]
+) -> None:
+    websites = {f"{n}.example": {"privacy": "private", "favorite": True, "email": True} for n in range(4)}
+    config = {"defaults": {"ignore": ignore}, "websites": websites}
+    digest = night.plan(config=config)["digest"]
+    assert night.apply(config=config, approved_digest=digest)["verified"] is True
+    assert (night.lists("favorite"), night.lists("email")) == ([True] * 4, [1] * 4)
+    night.sandbox.change_website(1, favorite=False)
+    assert night.apply(config=config)["applied"] == 0
+
+
+@pytest.mark.parametrize("how", ["create_only", "ignore"])
 @pytest.mark.parametrize("fault", INCOMPLETE.values(), ids=INCOMPLETE)
-def test_create_only_is_not_retried_for_a_new_website_that_lacks_settings(
-    night: Night, distortion: Distortion, fault: dict[str, Any]
+def test_setting_only_for_new_websites_is_not_retried_if_a_new_website_lacks_it(
+    night: Night, distortion: Distortion, fault: dict[str, Any], how: str
 ) -> None:
     """A retry would leave it as it is, and succeed."""
-    config = {"websites": {"new.example": {"privacy": "private", "favorite": True}}}
+    config: dict[str, Any] = {"websites": {"new.example": {"privacy": "private", "favorite": True}}}
+    only_new: dict[str, Any] = {"config": config, "create_only": True}
+    if how == "ignore":
+        only_new = {"config": {**config, "defaults": {"ignore": ["favorite"]}}}
 
     def begin() -> None:
         night.sandbox.reset()
@@ -191,8 +208,8 @@ def test_create_only_is_not_retried_for_a_new_website_that_lacks_settings(
         night.apply(config=config)
     begin()
     with pytest.raises(AirflowFailException, match=r"favorite|might have been created") as caught:
-        night.apply(config=config, create_only=True)
-    assert "Run once without create_only." in str(caught.value)
+        night.apply(**only_new)
+    assert "Run once without create_only and ignore." in str(caught.value)
     night.sandbox.clear_faults()
     night.apply(config=config)
     assert night.lists("favorite") == [True]
@@ -454,7 +471,7 @@ def test_create_only_is_not_retried_if_it_is_stopped_before_all_settings_are_set
     [website] = night.sandbox.websites()
     assert website["favorite"] is False
     assert isinstance(caught.value, AirflowFailException)
-    assert "Run once without create_only." in str(caught.value)
+    assert "Run once without create_only and ignore." in str(caught.value)
 
 
 def test_overtaken_run_does_not_count_as_the_last_run(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
