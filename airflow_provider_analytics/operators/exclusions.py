@@ -392,8 +392,8 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         entries. (templated)
     :param override_guards: guards to override in this run: ``empty_list``, ``no_match``, ``entries_lost``,
         ``fewer_websites``. (templated)
-    :param max_loss_fraction: largest fraction of the list, or in the mode ``"replace"`` of all entries on the selected
-        websites, that can be removed; default 0.3. (templated)
+    :param max_loss_fraction: largest fraction of the list that can be removed, or in the mode ``"replace"`` by which
+        the lists of all selected websites can get shorter; default 0.3. (templated)
     :param dry_run: only plan: send no changes, and store the plan in ``state_path``. (templated)
     :param approved_digest: ``digest`` of the approved plan; ``"any"`` (default) applies any plan that no guard blocks.
         (templated)
@@ -480,8 +480,8 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         entries. (templated)
     :param override_guards: guards to override in this run: ``empty_list``, ``no_match``, ``entries_lost``,
         ``fewer_websites``. (templated)
-    :param max_loss_fraction: largest fraction of the list, or in the mode ``"replace"`` of all entries on the selected
-        websites, that can be removed; default 0.3. (templated)
+    :param max_loss_fraction: largest fraction of the list that can be removed, or in the mode ``"replace"`` by which
+        the lists of all selected websites can get shorter; default 0.3. (templated)
     :param dry_run: only plan: send no changes, and store the plan in ``state_path``. (templated)
     :param approved_digest: ``digest`` of the approved plan; ``"any"`` (default) applies any plan that no guard blocks.
         (templated)

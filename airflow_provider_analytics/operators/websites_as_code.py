@@ -440,18 +440,18 @@ class ExportWebsitesOperator(AnalyticsBaseOperator):
                     [f"websites: {selector!r}{similar_domain(selector, records)}" for selector in unmatched]
                 )
                 records = [record for record in records if str(record["id"]) in chosen]
-            text, omitted = export_websites(records, origin=origin, restore=bool(self.base_path))
+            text, exported, omitted = export_websites(records, origin=origin, restore=bool(self.base_path))
             file = storage_path(self.output_path, "output_path")
             if not self.base_path:
                 self._check_replaced(file, selectors, records)
             write_text(file, "output_path", text, PRIVATE)
-        self.log.info("Exported %s of %s to %s.", counted(len(records), "website"), origin, self.output_path)
+        self.log.info("Exported %s of %s to %s.", counted(exported, "website"), origin, self.output_path)
         if omitted:
             listed = "\n".join(omitted[:SHOWN_CHANGES])
             self.log.warning("The file omits %s, listed at its top:\n%s", counted(len(omitted), "item"), listed)
         return {
             "output_path": self.output_path,
-            "websites_exported": len(records),
+            "websites_exported": exported,
             "origin": origin,
             "omitted": len(omitted),
         }

@@ -261,7 +261,8 @@ def render() -> str:
         "",
         "Not supported: any other form, for example fields in camelCase or under `attributes` (JSON:API), flags as",
         "on/off, and exclusion lists in one line, such as `gclid,fbclid`. A task fails before it changes such a",
-        "website, and the message contains the returned value.",
+        "website, and the message contains the returned value. The mode `replace` overwrites a list in any form, and",
+        "the plan counts the lines that it has.",
         "",
         "<!-- Written by `make generate` from tests/contract/contract_table.py. -->",
     ]

@@ -26,8 +26,8 @@ from airflow_provider_analytics.exceptions import DomainError
 from airflow_provider_analytics.readable import MASK, is_plain, readable
 
 
-def export_websites(records: Iterable[Record], *, origin: str, restore: bool = False) -> tuple[str, list[str]]:
-    """Return the text of a file that describes the records, and the websites and settings that it omits.
+def export_websites(records: Iterable[Record], *, origin: str, restore: bool = False) -> tuple[str, int, list[str]]:
+    """Return the text of a file that describes the records, its number of websites, and what it omits.
 
     Planned against the same records, the file changes nothing. A list with a line that is not allowed in a file is
     therefore omitted; with ``restore``, only the line is omitted. A comment is sent when its entry is added.
@@ -80,7 +80,7 @@ def export_websites(records: Iterable[Record], *, origin: str, restore: bool = F
         data["modes"] = dict.fromkeys(LINE_FIELDS, "replace")
     data["websites"] = websites
     body: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1000)
-    return "\n".join(lines) + "\n" + body, omitted
+    return "\n".join(lines) + "\n" + body, len(websites), omitted
 
 
 def _needs_as_is(settings: Mapping[str, Any]) -> bool:

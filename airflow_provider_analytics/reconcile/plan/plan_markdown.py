@@ -143,12 +143,14 @@ def effect_lines(plan: Plan, action: Action, *, limit: int | None = MAX_CHARACTE
 
 
 def _rank(effect: Effect) -> int:
-    """Return the place of an effect among the others: whole websites, pages that become public, the rest."""
+    """Return the place of an effect: whole websites, pages that become public, removed entries, the rest."""
     if not effect.field:
         return 0
     if effect.field == "privacy" and effect.value == Privacy.PUBLIC.label:
         return 1
-    return 2
+    if effect.verb == "remove":
+        return 2
+    return 3
 
 
 def _text(effect: Effect) -> str:

@@ -440,7 +440,8 @@ def test_export_and_single_operators_find_the_website_of_exactly_this_domain(
 ) -> None:
     night.add(" ".join(NEAR))
     path = str(night.folder / "exported.yaml")
-    assert execute_task(ExportWebsitesOperator, output_path=path)["omitted"] == len(NEAR) - 1
+    exported = execute_task(ExportWebsitesOperator, output_path=path)
+    assert (exported["websites_exported"], exported["omitted"]) == (1, len(NEAR) - 1)
     assert execute_task(GetWebsiteOperator, domain="example.com")["id"] == 1
     assert execute_task(DeleteWebsiteOperator, domain="EXAMPLE.com.")["deleted"] is True
     assert [website["domain"] for website in night.sandbox.websites()] == NEAR[1:]

@@ -373,14 +373,14 @@ RECORDS = st.lists(
 @hypothesis.settings(deadline=None, max_examples=60)
 @given(records=RECORDS)
 def test_export_is_valid_and_its_plan_is_empty(records: list[dict[str, Any]]) -> None:
-    text, _ = export_websites(records, origin="a test")
+    text, *_ = export_websites(records, origin="a test")
     assert plan(text, *records, prune=True).changes == ()
 
 
 def test_export_names_the_settings_that_it_omits() -> None:
     odd = {"id": 2, "domain": "http://broken"}
     records = [{**RECORD, "privacy": 2, "exclude_ips": "10.0.0.0/24", "exclude_params": "a,b"}, odd]
-    text, left_out = export_websites(records, origin="https://stats.example.com")
+    text, _, left_out = export_websites(records, origin="https://stats.example.com")
     head = [line for line in text.splitlines() if line.startswith("#")]
     assert "ids, statistics, passwords" in head[1]
     assert "id 2: omitted" in head[2]
@@ -489,13 +489,13 @@ def test_mode_managed_needs_a_table_only_for_lists_that_a_website_sets() -> None
 
 def test_export_has_each_entry_once() -> None:
     record = {**RECORD, "exclude_ips": "192.0.2.1 # Ann\n192.0.2.1 # Bob"}
-    text, _omitted = export_websites([record], origin="test")
+    text, *_ = export_websites([record], origin="test")
     assert text.count("192.0.2.1") == 1
 
 
 @pytest.mark.parametrize("restore", [False, True])
 def test_export_omits_a_list_without_a_usable_line(restore: bool) -> None:
-    text, omitted = export_websites([{**RECORD, "exclude_ips": "a\x07b"}], origin="test", restore=restore)
+    text, _, omitted = export_websites([{**RECORD, "exclude_ips": "a\x07b"}], origin="test", restore=restore)
     assert "exclude_ips: []" not in text
     assert any("exclude_ips omitted, 1 of its 1 lines are not usable" in problem for problem in omitted)
 

@@ -174,12 +174,14 @@ def test_markdown_of_a_long_plan_is_limited_and_counts_the_rest(websites: int, e
     deletes = [Change("delete", f"gone-{n}.example", f"9{n}", ()) for n in range(40)]
     opened = [opening(number) for number in range(500, 530)]
     warnings = tuple(f"{number}: {'long ' * 400}" for number in range(60))
-    plan = Plan((*map(update_of, range(websites)), *deletes, *opened), warnings=warnings)
+    shortened = update(600, ("192.0.2.9",), ())
+    plan = Plan((*map(update_of, range(websites)), shortened, *deletes, *opened), warnings=warnings)
     text = to_markdown(plan, url=f"https://{'x' * 200}/log")
     assert 50_000 < len(text) <= 60_000
     assert "And 40 more warnings." in text
     assert "- delete 40 websites: " in text
     assert "- privacy: `private` → `public` on 30 websites: " in text
+    assert "- exclude_ips: remove `192.0.2.9` on 1 website: " in text
     [omitted] = re.findall("^- exclude_ips: add ([0-9,]+) more$", text, re.MULTILINE)
     assert text.count("- exclude_ips: add `") + int(omitted.replace(",", "")) == websites * entries
     assert len(to_markdown(plan, is_whole=True)) > 60_000
@@ -213,8 +215,8 @@ def test_markdown_has_every_kind_of_change() -> None:
         "- create 1 website: `new.example`\n"
         "- privacy: `private` on 1 website: `new.example`\n"
         "\n### Update (1)\n\n"
-        "- exclude_ips: add `3.3.3.3` on 1 website: `old.example (id 7)`\n"
         "- exclude_ips: remove `` 2.2.2.2 # x`y|<b> `` on 1 website: `old.example (id 7)`\n"
+        "- exclude_ips: add `3.3.3.3` on 1 website: `old.example (id 7)`\n"
         "- password_from: `variable:page_password` on 1 website: `old.example (id 7)`\n"
         "- privacy: `public` → `password` on 1 website: `old.example (id 7)`\n"
     )
