@@ -103,7 +103,7 @@ def test_error_message_names_the_event_the_next_step_and_the_place(status: int, 
 def test_rejection_names_the_fields() -> None:
     errors = {"privacy": ["The selected privacy is invalid."], "exclude_ips": ["Too long."]}
     error = AnalyticsApiError(422, "PATCH", "/api/v1/websites/7", "The given data was invalid.", errors)
-    assert error.problem == "The service rejected exclude_ips, privacy (422 Unprocessable Entity)."
+    assert error.problem.startswith("The service rejected exclude_ips, privacy (422 ")
 
 
 @pytest.mark.parametrize(
