@@ -79,7 +79,8 @@ BREAKS: dict[str, list[Break]] = {
               "integration/api/test_one_rule_before_every_write.py", "domain_was_renamed"),
     ],
     "Other users' changes are kept": [
-        Break("reconcile.apply.sending", "        change = self.change_of(record, target.expected.before)",
+        Break("reconcile.apply.sending",
+              "        change = self.change_of(record, target.expected.before, is_new=target.is_new)",
               "        change = target.planned", "integration/reconcile/apply/test_two_tasks.py", "typed_by_hand"),
     ],
     "A managed list changes only its own entries": [
