@@ -107,8 +107,12 @@ def take(analytics_sandbox: Any, tmp_path: Path) -> Iterator[Callable[..., None]
     with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
         origin = Origin(client.iter_websites, ListSource(url=sandbox.url, account_id=None), client.stats)
 
-        def taking(day: date, *, second: int = 0, **options: Any) -> None:
-            now = datetime(day.year, day.month, day.day, 0, 2, second, tzinfo=UTC)
+        now = datetime(2026, 1, 1, tzinfo=UTC)
+
+        def taking(day: date, **options: Any) -> None:
+            nonlocal now
+            # A day that is replaced is read after all others: a clock never goes back.
+            now = max(datetime(day.year, day.month, day.day, 0, 2, tzinfo=UTC), now + timedelta(seconds=1))
             given = {
                 "format": "parquet",
                 "override_guards": frozenset({"fewer_websites"}),
@@ -193,12 +197,12 @@ def test_iceberg_follows_loaded_replaced_and_removed_days(
     assert in_order(without_the_day["rows"]) == rows_of(tmp_path, DAYS[0], DAYS[2])
     assert sorted(tmp_path.glob("analytics/websites/*/*")) == files
 
-    take(DAY, second=1)
+    take(DAY)
     assert "No such file" in run(ICEBERG_ROWS, fails=True)
     [replaced] = run(load, ICEBERG_ROWS)
     assert in_order(replaced["rows"]) == rows_of(tmp_path, *DAYS)
     analytics_sandbox.reset()
-    take(DAY, second=2)
+    take(DAY)
     remove_snapshot(f"{tmp_path}/analytics", DAYS[0])
     [last] = run(load, *on(delete, DAYS[0]), ICEBERG_ROWS)
     assert in_order(last["rows"]) == rows_of(tmp_path, DAYS[2])
@@ -219,11 +223,11 @@ def test_dlt_keeps_types_and_lists_of_all_formats_and_replaces_a_day(
     assert first["types"] == table["types"] == types
     assert in_order(table["rows"]) == rows_of(tmp_path, *DAYS)
     assert IPS in {row["exclude_ips"] for row in table["rows"]}
-    take(DAY, second=1)
+    take(DAY)
     [replaced] = run(load, DUCKDB_ROWS)
     assert in_order(replaced["rows"]) == rows_of(tmp_path, *DAYS) != in_order(table["rows"])
     analytics_sandbox.reset()
-    take(DAY, second=2)
+    take(DAY)
     [empty, deleted] = run(load, DUCKDB_ROWS, delete, DUCKDB_ROWS)
     assert in_order(empty["rows"]) == in_order(replaced["rows"])  # documented in the recipe
     assert in_order(deleted["rows"]) == rows_of(tmp_path, DAYS[0], DAYS[2])
@@ -236,8 +240,8 @@ def test_postgresql_has_each_day_once(
 ) -> None:
     create, load = code_of(checkout, "PostgreSQL", "sql")
     nights("csv", "csv", "csv")
-    for second, day in enumerate(DAYS, 1):
-        take(day, second=second, format="csv", compression="gzip")
+    for day in DAYS:
+        take(day, format="csv", compression="gzip")
     with TemporaryDirectory() as folder, postgres(Path(folder) / "postgres") as url:
 
         def sql(text: str) -> str:
