@@ -413,7 +413,7 @@ class Scenario:
         A scenario does not wait, so the other task can still work when the second website decides. With real waits, it
         has ended before (``make two-tasks``).
         """
-        if "Values before: " not in outcome.text and "restored and verified" not in outcome.text:
+        if not any(phrase in outcome.text for phrase in _ABOUT_UNSENT_VALUES):
             return False
         for website_id in goals.keys() & others.keys():
             record, goal = self.before[website_id], others[website_id]
@@ -1021,6 +1021,8 @@ def _plain(domain: str) -> str:
     return _key(domain).removeprefix("https://").removesuffix("/").removesuffix(":443").removeprefix("www.")
 
 
+#: Phrases of the errors for websites that lost values which were not sent: the service or another process changed them.
+_ABOUT_UNSENT_VALUES = ("Values before: ", "restored and verified", "Values that were not sent changed on all")
 #: Error of a list that no record contains: the service omits empty lists, and all are empty. A person adds an entry.
 _ASKS_A_PERSON = ("its current entries are unknown",)
 #: Errors that need an action of a person first.
