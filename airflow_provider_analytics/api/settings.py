@@ -131,7 +131,7 @@ def _verify(value: object) -> bool | str:
         raise _not_allowed("verify", value, _VERIFY)
     path = Path(value.strip())
     if not path.exists():
-        raise ValueError(f"verify={value!r} cannot be used: {path} does not exist here. Allowed: {_VERIFY}.")
+        raise ValueError(f"verify={value!r} cannot be used: there is no such file on this machine. Allowed: {_VERIFY}.")
     if path.is_file():
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)

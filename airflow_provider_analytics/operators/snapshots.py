@@ -378,7 +378,7 @@ class CompareSnapshotsOperator(ProviderBaseOperator):
     """Compare two snapshots field by field: removed, changed, and added websites.
 
     All changes are written to ``_since-<previous>.jsonl`` in the folder of the current manifest, removed websites and
-    changes of privacy first.
+    changes of privacy first. A later snapshot of the same day does not update this file.
 
     .. code-block:: python
 

@@ -234,8 +234,6 @@ def _clean_up(
     try:
         named = manifest.file_names | _listed_in(read_bytes(partition.manifest), partition)  # another run can be faster
         for path in _list_files(partition):
-            if replaced is not None and _COMPARISON.fullmatch(path.name):
-                remove(path)  # a comparison of the snapshot that was replaced
             if path.name in named or token_age(path.name, now) is None:
                 continue
             if path.name in outdated or _is_old(path.name, now) or is_same_writer(path.name, token):

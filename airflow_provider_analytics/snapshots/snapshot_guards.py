@@ -90,10 +90,10 @@ def check_clock(now: datetime, earlier: Manifest) -> None:
         return
     found = (
         f"The clock says {now:%Y-%m-%d %H:%M} UTC, but the snapshot of {earlier.snapshot_date} was observed at "
-        f"{earlier.observed_at:%Y-%m-%d %H:%M} UTC. One of the two times is wrong. If it is the clock, correct it."
+        f"{earlier.observed_at:%Y-%m-%d %H:%M} UTC. One of the two is wrong. If it is the clock, correct it."
     )
     if earlier.snapshot_date > now.date():
-        found += f" If it is that of the snapshot, delete its folders dt={earlier.snapshot_date}."
+        found += f" If it is the snapshot, delete its two folders dt={earlier.snapshot_date}."
     raise guard_error("clock_skew", found)
 
 

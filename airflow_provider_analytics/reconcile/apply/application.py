@@ -232,11 +232,11 @@ class Application:
         The new website is still missing after all waits, or the list contains domains now that the plan creates.
         """
         [target, *others] = batch
-        if others or target.planned.action != "create" or not (target.sent or target.unconfirmed):
+        if others or not target.is_new or not (target.sent or target.unconfirmed):
             return False
         if not target.is_read:
             return not target.is_good
-        created = {domain_key(other.planned.domain) for other in self._left if other.planned.action == "create"}
+        created = {domain_key(other.planned.domain) for other in self._left if other.is_new}
         listed = [website_of(row)[0] for row in self._reader.newest or ()]
         wrong = [domain for domain in listed if domain_key(domain) in created]
         if wrong:

@@ -94,7 +94,7 @@ class Reader:
             fields.update(target.expected.sent, target.expected.before)
         websites = self._sender.planned.websites
         ids = [target.website_id for target in targets if target.website_id]
-        has_new = any(target.planned.action == "create" and not target.is_read for target in targets)
+        has_new = any(target.is_new and not target.is_read for target in targets)
         try:
             read = websites.read_again(ids, fields.intersection(COMPARED), one_by_one=one_by_one)
             rows = read.listed
@@ -112,7 +112,7 @@ class Reader:
             self._sender.job.list_file.read_others()
         waiting = []
         for target in targets:
-            if target.planned.action == "create":
+            if target.is_new:
                 may_change = self._settle_new(target, rows, read)
             else:
                 may_change = self._settle(target, read)
@@ -194,7 +194,7 @@ class Reader:
             return self._settle_deleted(target, is_gone=is_gone)
         if record is None:
             if action == "update" and self._sender.ignore_gone:
-                log.info("Website %s was deleted by someone else after its change.", target.website)
+                log.info("Website %s was changed, and does not exist any more.", target.website)
                 target.set(State.APPLIED)
                 target.is_read = True
                 return False

@@ -124,10 +124,12 @@ class Sender:
         :raises ValueError: if the change is not approved, or cannot be computed.
         """
         desired = self.planned.desired
+        if is_new:
+            desired = desired.of_new(record)
         if self.planned.approved is not None:
             # Without the entries that are restored, which need no approval.
-            raise_unless_approved(change_of(desired, record, is_new=is_new), self.planned.approved)
-        return change_of(desired, record, before, is_new=is_new)
+            raise_unless_approved(change_of(desired, record), self.planned.approved)
+        return change_of(desired, record, before)
 
     def settings(self, change: Change) -> dict[str, Any]:
         """Return the settings to send, with the password."""
@@ -173,7 +175,7 @@ class Sender:
         except NotFoundError:
             if not self.ignore_gone or not self._is_gone(str(target.website_id)):
                 raise
-            log.info("Website %s was deleted by someone else, so it was not changed.", target.website)
+            log.info("Website %s does not exist any more, so it was not changed.", target.website)
             self.confirm(target)
         if not target.sent:
             target.set(State.UNCHANGED)

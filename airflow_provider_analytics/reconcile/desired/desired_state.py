@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.api.checks import invalid_together
@@ -105,6 +105,13 @@ class DesiredState:
         """Return the desired state of a website; None if it is left unchanged, or deleted."""
         domain, website_id = website_of(record)
         return self.by_id.get(website_id) or self.by_domain.get(domain_key(domain))
+
+    def of_new(self, record: Record) -> DesiredState:
+        """Return the desired state for a website that this run has created: no field is ignored."""
+        website = self.of(record)
+        if website is None:
+            return self
+        return replace(self, by_id={str(record["id"]): replace(website, ignored=frozenset())})
 
     def only_at_first(self, domain: str) -> frozenset[str]:
         """Return the fields of a new website that later runs do not change."""

@@ -22,7 +22,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from airflow_provider_analytics.api.domains import domain_key
@@ -423,8 +423,9 @@ def creation(website: DesiredWebsite) -> Change:
     privacy = website.settings.get("privacy")
     if privacy is None:
         raise ValueError(
-            f"{website.domain} is new, or was deleted, and has no privacy. Remove it from the file, or set privacy for "
-            "it, in a group, or in defaults. Without it, the service would create a public statistics page"
+            f"{website.domain} is new and has no privacy. If it existed and was deleted, remove it from the file. "
+            "Otherwise, set privacy for it, in a group, or in defaults: without it, the service would create a public "
+            "statistics page"
         )
     values = dict(website.settings)
     for name, entry_list in website.lists.items():
@@ -447,9 +448,7 @@ def deletion(record: Record) -> Change:
     return Change("delete", *website_of(record), tuple(changes), record)
 
 
-def change_of(
-    desired: DesiredState, record: Record, earlier: Record | None = None, *, is_new: bool = False
-) -> Change | None:
+def change_of(desired: DesiredState, record: Record, earlier: Record | None = None) -> Change | None:
     """Return the change of an existing website, or None if it needs no change.
 
     A field that is missing in the record is sent. A password is sent when ``privacy`` becomes ``password``. Records do
@@ -457,14 +456,11 @@ def change_of(
 
     :param earlier: its record before this run changed it. Entries that this run has removed since, and that another
         list has now, are restored.
-    :param is_new: whether this run has created the website, so that the fields are set, too, that later runs ignore.
     :raises ValueError: if a list cannot be changed (:meth:`DesiredState.unreadable`), or the password is missing.
     """
     website = desired.of(record)
     if website is None:
         return None
-    if is_new:
-        website = replace(website, ignored=frozenset())
     why = desired.unreadable(record)
     if why:
         raise ValueError(why)

@@ -368,7 +368,7 @@ def test_approved_change_is_not_sent_if_the_website_changed_meanwhile(
 ) -> None:
     """The file replaces the list: an entry typed by hand would be removed without an approval.
 
-    The same holds for the rest of a plan that an earlier try applied in part.
+    So would it in the rest of a plan that an earlier try applied in part.
     """
     night.write(
         "modes: {exclude_ips: replace}\ndefaults: {exclude_ips: [192.0.2.1]}\nwebsites: {1.example: , 2.example: }"

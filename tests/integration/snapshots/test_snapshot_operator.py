@@ -248,10 +248,10 @@ def test_snapshots_of_two_days_are_compared(run: Callable[..., TaskOutcome], tmp
 )
 def test_comparison_has_the_given_days_and_fields(tmp_path: Path, given: Any, previous: str, changed: int) -> None:
     for night, closed in enumerate((0, 1, 3)):
-        pages = websites(5, privacy=0)
-        for website in pages[:closed]:
+        listed = websites(5, privacy=0)
+        for website in listed[:closed]:
             website["privacy"] = 1
-        Shelf(str(tmp_path)).take(pages, night * NIGHT)
+        Shelf(str(tmp_path)).take(listed, night * NIGHT)
     operator = CompareSnapshotsOperator(task_id="compare", base_path=str(tmp_path), **given)
     returned = operator.execute({})
     assert (returned["previous"], returned["changed"]) == (previous, changed)
